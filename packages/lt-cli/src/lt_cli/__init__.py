@@ -1,0 +1,1 @@
+"""lt on the command line: `lt fit --config run.yaml`, and LightningCLI for your own scripts."""

@@ -1,0 +1,1 @@
+"""What all parts of lt agree on: LightningModule, Callback, hooks and the small interfaces with working defaults."""

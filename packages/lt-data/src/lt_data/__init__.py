@@ -1,0 +1,1 @@
+"""Data for lt: LightningDataModule, sharding, resumable loaders, prefetch and CombinedLoader."""

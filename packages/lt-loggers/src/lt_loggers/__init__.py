@@ -1,0 +1,1 @@
+"""Loggers for lt: CSV, TensorBoard and third-party experiment trackers, each of those an extra."""

@@ -1,0 +1,1 @@
+"""Train PyTorch models: `import lt as pl`. The umbrella over lt's small packages."""
