@@ -1,0 +1,322 @@
+"""Everything that CI and developers run: `uv run nox -l` lists it, a plain `uv run nox` runs the quick part.
+
+Sessions that check the checkout use the project's own environment through `uv run`; those that check wheels, other
+versions or other hardware use an environment of their own under `.nox/`, filled from uv's cache by hard links.
+A session whose hardware is missing, or that has nothing to run yet, says so in one line and counts as skipped.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
+SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
+ORDINARY = f"not ({' or '.join(SPECIAL)})"
+TIMEOUT = "--timeout=300"  # seconds for one test; a hang must not eat CI's time
+UV = os.environ.get("UV", "uv")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # without .pyc files each process imports torch for 10 s, not 3
+
+nox.needs_version = ">=2025.5"
+nox.options.sessions = ["lint", "types", "imports", "tests-cpu", "tests-ddp"]
+nox.options.default_venv_backend = "none"
+
+
+# What sessions are made of
+
+
+def uv_run(session: nox.Session, *command: str, **env: str) -> None:
+    """Run a command in the project's environment, synced first."""
+    session.run(UV, "run", *command, env=env, external=True)
+
+
+def import_name(package: str) -> str:
+    """Return the name by which a package is imported: `lt-core` is `lt_core`."""
+    return package.replace("-", "_")
+
+
+def files_with(mark: str) -> list[str]:
+    """Return the test files that carry a mark, so that a session without any can say so."""
+    return [str(path) for path in sorted(ROOT.glob("tests/**/test_*.py")) if f"mark.{mark}" in path.read_text("utf-8")]
+
+
+def marked_tests(session: nox.Session, expression: str, mark: str, *command: str, **env: str) -> None:
+    """Run the tests that carry a mark, from the files that hold any."""
+    files = files_with(mark)
+    if not files:
+        session.skip(f"no test is marked {mark!r} yet")
+    uv_run(session, *command, "pytest", "-m", expression, TIMEOUT, *(session.posargs or files), **env)
+
+
+def need_program(session: nox.Session, program: str, why: str) -> None:
+    """Skip the session where a program that it needs is not installed."""
+    if shutil.which(program) is None:
+        session.skip(f"needs {program}: {why}")
+
+
+def own_siblings(package: str) -> list[str]:
+    """Return the package and the packages of the workspace that it declares, and so on, without extras."""
+    found: list[str] = []
+    waiting = [package]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.append(name)
+        project = tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text("utf-8"))["project"]
+        declared = {re.split(r"[^\w-]", entry, maxsplit=1)[0] for entry in project["dependencies"]}
+        waiting += declared.intersection(PACKAGES)
+    return sorted(found)
+
+
+def build_wheels(session: nox.Session, packages: list[str]) -> list[str]:
+    """Build wheels of packages of the workspace; return their paths."""
+    folder = ROOT / ".nox" / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    for package in packages:
+        session.run(UV, "build", "-q", "--wheel", "--package", package, "-o", str(folder), external=True)
+    return [str(wheel) for wheel in sorted(folder.glob("*.whl"))]
+
+
+def constraints(session: nox.Session) -> str:
+    """Write the versions of the project's environment to a file: other environments then use what uv's cache holds."""
+    target = ROOT / ".nox" / "constraints.txt"
+    target.parent.mkdir(exist_ok=True)
+    export = ("--no-hashes", "--no-emit-workspace", "--no-emit-project", "--no-annotate", "--no-header")
+    session.run(UV, "export", "-q", *export, "-o", str(target), external=True, silent=True)
+    return str(target)
+
+
+def fill_environment(session: nox.Session, name: str, *requirements: str) -> str:
+    """Make `.nox/<name>` hold exactly these requirements; return its Python.
+
+    The environment is kept between calls, so that torch's compiled files need not be made again for each package.
+    """
+    folder = ROOT / ".nox" / name
+    session.run(UV, "venv", "-q", "--allow-existing", "--python", sys.executable, str(folder), external=True)
+    python = str(folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
+    session.run(UV, "pip", "install", "-q", "--exact", "--python", python, *requirements, external=True)
+    return python
+
+
+# The default sessions
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: rules and format."""
+    uv_run(session, "ruff", "check", *session.posargs)
+    uv_run(session, "ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy --strict over all packages, the plug-in examples, and the workspace's own tools."""
+    modules = [argument for package in PACKAGES for argument in ("-p", import_name(package))]
+    uv_run(session, "mypy", *modules)
+    uv_run(session, "mypy", "noxfile.py", *(str(path) for path in sorted(ROOT.glob("tools/*.py"))))
+    for plugin in PLUGINS:
+        uv_run(session, "mypy", str(plugin / "src"), MYPYPATH=str(plugin / "src"))
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """import-linter: lt above all, lt_core below all, siblings never import siblings."""
+    uv_run(session, "lint-imports")
+
+
+@nox.session(name="tests-cpu")
+def tests_cpu(session: nox.Session) -> None:
+    """All tests that need one CPU process only."""
+    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, "--durations=10", *(session.posargs or ["tests"]))
+
+
+@nox.session(name="tests-ddp")
+def tests_ddp(session: nox.Session) -> None:
+    """Tests on two processes that talk by gloo."""
+    marked_tests(session, "ddp and not (slow or cuda or xla or multinode or faults)", "ddp")
+
+
+# Other hardware, other shapes
+
+
+@nox.session(name="tests-fsdp")
+def tests_fsdp(session: nox.Session) -> None:
+    """Tests of sharded models on two processes that talk by gloo."""
+    marked_tests(session, "fsdp and not (slow or cuda)", "fsdp")
+
+
+@nox.session(name="tests-slow")
+def tests_slow(session: nox.Session) -> None:
+    """Tests that take longer than ten seconds each."""
+    marked_tests(session, "slow and not (cuda or xla or faults or multinode)", "slow")
+
+
+@nox.session(name="tests-xla")
+def tests_xla(session: nox.Session) -> None:
+    """Tests on torch-xla (with PJRT_DEVICE=CPU unless it is set), in an environment with torch 2.9."""
+    if sys.platform != "linux" or sys.version_info >= (3, 14):
+        session.skip("torch-xla 2.9 needs Linux and Python 3.11 to 3.13")
+    chosen = ("--no-default-groups", "--group", "xla", "--group", "test")
+    device = os.environ.get("PJRT_DEVICE", "CPU")
+    environment = str(ROOT / ".nox" / "tests-xla")
+    marked_tests(session, "xla", "xla", *chosen, UV_PROJECT_ENVIRONMENT=environment, PJRT_DEVICE=device)
+
+
+@nox.session(name="tests-cuda")
+def tests_cuda(session: nox.Session) -> None:
+    """Tests on CUDA devices."""
+    need_program(session, "nvidia-smi", "no CUDA driver on this machine")
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    if listed.returncode or "GPU" not in listed.stdout:
+        session.skip("needs a CUDA device: nvidia-smi lists none")
+    marked_tests(session, "cuda", "cuda")
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """The conformance kit on our own strategies: one launch for each world size."""
+    marked_tests(session, "conformance and not (cuda or xla)", "conformance")
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """All fault tests: processes that are killed, hang, or find the disk full."""
+    marked_tests(session, "faults", "faults")
+
+
+@nox.session(name="faults-small")
+def faults_small(session: nox.Session) -> None:
+    """The fault tests that CI holds: those that are not marked slow."""
+    marked_tests(session, "faults and not slow", "faults")
+
+
+@nox.session
+def multinode(session: nox.Session) -> None:
+    """Two nodes on one machine, in two network namespaces."""
+    need_program(session, "ip", "network namespaces (Debian's iproute2)")
+    if sys.platform != "linux" or os.geteuid() != 0:
+        session.skip("network namespaces need Linux and root")
+    marked_tests(session, "multinode", "multinode")
+
+
+# Packages as a user gets them
+
+
+@nox.session
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def isolated(session: nox.Session, package: str) -> None:
+    """One package's wheel with only what it declares, and its own tests."""
+    folder = ROOT / "tests" / import_name(package)
+    if not any(folder.glob("**/test_*.py")):
+        session.skip(f"{package} has no tests of its own yet")
+    wheels = build_wheels(session, own_siblings(package))
+    pins = constraints(session)
+    python = fill_environment(session, "isolated", "-c", pins, *wheels, "pytest", "pytest-timeout")
+    nothing_chosen = 5  # all of its tests start several processes: other sessions run them
+    command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, str(folder), *session.posargs)
+    session.run(*command, external=True, success_codes=[0, nothing_chosen])
+
+
+@nox.session
+def minimums(session: nox.Session) -> None:
+    """The ordinary tests on the lowest versions that the packages declare (torch 2.9)."""
+    projects = [argument for package in PACKAGES for argument in ("-r", f"packages/{package}/pyproject.toml")]
+    tools = ("pytest==9.2.*", "pytest-timeout==2.4.*", "scikit-learn==1.9.*", "torchvision==0.24.*", "rich==13.*")
+    python = fill_environment(session, "minimums", "--resolution", "lowest-direct", *projects, *tools)
+    session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or ["tests"]), external=True)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Wheels and sdists of all packages: same bytes twice, sound metadata, entry points that load from the wheels."""
+    target = ROOT / ".nox" / "dist"
+    uv_run(session, "python", "tools/wheels.py", "build", str(target), *PACKAGES)
+    wheels = [str(wheel) for wheel in sorted(target.glob("*.whl"))]
+    python = fill_environment(session, "isolated", "-c", constraints(session), *wheels)
+    session.run(python, "tools/wheels.py", "load", *PACKAGES, external=True)
+
+
+@nox.session
+def plugins(session: nox.Session) -> None:
+    """Each package of examples/plugins from its wheel, beside ours from wheels, with its own tests."""
+    if not PLUGINS:
+        session.skip("examples/plugins holds no package yet")
+    ours = build_wheels(session, PACKAGES)
+    pins = constraints(session)
+    for plugin in PLUGINS:
+        folder = ROOT / ".nox" / "plugin-wheels" / plugin.name
+        shutil.rmtree(folder, ignore_errors=True)
+        session.run(UV, "build", "-q", "--wheel", str(plugin), "-o", str(folder), external=True)
+        wheels = [str(wheel) for wheel in folder.glob("*.whl")]
+        python = fill_environment(session, "isolated", "-c", pins, *ours, *wheels, "pytest", "pytest-timeout")
+        session.run(python, "-m", "pytest", TIMEOUT, str(plugin), external=True)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Release one package: `nox -s release -- lt-core minor [--dry-run]`."""
+    uv_run(session, "python", "tools/release.py", *session.posargs)
+
+
+# What users read and run
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, built strictly."""
+    if not (ROOT / "mkdocs.yml").exists():
+        session.skip("there is no mkdocs.yml yet")
+    uv_run(session, "--group", "docs", "mkdocs", "build", "--strict", *session.posargs)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Every script of examples/, as a user runs it.
+
+    A line `# nox: <arguments>` in a script gives the arguments for CI, `# nox: skip <why>` leaves the script out.
+    """
+    scripts = [Path(name) for name in session.posargs] or sorted(ROOT.glob("examples/*.py"))
+    if not scripts:
+        session.skip("examples/ holds no script yet")
+    for script in scripts:
+        wishes = [line[6:].split() for line in script.read_text("utf-8").splitlines() if line.startswith("# nox:")]
+        for arguments in wishes or [[]]:
+            if arguments[:1] == ["skip"]:
+                session.log(f"{script.name} left out: {' '.join(arguments[1:])}")
+            else:
+                uv_run(session, str(script), *arguments)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Side by side with the hand-written loop: `-- --peers` adds the other trainers."""
+    if not (ROOT / "benchmarks" / "run.py").exists():
+        session.skip("there is no benchmarks/run.py yet")
+    peers = ("--group", "bench") if "--peers" in session.posargs else ()
+    uv_run(session, *peers, "python", "benchmarks/run.py", *session.posargs)
+
+
+@nox.session(name="bench-quick")
+def bench_quick(session: nox.Session) -> None:
+    """The bare step only, few rounds: tells whether a change made the loop slower."""
+    if not (ROOT / "benchmarks" / "run.py").exists():
+        session.skip("there is no benchmarks/run.py yet")
+    uv_run(session, "python", "benchmarks/run.py", "--quick", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Which lines the ordinary tests reach."""
+    uv_run(session, "coverage", "erase")
+    uv_run(session, "coverage", "run", "-m", "pytest", "-q", "-m", ORDINARY, TIMEOUT, *session.posargs)
+    uv_run(session, "coverage", "combine", "-q")
+    uv_run(session, "coverage", "report")
