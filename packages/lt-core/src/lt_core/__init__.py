@@ -1,1 +1,68 @@
 """What all parts of lt agree on: LightningModule, Callback, hooks and the small interfaces with working defaults."""
+
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.data import DataSource, Feed, make_feed
+from lt_core.environment import Environment
+from lt_core.errors import (
+    CheckpointError,
+    ConfigError,
+    ConfigTypeError,
+    DataError,
+    HookError,
+    LogError,
+    LtDeprecationWarning,
+    LtError,
+    LtWarning,
+    MisconfigurationException,
+    PluginError,
+    RankError,
+)
+from lt_core.launcher import Launcher, RunResult
+from lt_core.logger import Logger
+from lt_core.module import LightningModule
+from lt_core.optimizer import LightningOptimizer
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
+from lt_core.recorder import Recorder
+from lt_core.seed import isolate_rng, seed_everything
+from lt_core.strategy import Capabilities, Placement, Shard, Strategy
+from lt_core.trainer import TrainerAPI
+
+__all__ = [
+    "Accelerator",
+    "Callback",
+    "Capabilities",
+    "CheckpointError",
+    "CheckpointIO",
+    "ConfigError",
+    "ConfigTypeError",
+    "DataError",
+    "DataSource",
+    "Environment",
+    "Feed",
+    "HookError",
+    "Launcher",
+    "LightningModule",
+    "LightningOptimizer",
+    "LogError",
+    "Logger",
+    "LtDeprecationWarning",
+    "LtError",
+    "LtWarning",
+    "MisconfigurationException",
+    "Placement",
+    "PluginError",
+    "Precision",
+    "Profiler",
+    "RankError",
+    "Recorder",
+    "RunResult",
+    "Shard",
+    "Strategy",
+    "TrainerAPI",
+    "isolate_rng",
+    "make_feed",
+    "seed_everything",
+]

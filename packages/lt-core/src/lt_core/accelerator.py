@@ -1,0 +1,129 @@
+"""Which devices there are, how the user names them, and their statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from lt_core.errors import ConfigError, ConfigTypeError
+
+__all__ = ["Accelerator"]
+
+
+class Accelerator:
+    """A kind of device; the default is the CPU, where a "device" is one process.
+
+    A subclass overrides what differs and is found by an entry point in ``lt.accelerators``.
+
+    Attributes:
+        name: what users write in ``Trainer(accelerator=...)``.
+        device_type: torch's name of the device (``torch.device(device_type)``).
+        priority: ``accelerator="auto"`` takes the available accelerator of the highest priority; the CPU has 0.
+        auto_devices: how many devices ``devices="auto"`` takes; -1 for all.
+    """
+
+    name: str = "cpu"
+    device_type: str = "cpu"
+    priority: int = 0
+    auto_devices: int = 1
+
+    def available(self) -> bool:
+        """Return whether this machine has such a device. Must not initialise a driver in a process that will fork."""
+        return True
+
+    def unavailable_reason(self) -> str:
+        """Return why :meth:`available` is False and what would help, for the error message."""
+        return ""
+
+    def count(self) -> int | None:
+        """Return how many devices can be used, or None where there is no limit (processes on a CPU)."""
+        return None
+
+    def parse_devices(self, devices: int | str | Sequence[int]) -> list[int]:
+        """Turn the user's ``devices`` into indices, one for each process on this node.
+
+        Args:
+            devices: a count (``2``, ``"2"``), -1 for all, indices (``[0, 2]``, ``"0,2"``, ``"0,"``), or ``"auto"``.
+
+        Raises:
+            ConfigError: for counts below 1, repeated indices, or devices that are not there.
+            ConfigTypeError: for anything that is none of these forms.
+        """
+        wanted = _read_devices(devices, self.name)
+        if isinstance(wanted, list):
+            return self._check_indices(wanted)
+        if wanted == "auto":
+            wanted = self.auto_devices
+        available = self.count()
+        if wanted == -1:
+            return list(range(available if available is not None else 1))
+        if available is not None and wanted > available:
+            raise ConfigError(
+                f"devices={devices!r} asks for {wanted} {self.name} devices, but {available} "
+                f"{'is' if available == 1 else 'are'} here. Take devices={available} or devices='auto'.",
+                code="LT111",
+            )
+        return list(range(wanted))
+
+    def torch_device(self, index: int) -> torch.device:
+        """Return torch's device for an index from :meth:`parse_devices`."""
+        return torch.device("cpu")
+
+    def open(self, device: torch.device) -> None:
+        """Make ``device`` the current one of this process, before anything is allocated on it."""
+
+    def close(self) -> None:
+        """Give back what can be given back (caches)."""
+
+    def stats(self, device: torch.device) -> dict[str, float]:
+        """Return readings of ``device`` by name, with the unit in the name: bytes, percent, degrees Celsius, watts."""
+        return {}
+
+    def _check_indices(self, indices: list[int]) -> list[int]:
+        available = self.count()
+        if len(set(indices)) != len(indices):
+            raise ConfigError(f"devices={indices} names a device twice. Name each once.", code="LT112")
+        missing = [i for i in indices if available is not None and i >= available]
+        if missing:
+            raise ConfigError(
+                f"devices={indices}: {self.name} device {missing[0]} is not here; there {'is' if available == 1 else 'are'} "
+                f"{available}, numbered from 0. Take indices below {available}, or a count.",
+                code="LT111",
+            )
+        return indices
+
+
+def _read_devices(devices: object, name: str) -> int | str | list[int]:
+    """Return a count (-1: all), a list of indices, or ``"auto"``."""
+    expected = "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'"
+    if isinstance(devices, str):
+        text = devices.strip()
+        if text in ("auto", "-1"):
+            return "auto" if text == "auto" else -1
+        try:
+            numbers = [int(part) for part in text.split(",") if part.strip()]
+        except ValueError:
+            numbers = []
+        if not numbers:
+            raise ConfigError(f"devices={devices!r}: expected {expected}.", code="LT113")
+        return _checked_list(numbers, devices) if "," in text else _checked_count(numbers[0], devices, expected)
+    if isinstance(devices, int) and not isinstance(devices, bool):
+        return _checked_count(devices, devices, expected)
+    if isinstance(devices, Sequence) and all(isinstance(d, int) and not isinstance(d, bool) for d in devices):
+        return _checked_list(list(devices), devices)
+    raise ConfigTypeError(
+        f"devices={devices!r} is a {type(devices).__name__}; expected {expected} for accelerator {name!r}.", code="LT113"
+    )
+
+
+def _checked_count(count: int, given: object, expected: str) -> int:
+    if count == -1 or count >= 1:
+        return count
+    raise ConfigError(f"devices={given!r}: expected {expected}. For no accelerator take accelerator='cpu'.", code="LT113")
+
+
+def _checked_list(numbers: list[int], given: object) -> list[int]:
+    if not numbers or min(numbers) < 0:
+        raise ConfigError(f"devices={given!r}: expected at least one index, none below 0.", code="LT113")
+    return numbers

@@ -1,0 +1,212 @@
+"""Callbacks: what is added to a run without touching the module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["Callback"]
+
+
+class Callback:
+    """Base of callbacks: every hook is a no-op; a run looks up once which ones are overridden and calls only those.
+
+    In each hook callbacks come before the module, in their order. A callback with ``monitors = True`` (it reads metrics:
+    early stopping, checkpoints) comes after the module in ``on_train_epoch_end``, so that it sees what the module logs
+    there.
+
+    Attributes:
+        before: names of callback classes that this one must precede.
+        after: names of callback classes that this one must follow.
+        priority: where neither says it, lower numbers come first; equal ones keep the user's order.
+        monitors: reads logged metrics at the end of an epoch.
+    """
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    priority: int = 0
+    monitors: bool = False
+
+    @property
+    def state_key(self) -> str:
+        """Key of this callback's state in a checkpoint; two of one class need different ones."""
+        return type(self).__qualname__
+
+    def _generate_state_key(self, **settings: Any) -> str:
+        """Return a state key made of the class's name and the settings that tell two of a class apart."""
+        return f"{type(self).__qualname__}{settings!r}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resume needs, as plain data and tensors."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; called before ``on_fit_start``."""
+
+    def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Log as ``LightningModule.log`` does; outside of a run nothing happens."""
+
+    def log_dict(self, dictionary: Any, *args: Any, **kwargs: Any) -> None:
+        """Log each item of ``dictionary`` as ``LightningModule.log_dict`` does; outside of a run nothing happens."""
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Each run begins: ``stage`` is ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``."""
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Each run ends, also after an exception."""
+
+    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """``fit`` begins; module and optimizers are in place, a checkpoint is restored."""
+
+    def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """``fit`` ends."""
+
+    def on_sanity_check_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The few validation batches before training begin."""
+
+    def on_sanity_check_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The few validation batches before training are done."""
+
+    def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
+        """An exception ends the run."""
+
+    def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint is about to be written; plain data may be added to it."""
+
+    def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint was read and is about to be restored."""
+
+    def on_saved(self, path: str) -> None:
+        """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is complete."""
+
+    # ---- training ----------------------------------------------------------------------------------------------------
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Training begins, after the sanity check."""
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Training ends."""
+
+    def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """A training epoch begins."""
+
+    def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """A training epoch ends; metrics of the epoch are in ``trainer.callback_metrics``."""
+
+    def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> Any:
+        """A batch is on the device; return -1 to skip the rest of the epoch."""
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """A batch is done; ``outputs`` is what ``training_step`` returned, gradients are still there."""
+
+    def on_before_zero_grad(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        """Gradients of ``optimizer`` are about to be cleared."""
+
+    def on_before_backward(self, trainer: TrainerAPI, pl_module: LightningModule, loss: Tensor) -> None:
+        """Backward of ``loss`` (shape ``()``, divided by the window) is about to run."""
+
+    def on_after_backward(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Backward has run; gradients are not unscaled and not clipped yet."""
+
+    def on_before_optimizer_step(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        """Gradients are unscaled, not clipped yet; the step comes next."""
+
+    # ---- validation --------------------------------------------------------------------------------------------------
+
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Validation begins."""
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Validation ends."""
+
+    def on_validation_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The loaders are about to be read."""
+
+    def on_validation_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The loaders are read."""
+
+    def on_validation_batch_start(
+        self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """A validation batch is on the device."""
+
+    def on_validation_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """A validation batch is done."""
+
+    # ---- test --------------------------------------------------------------------------------------------------------
+
+    def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Testing begins."""
+
+    def on_test_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Testing ends."""
+
+    def on_test_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The loaders are about to be read."""
+
+    def on_test_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The loaders are read."""
+
+    def on_test_batch_start(
+        self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """A test batch is on the device."""
+
+    def on_test_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """A test batch is done."""
+
+    # ---- predict -----------------------------------------------------------------------------------------------------
+
+    def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Prediction begins."""
+
+    def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Prediction ends."""
+
+    def on_predict_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The loaders are about to be read."""
+
+    def on_predict_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The loaders are read."""
+
+    def on_predict_batch_start(
+        self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """A batch to predict is on the device."""
+
+    def on_predict_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """A batch is predicted; ``outputs`` is what ``predict_step`` returned."""

@@ -1,0 +1,46 @@
+"""Who says which process this is: rank, world size and where the processes meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+__all__ = ["Environment"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What one process knows of its job; the default is a job of one process.
+
+    A subclass for a cluster (torchrun, SLURM...) overrides :meth:`detect`, which reads the variables that its scheduler
+    sets. It is found by an entry point in ``lt.environments``.
+
+    Attributes:
+        rank: number of this process in the whole job, from 0.
+        local_rank: number of this process on its node, from 0.
+        node_rank: number of its node, from 0.
+        world_size: processes in the whole job.
+        local_world_size: processes on this node.
+        main_address: host where rank 0 listens. Jobs on one machine stay on loopback.
+        main_port: port where rank 0 listens; 0 where the processes meet in another way.
+        processes_exist: True where somebody else (torchrun, srun) has started every rank's process already, so that
+            nothing is to be launched.
+        restart_count: how often the scheduler has restarted this job.
+    """
+
+    name: ClassVar[str] = "local"
+
+    rank: int = 0
+    local_rank: int = 0
+    node_rank: int = 0
+    world_size: int = 1
+    local_world_size: int = 1
+    main_address: str = "127.0.0.1"
+    main_port: int = 0
+    processes_exist: bool = False
+    restart_count: int = 0
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        """Return this process's facts where this kind of environment is in force, else None."""
+        return None

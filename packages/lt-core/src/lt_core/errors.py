@@ -1,0 +1,130 @@
+"""Errors and warnings of lt: one hierarchy, each with a code that the docs explain.
+
+::
+
+    LtError
+    ├── ConfigError (ValueError)           a wrong argument or a conflict; also known as MisconfigurationException
+    │   ├── ConfigTypeError (TypeError)    an argument of the wrong type
+    │   ├── PluginError                    an unknown strategy, logger, accelerator... name
+    │   └── HookError                      a hook that is missing, misspelt or has the wrong signature or return value
+    ├── DataError (ValueError)             loaders, samplers, batches
+    ├── LogError (ValueError)              a wrong call of ``self.log``, an unknown monitor
+    ├── CheckpointError (RuntimeError)     a file that cannot be written, read or trusted
+    └── RankError (RuntimeError)           processes that disagree or died
+
+    LtWarning (UserWarning)
+    └── LtDeprecationWarning (FutureWarning)
+
+Every message says what was expected, what was received and the remedy. It ends with its code in brackets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "ConfigTypeError",
+    "DataError",
+    "HookError",
+    "LogError",
+    "LtDeprecationWarning",
+    "LtError",
+    "LtWarning",
+    "MisconfigurationException",
+    "PluginError",
+    "RankError",
+    "did_you_mean",
+    "silence",
+    "warn",
+]
+
+
+class LtError(Exception):
+    """Base of all errors of lt.
+
+    Args:
+        message: what was expected, what was received, the remedy.
+        code: the error's code, such as ``"LT101"``; shown in brackets at the end.
+    """
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(f"{message} [{code}]" if code else message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, self.code)
+
+
+def _rebuild(kind: type[LtError], args: tuple[object, ...], code: str | None) -> LtError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, *args)
+    error.code = code
+    return error
+
+
+class ConfigError(LtError, ValueError):
+    """An argument that is wrong by itself or together with another one."""
+
+
+class ConfigTypeError(ConfigError, TypeError):
+    """An argument of the wrong type."""
+
+
+class PluginError(ConfigError):
+    """A name of a strategy, accelerator, logger... that nobody here provides, or that several do."""
+
+
+class HookError(ConfigError):
+    """A hook of a module or callback that is missing, has a wrong signature or returned something wrong."""
+
+
+class DataError(LtError, ValueError):
+    """A loader, sampler or batch that cannot be used."""
+
+
+class LogError(LtError, ValueError):
+    """A call of ``self.log`` that cannot be recorded, or a monitor that was never logged."""
+
+
+class CheckpointError(LtError, RuntimeError):
+    """A checkpoint that cannot be written, read or trusted: path, reason, way out."""
+
+
+class RankError(LtError, RuntimeError):
+    """Processes of one job that disagree, or one that died; the message names the rank."""
+
+
+MisconfigurationException = ConfigError
+
+
+class LtWarning(UserWarning):
+    """Base of all warnings of lt; silence one by its code: ``Trainer(silence=["LT301"])`` or a warnings filter."""
+
+
+class LtDeprecationWarning(LtWarning, FutureWarning):
+    """An old spelling that still works, and the new one."""
+
+
+_silenced: set[str] = set()
+
+
+def silence(codes: Iterable[str]) -> None:
+    """Turn off the warnings with these codes for the rest of the process."""
+    _silenced.update(codes)
+
+
+def warn(message: str, *, code: str, category: type[LtWarning] = LtWarning, stacklevel: int = 2) -> None:
+    """Warn with a code that users can silence; ``stacklevel`` counts from the caller as in :func:`warnings.warn`."""
+    if code not in _silenced:
+        warnings.warn(f"{message} [{code}]", category, stacklevel=stacklevel + 1)
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the choice nearest to ``name``, or an empty string."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.6)
+    return f" Did you mean {by_lower[near[0]]!r}?" if near else ""

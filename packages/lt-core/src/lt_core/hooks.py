@@ -1,0 +1,100 @@
+"""The hooks of lt: who may define them, with which arguments, in which order they run."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+from lt_core.callback import Callback
+from lt_core.data import DataSource
+from lt_core.module import LightningModule
+
+__all__ = ["CALLBACK_HOOKS", "DATA_HOOKS", "FIT_ORDER", "MODULE_HOOKS", "Hook", "hook_table"]
+
+DATA_HOOKS: frozenset[str] = frozenset(n for n in vars(DataSource) if not n.startswith("_") and callable(getattr(DataSource, n)))
+"""Hooks that a module and a datamodule share."""
+
+CALLBACK_HOOKS: frozenset[str] = frozenset(n for n in vars(Callback) if n.startswith("on_") or n in ("setup", "teardown"))
+"""Hooks of callbacks."""
+
+MODULE_HOOKS: frozenset[str] = DATA_HOOKS | frozenset(
+    n
+    for n in vars(LightningModule)
+    if n.startswith(("on_", "configure_"))
+    or n.endswith("_step")
+    or n in ("backward", "optimizer_zero_grad", "setup", "teardown", "forward")
+)
+"""Hooks of a module."""
+
+FIT_ORDER: tuple[str, ...] = (
+    "configure_callbacks",
+    "prepare_data",
+    "setup",
+    "configure_model",
+    "configure_optimizers",
+    "on_fit_start",
+    "on_sanity_check_start",
+    "on_sanity_check_end",
+    "on_train_start",
+    "on_train_epoch_start",
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "on_train_batch_start",
+    "training_step",
+    "on_before_zero_grad",
+    "optimizer_zero_grad",
+    "on_before_backward",
+    "backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "configure_gradient_clipping",
+    "optimizer_step",
+    "lr_scheduler_step",
+    "on_train_batch_end",
+    "on_validation_model_zero_grad",
+    "on_validation_model_eval",
+    "on_validation_start",
+    "on_validation_epoch_start",
+    "on_validation_batch_start",
+    "validation_step",
+    "on_validation_batch_end",
+    "on_validation_epoch_end",
+    "on_validation_end",
+    "on_validation_model_train",
+    "on_train_epoch_end",
+    "on_save_checkpoint",
+    "on_train_end",
+    "on_fit_end",
+    "teardown",
+)
+"""The order in which ``fit`` calls its hooks; one batch, one validation, one epoch."""
+
+
+class Hook(NamedTuple):
+    """One line of the hook table: name, signature on a module, signature on a callback (or None), what it is for."""
+
+    name: str
+    module: str | None
+    callback: str | None
+    what: str
+
+
+def hook_table() -> list[Hook]:
+    """Return all hooks, those of ``fit`` in their order and then the others by name; the docs are made from this."""
+    others = sorted((MODULE_HOOKS | CALLBACK_HOOKS) - set(FIT_ORDER))
+    return [_describe(name) for name in (*FIT_ORDER, *others)]
+
+
+def _describe(name: str) -> Hook:
+    on_module = getattr(LightningModule, name, None) if name in MODULE_HOOKS else None
+    on_callback = getattr(Callback, name, None) if name in CALLBACK_HOOKS else None
+    doc = inspect.getdoc(on_module or on_callback) or ""
+    return Hook(name, _arguments(on_module), _arguments(on_callback), doc.split("\n\n")[0].replace("\n", " "))
+
+
+def _arguments(function: object) -> str | None:
+    if function is None or not callable(function):
+        return None
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return ", ".join(names)

@@ -1,0 +1,64 @@
+"""Who starts the processes of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lt_core.strategy import Strategy
+
+__all__ = ["Launcher", "RunResult"]
+
+
+@dataclass(kw_only=True, slots=True)
+class RunResult:
+    """What a run leaves behind, as plain data that can cross a process boundary.
+
+    Attributes:
+        outputs: what the run returns to the user: None for fit, a list of dicts for validate and test, predictions.
+        position: the counters where the run ended (see ``lt_loops.run.Position``).
+        metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
+        status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
+        stop_reason: why the run ended, in words.
+        callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
+        weights: the module's state dict, on the CPU; only filled where the run was in another process.
+    """
+
+    outputs: Any = None
+    position: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    status: str = "finished"
+    stop_reason: str = ""
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    weights: dict[str, Tensor] | None = None
+
+
+class Launcher:
+    """Runs a function on every rank of a job; the default calls it once, here.
+
+    A launcher that starts processes gives each its :class:`~lt_core.environment.Environment` by
+    ``strategy.join(environment)`` before it calls ``fn``, and must pickle ``fn``, ``args`` and ``strategy`` together,
+    so that the strategy inside ``args`` is the same object.
+
+    Attributes:
+        returns_results: True where ranks run in processes that end with the launch, so that the caller's process gets
+            its results by :class:`RunResult` only. False where the caller's process is rank 0 itself.
+        notebook: True where it works in an interactive session.
+    """
+
+    name: str = "here"
+    returns_results: bool = False
+    notebook: bool = True
+
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+        """Call ``fn(*args)`` on each rank and return rank 0's result.
+
+        Raises:
+            Exception: whatever ``fn`` raised on the rank that failed first.
+            RankError: when a process died without an exception; names its rank and the signal.
+        """
+        return fn(*args)

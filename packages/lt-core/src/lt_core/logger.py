@@ -1,0 +1,91 @@
+"""Where metrics and hyperparameters of a run are shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from lt_core.callback import Callback
+
+__all__ = ["Logger"]
+
+
+class Logger:
+    """The interface of a logger; the default swallows everything, so that no loop asks whether there is one.
+
+    The Trainer calls the writing members on rank 0 only, and reports an exception of theirs once instead of ending the
+    run. A logger buffers by itself and writes in batches; :meth:`save` flushes. It is found by an entry point in
+    ``lt.loggers`` (a class or a function called with the keyword ``save_dir``).
+    """
+
+    @property
+    def name(self) -> str | None:
+        """Name of the experiment, the folder below :attr:`save_dir`."""
+        return None
+
+    @property
+    def version(self) -> int | str | None:
+        """This run among those of the same name; chosen once, by rank 0."""
+        return None
+
+    @property
+    def save_dir(self) -> str | None:
+        """The folder that holds the experiments, where the logger keeps files."""
+        return None
+
+    @property
+    def root_dir(self) -> str | None:
+        """The folder of this experiment, ``save_dir/name``."""
+        return None
+
+    @property
+    def log_dir(self) -> str | None:
+        """The folder of this run, ``save_dir/name/version_N``; checkpoints go below it."""
+        return None
+
+    @property
+    def experiment(self) -> Any:
+        """The library's own object behind this logger (a SummaryWriter, a wandb run...), or None."""
+        return None
+
+    def use_version(self, version: int | str) -> None:
+        """Take over the version that rank 0 chose, or that a checkpoint recorded when a run resumes."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Record numbers at ``step`` (optimizer steps, or the axis that the user chose)."""
+
+    def log_hyperparams(self, params: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
+        """Record hyperparameters (plain data, nested), with the metrics that they led to where known."""
+
+    def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
+        """Record the model's graph, traced with ``input_array`` (the module's ``example_input_array``)."""
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        """Record what is no number (image, figure, histogram, text, table, audio, video).
+
+        Returns:
+            False where this logger cannot show such a value; the Trainer then writes it as a file, and says so once.
+        """
+        return False
+
+    def after_save_checkpoint(self, checkpoint_callback: Callback) -> None:
+        """Called when ``checkpoint_callback`` has completed a save; to upload it, for instance."""
+
+    def save(self) -> None:
+        """Write what is buffered."""
+
+    def finalize(self, status: str) -> None:
+        """Close the run: ``"success"``, ``"failed"`` or ``"interrupted"``. Later calls may open it again."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what lets a resumed run continue these very files: the version, and the length of each file.
+
+        Called after :meth:`save`; plain data.
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where :meth:`state_dict` was taken: rows written after it are dropped, none is lost or doubled."""

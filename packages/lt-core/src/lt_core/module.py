@@ -1,0 +1,576 @@
+"""``LightningModule``: the user's model, optimizers and steps."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lt_core.data import DataSource
+from lt_core.errors import ConfigError
+from lt_core.export import to_onnx, to_torchscript
+from lt_core.hparams import HyperparametersMixin
+from lt_core.slot import Given
+
+if TYPE_CHECKING:
+    from lt_core.callback import Callback
+    from lt_core.logger import Logger
+    from lt_core.optimizer import LightningOptimizer, ManualOptimization
+    from lt_core.recorder import Recorder
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["LightningModule"]
+
+_RUN_ONLY = ("_trainer", "_recorder", "_manual")
+
+
+class LightningModule(HyperparametersMixin, DataSource, nn.Module):
+    """A model with its steps. Define ``training_step`` and ``configure_optimizers``; the Trainer does the rest.
+
+    It is an ordinary ``nn.Module`` and works as one without a Trainer: steps can be called in a unit test, where
+    ``self.log`` does nothing.
+
+    Attributes:
+        automatic_optimization: False to call ``manual_backward`` and the optimizers' ``step`` yourself.
+        example_input_array: an input of ``forward``, for the summary's sizes and the logger's graph.
+        strict_loading: whether checkpoints must fit the module's keys exactly.
+    """
+
+    automatic_optimization: bool = True
+    example_input_array: Any = None
+    strict_loading: bool = True
+    truncated_bptt_steps: int = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Make an empty module; arguments are passed on to further parents."""
+        super().__init__(*args, **kwargs)
+
+    # ---- steps -------------------------------------------------------------------------------------------------------
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the loss of one batch: ``training_step(self, batch, batch_idx)``.
+
+        Returns:
+            A 0-dim tensor; or a dict with the key ``"loss"`` (and ``"loss_weight"``, the number of samples that a mean
+            stands for, where windows are ragged); a dict of losses by optimizer's name; or None to skip the batch.
+        """
+        raise NotImplementedError("training_step is not defined")
+
+    def validation_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate one batch: ``validation_step(self, batch, batch_idx, dataloader_idx=0)``."""
+
+    def test_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Test one batch: ``test_step(self, batch, batch_idx, dataloader_idx=0)``."""
+
+    def predict_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Predict one batch: ``predict_step(self, batch, batch_idx, dataloader_idx=0)``; by default ``self(batch)``."""
+        return self(args[0] if args else kwargs["batch"])
+
+    def configure_model(self) -> None:
+        """Make big layers here rather than in ``__init__``: on the device, or sharded; called before each run."""
+
+    def configure_optimizers(self) -> Any:
+        """Return what optimizes the module.
+
+        An optimizer; a list of them; a dict ``{"optimizer": ..., "lr_scheduler": scheduler or config}``; two lists
+        (optimizers, schedulers); a dict of named optimizers (or of such dicts); or None. A scheduler's config has the
+        keys ``scheduler, interval ("epoch" or "step"), frequency, monitor, strict, name, reduce_on_plateau``.
+        """
+        raise NotImplementedError("configure_optimizers is not defined")
+
+    def configure_callbacks(self) -> list[Callback] | Callback:
+        """Return callbacks that this module brings; they replace the Trainer's of the same class."""
+        return []
+
+    # ---- optimization ------------------------------------------------------------------------------------------------
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients of ``loss``, shape ``()``, scaled already where the precision scales."""
+        loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Optimizer | LightningOptimizer, optimizer_closure: Any = None
+    ) -> None:
+        """Take an optimizer's step; ``optimizer_closure`` runs step, zero_grad and backward and must be called once."""
+        optimizer.step(closure=optimizer_closure)
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
+        """Clear the gradients of ``optimizer``, at a window's first micro-batch."""
+        optimizer.zero_grad()
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the gradients of ``optimizer``; they are unscaled already."""
+        self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def clip_gradients(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the gradients of ``optimizer`` in place by total ``"norm"`` or by ``"value"``; None does nothing.
+
+        Raises:
+            ConfigError: when the value or algorithm contradicts the Trainer's, or is unknown.
+        """
+        asked_val, asked_algorithm = self.trainer.gradient_clip_val, self.trainer.gradient_clip_algorithm
+        for what, asked, given in (
+            ("gradient_clip_val", asked_val, gradient_clip_val),
+            ("gradient_clip_algorithm", asked_algorithm, gradient_clip_algorithm),
+        ):
+            if asked is not None and given is not None and asked != given:
+                raise ConfigError(
+                    f"Trainer({what}={asked!r}) and clip_gradients({what}={given!r}) contradict each other. Give it in one "
+                    "place only.",
+                    code="LT311",
+                )
+        value = gradient_clip_val if gradient_clip_val is not None else asked_val
+        if value is None:
+            return
+        algorithm = gradient_clip_algorithm or asked_algorithm or "norm"
+        if algorithm not in ("norm", "value"):
+            raise ConfigError(f"gradient_clip_algorithm={algorithm!r}: expected 'norm' or 'value'.", code="LT311")
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        self.trainer.strategy.clip_gradients(params, float(value), algorithm)
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Step a scheduler; ``metric`` is the monitored value, or None where it monitors nothing."""
+        scheduler.step() if metric is None else scheduler.step(metric)
+
+    def manual_backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients in manual optimization: scaled and reduced as the Trainer's precision and strategy need."""
+        manual: ManualOptimization | None = self.__dict__.get("_manual")
+        if manual is None:
+            if self.automatic_optimization and self._attached_trainer() is not None:
+                raise ConfigError(
+                    "manual_backward was called, but automatic_optimization is True. Set self.automatic_optimization = False "
+                    "in __init__, or return the loss from training_step.",
+                    code="LT312",
+                )
+            loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        else:
+            manual.backward(loss, *args, **kwargs)
+
+    def optimizers(self, use_pl_optimizer: bool = True) -> Any:
+        """Return the optimizer, or the list of them; None without one.
+
+        Args:
+            use_pl_optimizer: True for optimizers whose ``step`` counts, scales and syncs as the Trainer does; False for
+                torch's own.
+        """
+        manual: ManualOptimization | None = self.__dict__.get("_manual")
+        found: list[Any] = (
+            list(manual.optimizers) if use_pl_optimizer and manual is not None else list(self.trainer.optimizers)
+        )
+        return found[0] if len(found) == 1 else found or None
+
+    def lr_schedulers(self) -> Any:
+        """Return the scheduler, or the list of them; None without one."""
+        schedulers = [config.scheduler for config in self.trainer.lr_scheduler_configs]
+        return schedulers[0] if len(schedulers) == 1 else schedulers or None
+
+    def toggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
+        """Turn gradients off for all parameters that other optimizers hold and this one does not."""
+        from lt_core.optimizer import toggle
+
+        self.__dict__["_toggled"] = toggle(self.trainer.optimizers, optimizer)
+
+    def untoggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
+        """Undo :meth:`toggle_optimizer`."""
+        for parameter, required in self.__dict__.pop("_toggled", ()):
+            parameter.requires_grad_(required)
+
+    @contextmanager
+    def toggled_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> Iterator[None]:
+        """Return a context in which only this optimizer's parameters get gradients."""
+        self.toggle_optimizer(optimizer)
+        try:
+            yield
+        finally:
+            self.untoggle_optimizer(optimizer)
+
+    def freeze(self) -> None:
+        """Turn gradients off for all parameters and go to eval mode."""
+        self.requires_grad_(False)
+        self.eval()
+
+    def unfreeze(self) -> None:
+        """Turn gradients on for all parameters and go to train mode."""
+        self.requires_grad_(True)
+        self.train()
+
+    # ---- logging -----------------------------------------------------------------------------------------------------
+
+    def log(
+        self,
+        name: str,
+        value: Any,
+        prog_bar: bool = False,
+        logger: bool | None = None,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        reduce_fx: Any = "mean",
+        enable_graph: bool = False,
+        sync_dist: bool | None = None,
+        sync_dist_group: Any = None,
+        add_dataloader_idx: bool = True,
+        batch_size: int | None = None,
+        metric_attribute: str | None = None,
+        rank_zero_only: bool = False,
+    ) -> None:
+        """Log a number, a tensor of one element, or a metric object.
+
+        Args:
+            name: key in the loggers and in ``trainer.callback_metrics``; with both ``on_step`` and ``on_epoch`` it shows
+                as ``name_step`` and ``name_epoch``; with several loaders ``/dataloader_idx_N`` is added.
+            value: what to log; without a Trainer nothing happens.
+            prog_bar: show it in the progress bar.
+            logger: send it to the loggers; default True.
+            on_step: send the value of this step (every ``log_every_n_steps`` steps); default True in training batches.
+            on_epoch: send the value of the epoch; default True everywhere else.
+            reduce_fx: how an epoch's values become one: ``"mean"`` (weighted by batch size), ``"sum"``, ``"min"``,
+                ``"max"``, or a function of a tensor of shape ``(n,)``.
+            enable_graph: kept for compatibility; values are always detached.
+            sync_dist: True reduces step values over ranks too, and demands the key on every rank; False leaves even
+                epoch values as each rank's own; by default epoch values are reduced (sums and counts) and step values
+                are rank 0's.
+            sync_dist_group: kept for compatibility; the run's group is used.
+            add_dataloader_idx: False to leave ``/dataloader_idx_N`` away; names must then differ by loader.
+            batch_size: weight of this value in an epoch's mean; default: the batch's first dimension.
+            metric_attribute: kept for compatibility; metric objects are found by themselves.
+            rank_zero_only: only rank 0 logs it.
+
+        Raises:
+            LogError: for a value, name or place that cannot be logged; names hook and key.
+        """
+        if torch.compiler.is_dynamo_compiling():
+            return _log_outside_the_graph(self, name, value, batch_size, prog_bar, logger, on_step, on_epoch, reduce_fx)
+        recorder: Recorder | None = self.__dict__.get("_recorder")
+        if recorder is None or (rank_zero_only and recorder.rank):
+            return None
+        given = (
+            prog_bar,
+            logger,
+            on_step,
+            on_epoch,
+            reduce_fx,
+            enable_graph,
+            sync_dist,
+            sync_dist_group,
+            add_dataloader_idx,
+            metric_attribute,
+            rank_zero_only,
+        )
+        slots = recorder.slots
+        slot = slots.get(name) if slots is not None else None
+        if slot is None or slot.given != given:
+            slot = recorder.resolve(self, name, value, Given(*given))
+        slot.add(value, batch_size)
+        return None
+
+    def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        """Log each item of ``dictionary`` (or of a ``MetricCollection``) by :meth:`log`, with the same settings."""
+        items = dictionary.items(keep_base=False) if hasattr(dictionary, "compute") else dictionary.items()  # type: ignore[call-arg]
+        for name, value in items:
+            self.log(name, value, *args, **kwargs)
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    def _attached_trainer(self) -> TrainerAPI | None:
+        reference: weakref.ref[Any] | None = self.__dict__.get("_trainer")
+        return reference() if reference is not None else None
+
+    @property
+    def trainer(self) -> TrainerAPI:
+        """The Trainer of the present run.
+
+        Raises:
+            RuntimeError: outside of a run.
+        """
+        trainer = self._attached_trainer()
+        if trainer is None:
+            raise RuntimeError(f"{type(self).__qualname__} is not attached to a Trainer: this works inside a run only.")
+        return trainer
+
+    @trainer.setter
+    def trainer(self, trainer: TrainerAPI | None) -> None:
+        for part in self.modules():
+            if isinstance(part, LightningModule):
+                part.__dict__["_trainer"] = None if trainer is None else weakref.ref(trainer)
+
+    @property
+    def logger(self) -> Logger | None:
+        """The first logger of the run, or None."""
+        trainer = self._attached_trainer()
+        return trainer.logger if trainer is not None else None
+
+    @property
+    def loggers(self) -> list[Logger]:
+        """All loggers of the run."""
+        trainer = self._attached_trainer()
+        return trainer.loggers if trainer is not None else []
+
+    @property
+    def current_epoch(self) -> int:
+        """Number of the present epoch, from 0; 0 without a Trainer."""
+        trainer = self._attached_trainer()
+        return trainer.current_epoch if trainer is not None else 0
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps taken; 0 without a Trainer."""
+        trainer = self._attached_trainer()
+        return trainer.global_step if trainer is not None else 0
+
+    @property
+    def global_rank(self) -> int:
+        """Number of this process in the job, from 0."""
+        trainer = self._attached_trainer()
+        return trainer.global_rank if trainer is not None else 0
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this process on its node, from 0."""
+        trainer = self._attached_trainer()
+        return trainer.local_rank if trainer is not None else 0
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the module is on a CUDA device."""
+        return self.device.type == "cuda"
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the module's parameters."""
+        known: torch.device | None = self.__dict__.get("_device")
+        if known is None:
+            known = self.__dict__["_device"] = _first_tensor(self).device
+        return known
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the module's parameters."""
+        return _first_tensor(self).dtype
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.__dict__.pop("_device", None)
+        return moved
+
+    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it is.
+
+        Args:
+            data: a tensor, or a nest of them.
+            group: kept for compatibility; the run's group is used.
+            sync_grads: let gradients flow back to the ranks that gave the tensors.
+        """
+        from lt_core.gather import gather_nested
+
+        trainer = self.trainer
+        return data if trainer.world_size == 1 else gather_nested(data, trainer.strategy, sync_grads=sync_grads)
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print on rank 0 only, without tearing the progress bar."""
+        trainer = self._attached_trainer()
+        (trainer.print if trainer is not None else print)(*args, **kwargs)
+
+    # ---- hooks -------------------------------------------------------------------------------------------------------
+
+    def on_fit_start(self) -> None:
+        """``fit`` begins; module and optimizers are in place, a checkpoint is restored."""
+
+    def on_fit_end(self) -> None:
+        """``fit`` ends."""
+
+    def on_train_start(self) -> None:
+        """Training begins, after the sanity check."""
+
+    def on_train_end(self) -> None:
+        """Training ends."""
+
+    def on_train_epoch_start(self) -> None:
+        """A training epoch begins."""
+
+    def on_train_epoch_end(self) -> None:
+        """A training epoch ends."""
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> Any:
+        """A batch is on the device; return -1 to skip the rest of the epoch."""
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """A batch is done; gradients are still there."""
+
+    def on_before_zero_grad(self, optimizer: Optimizer) -> None:
+        """Gradients of ``optimizer`` are about to be cleared."""
+
+    def on_before_backward(self, loss: Tensor) -> None:
+        """Backward of ``loss`` (shape ``()``, divided by the window) is about to run."""
+
+    def on_after_backward(self) -> None:
+        """Backward has run; gradients are not unscaled and not clipped yet."""
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Gradients are unscaled, not clipped yet; the step comes next."""
+
+    def on_validation_model_zero_grad(self) -> None:
+        """Training gradients are freed before a validation; override to keep them."""
+        self.zero_grad()
+
+    def on_validation_model_eval(self) -> None:
+        """Go to eval mode for validation."""
+        self.eval()
+
+    def on_validation_model_train(self) -> None:
+        """Go back after validation: each submodule to the mode that it had."""
+
+    def on_validation_start(self) -> None:
+        """Validation begins."""
+
+    def on_validation_end(self) -> None:
+        """Validation ends."""
+
+    def on_validation_epoch_start(self) -> None:
+        """The validation loaders are about to be read."""
+
+    def on_validation_epoch_end(self) -> None:
+        """The validation loaders are read."""
+
+    def on_validation_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A validation batch is on the device."""
+
+    def on_validation_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A validation batch is done."""
+
+    def on_test_model_eval(self) -> None:
+        """Go to eval mode for testing."""
+        self.eval()
+
+    def on_test_model_train(self) -> None:
+        """Go back after testing: each submodule to the mode that it had."""
+
+    def on_test_start(self) -> None:
+        """Testing begins."""
+
+    def on_test_end(self) -> None:
+        """Testing ends."""
+
+    def on_test_epoch_start(self) -> None:
+        """The test loaders are about to be read."""
+
+    def on_test_epoch_end(self) -> None:
+        """The test loaders are read."""
+
+    def on_test_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A test batch is on the device."""
+
+    def on_test_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A test batch is done."""
+
+    def on_predict_model_eval(self) -> None:
+        """Go to eval mode for prediction."""
+        self.eval()
+
+    def on_predict_model_train(self) -> None:
+        """Go back after prediction: each submodule to the mode that it had."""
+
+    def on_predict_start(self) -> None:
+        """Prediction begins."""
+
+    def on_predict_end(self) -> None:
+        """Prediction ends."""
+
+    def on_predict_epoch_start(self) -> None:
+        """The loaders are about to be read."""
+
+    def on_predict_epoch_end(self) -> None:
+        """The loaders are read."""
+
+    def on_predict_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A batch to predict is on the device."""
+
+    def on_predict_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A batch is predicted."""
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint is about to be written; plain data may be added to it."""
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint was read and is about to be restored."""
+
+    def on_exception(self, exception: BaseException) -> None:
+        """An exception ends the run."""
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load_from_checkpoint(
+        cls,
+        checkpoint_path: str | PathLike[str] | IO[bytes],
+        map_location: Any = None,
+        hparams_file: str | PathLike[str] | None = None,
+        strict: bool | None = None,
+        trusted: bool = False,
+        **kwargs: Any,
+    ) -> Self:
+        """Make a module from a checkpoint: its saved hyperparameters go to ``__init__``, then the weights are loaded.
+
+        Args:
+            checkpoint_path: path or URL of a file that lt or Lightning wrote.
+            map_location: where tensors go; by default where they were, or the CPU where that device is not here.
+            hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
+            strict: whether keys must fit exactly; default: the module's ``strict_loading``.
+            trusted: read the file even if it could run code. Only for files that you made yourself.
+            kwargs: arguments of ``__init__`` that were not saved, or that replace saved ones.
+
+        Raises:
+            CheckpointError: for a file that is missing, damaged, foreign or hostile, or does not fit this class.
+        """
+        from lt_core.checkpoint import load_from_checkpoint
+
+        loaded: Self = load_from_checkpoint(
+            cls, checkpoint_path, map_location, hparams_file, strict, trusted=trusted, **kwargs
+        )
+        return loaded
+
+    to_onnx = to_onnx
+    to_torchscript = to_torchscript
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the module's state without the run: copies, pickles and spawned processes get the module alone."""
+        return {name: value for name, value in self.__dict__.items() if name not in _RUN_ONLY}
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _log_outside_the_graph(
+    module: LightningModule,
+    name: str,
+    value: Any,
+    batch_size: int | None,
+    prog_bar: bool,
+    logger: bool | None,
+    on_step: bool | None,
+    on_epoch: bool | None,
+    reduce_fx: Any,
+) -> None:
+    """Log from a compiled step: the graph breaks here, and goes on after it."""
+    module.log(name, value, prog_bar, logger, on_step, on_epoch, reduce_fx, batch_size=batch_size)
+
+
+def _first_tensor(module: nn.Module) -> Tensor:
+    for tensor in module.parameters():
+        return tensor
+    for tensor in module.buffers():
+        return tensor
+    return torch.empty(())

@@ -1,0 +1,90 @@
+"""Optimizers as the user of manual optimization sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+__all__ = ["LightningOptimizer", "ManualOptimization", "toggle"]
+
+
+class ManualOptimization(Protocol):
+    """What the Trainer hangs into a module whose ``automatic_optimization`` is False."""
+
+    optimizers: Sequence[LightningOptimizer]
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Scale, run backward, reduce over the ranks."""
+
+
+class LightningOptimizer:
+    """An optimizer whose ``step`` also unscales, syncs and counts as the Trainer's own step does.
+
+    Everything else is the optimizer's: ``param_groups``, ``state``, ``state_dict``, ``isinstance(opt, Adam)``.
+
+    Args:
+        optimizer: torch's optimizer.
+        take_step: called with the optimizer and the closure; takes the step.
+        no_sync: returns the context in which gradients are not reduced over ranks.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        take_step: Callable[[Optimizer, Callable[[], Any] | None], Any],
+        no_sync: Callable[[], Any],
+    ) -> None:
+        """Wrap ``optimizer``."""
+        self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _no_sync=no_sync)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """Torch's own optimizer."""
+        wrapped: Optimizer = self.__dict__["_optimizer"]
+        return wrapped
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Look like torch's optimizer to ``isinstance``."""
+        return type(self.__dict__["_optimizer"])
+
+    def __getattr__(self, name: str) -> Any:
+        """Read everything else from torch's optimizer."""
+        return getattr(self.__dict__["_optimizer"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Write to torch's optimizer."""
+        setattr(self.__dict__["_optimizer"], name, value)
+
+    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+        """Take a step; ``closure`` reevaluates the model and returns the loss."""
+        return self.__dict__["_take_step"](self.__dict__["_optimizer"], closure)
+
+    @contextmanager
+    def toggle_model(self, sync_grad: bool = True) -> Iterator[None]:
+        """Return a context in which only this optimizer's parameters get gradients, synced or not."""
+        with self.__dict__["_no_sync"](sync_grad):
+            yield
+
+    def __repr__(self) -> str:
+        """Show torch's optimizer."""
+        return repr(self.__dict__["_optimizer"])
+
+
+def toggle(
+    optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimizer
+) -> list[tuple[nn.Parameter, bool]]:
+    """Turn gradients off for parameters of other optimizers only; return what each parameter had, to undo it."""
+    mine = {id(p) for group in chosen.param_groups for p in group["params"]}
+    before: list[tuple[nn.Parameter, bool]] = []
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in mine and parameter.requires_grad:
+                    before.append((parameter, True))
+                    parameter.requires_grad_(False)
+    return before

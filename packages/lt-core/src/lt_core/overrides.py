@@ -1,0 +1,63 @@
+"""Which hooks a class or an instance has changed: found once before a run, never in it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from lt_core.errors import warn
+
+__all__ = ["is_overridden", "warn_of_misspelt_hooks"]
+
+
+def is_overridden(owner: object, name: str, base: type) -> bool:
+    """Return whether ``owner`` has its own ``name``, by its class or on the instance (mocks, compiled methods).
+
+    A class that does not have ``base`` among its parents is taken at its word: whatever it defines counts.
+    """
+    if name in getattr(owner, "__dict__", {}):
+        return True
+    mine = getattr(type(owner), name, None)
+    return mine is not None and mine is not getattr(base, name, None)
+
+
+def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> None:
+    """Warn of public methods of ``owner``'s class that are nearly, but not quite, a hook.
+
+    Args:
+        owner: a module or callback.
+        base: the class whose own methods are not looked at.
+        known: the names of hooks.
+    """
+    for name in _own_methods(type(owner), base):
+        if name in known or hasattr(base, name):
+            continue
+        near = _nearest_hook(name, known)
+        if near is not None:
+            warn(
+                f"{type(owner).__name__}.{name} is not a hook and is never called. Did you mean {near!r}? "
+                "If it is a method of your own, another name avoids this note.",
+                code="LT201",
+                stacklevel=4,
+            )
+
+
+def _own_methods(kind: type, base: type) -> list[str]:
+    names: dict[str, Any] = {}
+    for part in kind.__mro__:
+        if part in base.__mro__:
+            continue
+        if not part.__module__.startswith(("torch.", "lt_")):
+            names.update({n: v for n, v in vars(part).items() if not n.startswith("_") and callable(v)})
+    return list(names)
+
+
+def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
+    """Return the hook that ``name`` is a slip of: one letter off, a plural, an old order of words."""
+    if not (name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)):
+        return None
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.87)
+    return near[0] if near else None
+
+
+_TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")

@@ -1,0 +1,159 @@
+"""Look-up of strategies, loggers, accelerators... by name, through the entry points of installed packages.
+
+Our own parts are found the same way as a stranger's. The installed packages are scanned once per process; only the
+chosen entry point is imported.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from lt_core.errors import PluginError, did_you_mean
+
+__all__ = ["BROUGHT_BY", "GROUPS", "INSTALL", "find", "find_role", "install_hint", "load", "names", "rescan"]
+
+INSTALL = "pip install {package}"
+"""The remedy shown for a missing package; the one place to change when the packages are published elsewhere."""
+
+GROUPS = (
+    "strategies",
+    "accelerators",
+    "precision",
+    "launchers",
+    "environments",
+    "loggers",
+    "callbacks",
+    "data",
+    "checkpoint_io",
+    "profilers",
+    "defaults",
+    "trainers",
+)
+"""The entry-point groups, each with the prefix ``lt.``."""
+
+_SINGULAR = {"strategies": "strategy", "precision": "precision", "data": "data source", "checkpoint_io": "checkpoint IO"}
+
+BROUGHT_BY: dict[str, dict[str, str]] = {
+    "strategies": dict.fromkeys(
+        ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook", "ddp_find_unused_parameters_true", "fsdp", "xla"), "lt-strategies"
+    ),
+    "accelerators": dict.fromkeys(("cuda", "gpu", "mps", "xla", "tpu"), "lt-strategies"),
+    "precision": dict.fromkeys(
+        ("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true", "transformer-engine", "bitsandbytes"), "lt-strategies"
+    ),
+    "launchers": dict.fromkeys(("script", "spawn", "fork"), "lt-strategies"),
+    "environments": dict.fromkeys(("torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
+    "loggers": {
+        "tensorboard": "lt-loggers[tensorboard]",
+        "csv": "lt-loggers",
+        "jsonl": "lt-loggers",
+        "wandb": "lt-loggers[wandb]",
+        "mlflow": "lt-loggers[mlflow]",
+        "comet": "lt-loggers[comet]",
+    },
+    "callbacks": {},
+    "data": {"feed": "lt-data"},
+    "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-callbacks"),
+    "defaults": {
+        "logger": "lt-loggers",
+        "progress_bar": "lt-callbacks",
+        "summary": "lt-callbacks",
+        "checkpoint": "lt-callbacks",
+    },
+    "trainers": {"default": "lt-loops"},
+}
+"""Which of our packages brings a name: used only for the remedy in an error, never for the look-up."""
+
+
+@lru_cache(maxsize=1)
+def _scan() -> dict[str, dict[str, list[EntryPoint]]]:
+    found: dict[str, dict[str, list[EntryPoint]]] = {group: {} for group in GROUPS}
+    everything = entry_points()
+    for group in GROUPS:
+        for entry in everything.select(group=f"lt.{group}"):
+            same_name = found[group].setdefault(entry.name, [])
+            if all(entry.value != other.value for other in same_name):
+                same_name.append(entry)
+    return found
+
+
+def rescan() -> None:
+    """Forget the scan of the installed packages, for a package installed while the process runs."""
+    _scan.cache_clear()
+
+
+def names(group: str) -> list[str]:
+    """Return the sorted names that installed packages provide in ``group`` (one of :data:`GROUPS`)."""
+    return sorted(_scan()[group])
+
+
+def find(group: str, name: str) -> Any | None:
+    """Import and return what is called ``name`` in ``group``, or None where nobody provides it.
+
+    Raises:
+        PluginError: when two packages provide the name, or when importing it fails.
+    """
+    entries = _scan()[group].get(name, [])
+    if not entries:
+        return None
+    if len(entries) > 1:
+        owners = " and ".join(f"{e.dist.name if e.dist else '?'} ({e.value})" for e in entries)
+        raise PluginError(
+            f"Two installed packages provide the {kind_of(group)} {name!r}: {owners}. Uninstall one, or pass the object "
+            "itself in place of its name.",
+            code="LT102",
+        )
+    return _import(group, entries[0])
+
+
+def find_role(role: str) -> Any | None:
+    """Import and return the one provider of a default ``role`` (group ``lt.defaults``), or None."""
+    return find("defaults", role)
+
+
+def load(group: str, name: str) -> Any:
+    """Import and return what is called ``name`` in ``group``.
+
+    Raises:
+        PluginError: for an unknown name; the message lists what is installed, what was probably meant, and the
+            package that brings the name.
+    """
+    found = find(group, name)
+    if found is None:
+        raise PluginError(_unknown(group, name), code="LT101")
+    return found
+
+
+def install_hint(package: str) -> str:
+    """Return the command that installs ``package``."""
+    return INSTALL.format(package=f"'{package}'" if "[" in package else package)
+
+
+def kind_of(group: str) -> str:
+    """Return the word for one member of ``group``: ``strategies`` -> ``strategy``."""
+    return _SINGULAR.get(group, group.removesuffix("s"))
+
+
+def _import(group: str, entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:
+        owner = entry.dist.name if entry.dist else "an installed package"
+        package = BROUGHT_BY.get(group, {}).get(entry.name, owner)
+        raise PluginError(
+            f"The {kind_of(group)} {entry.name!r} of {owner} ({entry.value}) could not be imported: "
+            f"{type(error).__name__}: {error}. If a dependency is missing: {install_hint(package)}",
+            code="LT103",
+        ) from error
+
+
+def _unknown(group: str, name: str) -> str:
+    kind, installed, known = kind_of(group), names(group), BROUGHT_BY.get(group, {})
+    package = known.get(name)
+    if package is not None:
+        return f"{kind} {name!r} comes with {package.partition('[')[0]}: {install_hint(package)}"
+    have = ", ".join(map(repr, installed)) or "none"
+    hint = did_you_mean(name, [*installed, *known])
+    return f"Unknown {kind} {name!r}. Installed: {have}.{hint} A package can provide one by an entry point in 'lt.{group}'."

@@ -1,0 +1,61 @@
+"""In which number format the module computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+__all__ = ["Precision"]
+
+
+class Precision:
+    """Converts the module, gives the forward's context, scales backward and step. The default is 32 bits, untouched.
+
+    The loops look once, before the run, at which members are overridden: one that is not costs nothing per step.
+    A subclass is found by an entry point in ``lt.precision``.
+
+    Attributes:
+        name: what users write in ``Trainer(precision=...)``.
+        scales: True where the loss is scaled (GradScaler); closures of LBFGS are refused then.
+    """
+
+    name: str = "32-true"
+    scales: bool = False
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        """Return the module in this precision; in place where possible. Called before it moves to its device."""
+        return module
+
+    def init_context(self) -> AbstractContextManager[Any]:
+        """Return a context in which new parameters get this precision's type (``trainer.init_module()``)."""
+        return nullcontext()
+
+    def convert_input(self, batch: Any) -> Any:
+        """Return the batch with floating-point tensors in this precision's type; any nesting."""
+        return batch
+
+    def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``step`` computing in this precision (autocast); the very same callable where nothing is to be done."""
+        return step
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        """Return the loss that backward starts from; scalar, shape ``()``."""
+        return loss
+
+    def unscale(self, optimizer: Optimizer) -> None:
+        """Bring the gradients of ``optimizer`` back to their true size, before hooks and clipping see them."""
+
+    def step(self, optimizer: Optimizer, take_step: Callable[[], bool]) -> bool:
+        """Take the optimizer's step by ``take_step()``; return False where it was skipped (gradients overflowed)."""
+        return take_step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resume needs (the scaler's scale), as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned, before the first step."""

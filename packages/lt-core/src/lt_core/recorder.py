@@ -1,0 +1,316 @@
+"""What ``self.log`` writes to: a slot for each hook, name and loader, found once; then a step only adds a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lt_core.batch_size import batch_size_of
+from lt_core.errors import LogError
+from lt_core.slot import Given, Slot
+
+__all__ = ["PHASES", "Phase", "Recorder"]
+
+
+class Phase:
+    """Defaults and permissions of ``self.log`` for a group of hooks.
+
+    Attributes:
+        name: the hooks' common name, as errors show it.
+        group: whose epoch it belongs to: ``"train"``, ``"validate"``, ``"test"``, or ``""`` where nothing is logged.
+        on_step: default of ``on_step``; ``on_epoch`` is its opposite.
+        steps: whether ``on_step=True`` is allowed.
+    """
+
+    __slots__ = ("group", "name", "on_step", "steps")
+
+    def __init__(self, name: str, group: str, *, on_step: bool = False, steps: bool = False) -> None:
+        """Describe the group of hooks."""
+        self.name, self.group, self.on_step, self.steps = name, group, on_step, steps
+
+
+PHASES: dict[str, Phase] = {
+    phase.name: phase
+    for phase in (
+        Phase("train_start", "train"),
+        Phase("train_epoch_start", "train"),
+        Phase("train_batch", "train", on_step=True, steps=True),
+        Phase("train_epoch_end", "train"),
+        *(
+            Phase(f"{group}_{part}", group, steps=part == "batch")
+            for group in ("validate", "test")
+            for part in ("start", "epoch_start", "batch", "epoch_end")
+        ),
+    )
+}
+"""The phases in which ``self.log`` works; in all others (setup, fit_start, predict...) it is an error."""
+
+
+class Recorder:
+    """Collects what a run logs. The loop calls :meth:`enter` once per phase; ``self.log`` finds its slot by name.
+
+    Values on the CPU are read at once, which costs less than keeping a tensor and cannot be changed by a later ``+=``
+    of the user's. Values on a device are copied there, stay there, and are summed in bunches: nothing waits for the
+    device until a logger, a bar or a callback reads.
+
+    Attributes:
+        slots: slots of the present phase and loader by name; read by ``LightningModule.log``.
+        batch: the present batch, from which the weight of a mean is taken.
+        rank: number of this process in the job.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty recorder."""
+        self.slots: dict[str, Slot] | None = None
+        self.batch: Any = None
+        self.rank = 0
+        self.phase: str = "outside"
+        self.loader_idx: int | None = None
+        self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
+        self._sized: Any = None
+        self._size = 1
+        self.callback_values: dict[str, Any] = {}
+        self.logged_values: dict[str, Any] = {}
+        self.bar_values: dict[str, Any] = {}
+
+    # ---- called by the loops -----------------------------------------------------------------------------------------
+
+    def enter(self, phase: str, loader_idx: int | None = None) -> None:
+        """Say which hooks run next; ``loader_idx`` only where there are several loaders."""
+        self.phase, self.loader_idx = phase, loader_idx
+        if phase not in PHASES:
+            self.slots = None
+            return
+        page = self._pages.get((phase, loader_idx))
+        if page is None:
+            page = self._pages[phase, loader_idx] = {}
+        self.slots = page
+
+    def reset(self, group: str) -> None:
+        """Forget the sums of ``group``; slots keep their settings. Metric objects are reset."""
+        for slot in self._of(group):
+            slot.reset()
+
+    def forget(self) -> None:
+        """Forget everything, before another run."""
+        rank = self.rank
+        self.__init__()  # type: ignore[misc]
+        self.rank = rank
+
+    def step_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
+        """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
+
+        Args:
+            gather: returns every rank's data; used (once, packed) where a slot asks for ``sync_dist``.
+        """
+        slots = [slot for slot in self._of(group) if slot.on_step and slot.updated]
+        values: list[Any] = [slot.last_value() for slot in slots]
+        if gather is not None and any(slot.sync_dist for slot in slots):
+            values = _reduced_steps(slots, values, gather)
+        for slot, value in zip(slots, values, strict=True):
+            self._publish(slot, slot.step_name, value)
+        return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
+
+    def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
+        """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
+
+        Sums and counts are reduced over the ranks by one ``gather``; see :func:`_gathered_totals`.
+        """
+        slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated]
+        if gather is not None:
+            _gathered_totals(slots, gather)
+        logged = {}
+        for slot in slots:
+            value = slot.epoch_value()
+            self._publish(slot, slot.epoch_name, value)
+            if slot.to_logger:
+                logged[slot.epoch_name] = value
+        return logged
+
+    def publish_steps(self, group: str) -> None:
+        """Bring the last step values of ``group`` into the callbacks' metrics, without touching a logger."""
+        for slot in self._of(group):
+            if slot.on_step and slot.updated:
+                self._publish(slot, slot.step_name, slot.last_value())
+
+    def by_loader(self, group: str) -> list[dict[str, Any]]:
+        """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
+        indices = sorted({loader for (_, loader) in self._pages if loader is not None}) or [None]
+        found: list[dict[str, Any]] = []
+        for index in indices:
+            slots = [
+                slot
+                for (phase, loader), page in self._pages.items()
+                if PHASES[phase].group == group and (loader is None or loader == index)
+                for slot in page.values()
+                if slot.updated and slot.on_epoch
+            ]
+            found.append({slot.epoch_name: self.callback_values[slot.epoch_name] for slot in slots})
+        return found
+
+    # ---- called by self.log ------------------------------------------------------------------------------------------
+
+    def size(self) -> int:
+        """Return the number of samples in the present batch; worked out once per batch."""
+        if self._sized is not self.batch:
+            self._size = batch_size_of(self.batch)
+            self._sized = self.batch
+        return self._size
+
+    def resolve(self, owner: object, name: object, value: Any, given: Given) -> Slot:
+        """Return the slot of a first call, or raise for a call that cannot be recorded.
+
+        Raises:
+            LogError: where this hook may not log, for a wrong name, or other settings than before for the same name.
+        """
+        phase = PHASES.get(self.phase)
+        if self.slots is None or phase is None:
+            raise LogError(
+                f"self.log({name!r}) was called in {self.phase!r}, where nothing is collected. Log in a step, or in an "
+                "epoch or batch hook of training, validation or test; or use self.logger.log_metrics.",
+                code="LT501",
+            )
+        _check_name(name, self.phase)
+        known = self.slots.get(str(name))
+        if known is not None:
+            if known.adopts(given):
+                return known
+            raise LogError(
+                f"self.log({name!r}) was called in {self.phase!r} with {given.describe(known.given)} other than before. "
+                "Use the same settings each time, or another name.",
+                code="LT502",
+            )
+        self._check_forks(str(name), phase)
+        slot = Slot(str(name), self, phase.name, given, on_step_default=phase.on_step, loader_idx=self.loader_idx)
+        if slot.on_step and not phase.steps:
+            raise LogError(
+                f"self.log({name!r}, on_step=True) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
+                code="LT503",
+            )
+        self.slots[str(name)] = slot
+        return slot
+
+    def _check_forks(self, name: str, phase: Phase) -> None:
+        for other in self._of(phase.group):
+            if other.loader_idx == self.loader_idx and other.forks and name in (other.step_name, other.epoch_name):
+                raise LogError(
+                    f"self.log({name!r}): this name is taken, since {other.name!r} is logged with on_step and on_epoch and "
+                    f"shows as {other.step_name!r} and {other.epoch_name!r}. Use another name.",
+                    code="LT504",
+                )
+
+    # ---- what others read --------------------------------------------------------------------------------------------
+
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """Return everything logged so far, by name, pending step values included; 0-dim tensors."""
+        for group in ("train", "validate", "test"):
+            self.publish_steps(group)
+        return {name: _as_tensor(value) for name, value in self.callback_values.items()}
+
+    def logged_metrics(self) -> dict[str, Tensor]:
+        """Return what went to the loggers last, by name; 0-dim tensors."""
+        return {name: _as_tensor(value) for name, value in self.logged_values.items()}
+
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """Return what ``prog_bar=True`` asks the bar to show; reads device values now."""
+        for slots in self._pages.values():
+            for slot in slots.values():
+                if slot.prog_bar and slot.on_step and slot.updated:
+                    self.bar_values[slot.step_name] = slot.last_value()
+        return {name: value.item() if isinstance(value, Tensor) else value for name, value in self.bar_values.items()}
+
+    # ---- resume ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums of the unfinished epoch and the published values, as plain data and tensors."""
+        pages = [
+            {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
+            for (phase, loader), page in self._pages.items()
+        ]
+        values = {"callback": self.callback_values, "logged": self.logged_values, "bar": self.bar_values}
+        return {"pages": pages, "values": {kind: dict(names) for kind, names in values.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next."""
+        for page in state["pages"]:
+            slots = self._pages.setdefault((page["phase"], page["loader"]), {})
+            for saved in page["slots"]:
+                slots[saved["name"]] = Slot.from_state(saved, self, page["phase"], page["loader"])
+        values = state["values"]
+        self.callback_values = dict(values["callback"])
+        self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _of(self, group: str) -> list[Slot]:
+        return [s for (phase, _), page in self._pages.items() if PHASES[phase].group == group for s in page.values()]
+
+    def _publish(self, slot: Slot, shown: str, value: Any) -> None:
+        self.callback_values[shown] = value
+        self.callback_values[slot.plain_name] = value
+        if slot.prog_bar:
+            self.bar_values[shown] = value
+
+
+def _check_name(name: object, phase: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise LogError(
+            f"self.log in {phase!r}: expected a name (a non-empty string), got {name!r} ({type(name).__name__}).",
+            code="LT505",
+        )
+    if name.startswith("/") or ".." in name.split("/"):
+        raise LogError(
+            f"self.log({name!r}) in {phase!r}: names become paths in some loggers; take one without a leading '/' and "
+            "without '..'.",
+            code="LT505",
+        )
+
+
+def _as_tensor(value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+
+
+def _gathered_totals(slots: list[Slot], gather: Callable[[Any], list[Any]]) -> None:
+    """Put the totals of all ranks into ``slots``, by one exchange.
+
+    A name that only some ranks logged is reduced over those; with ``sync_dist=True`` it is an error that names them.
+
+    Raises:
+        LogError: naming the rank and the key that it did not log.
+    """
+    shared = [slot for slot in slots if slot.shares_epoch]
+    everyone = gather({slot.key: slot.packed() for slot in shared})
+    required = {key for totals in everyone for key, packed in totals.items() if packed["required"]}
+    for key in sorted(required):
+        missing = [rank for rank, totals in enumerate(everyone) if key not in totals]
+        if missing:
+            raise LogError(
+                f"Rank {missing[0]} did not log {key.split('|')[-1]!r} (in {key.split('|')[0]!r}), which other ranks log "
+                "with sync_dist=True. Log it on every rank, or leave sync_dist away.",
+                code="LT506",
+            )
+    for slot in shared:
+        slot.take([totals[slot.key] for totals in everyone if slot.key in totals])
+
+
+def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
+    mine = {s.key: v.item() if isinstance(v, Tensor) else v for s, v in zip(slots, values, strict=True) if s.sync_dist}
+    everyone = gather(mine)
+    keys = sorted({key for part in everyone for key in part})
+    for key in keys:
+        missing = [rank for rank, part in enumerate(everyone) if key not in part]
+        if missing:
+            raise LogError(
+                f"Rank {missing[0]} did not log {key.split('|')[-1]!r} (in {key.split('|')[0]!r}), which other ranks log "
+                "with sync_dist=True. Log it on every rank, or leave sync_dist away.",
+                code="LT506",
+            )
+    return [
+        slot.reduce_plain([part[slot.key] for part in everyone]) if slot.sync_dist else value
+        for slot, value in zip(slots, values, strict=True)
+    ]

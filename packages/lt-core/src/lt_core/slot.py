@@ -1,0 +1,398 @@
+"""One logged name in one hook: how it is reduced, and its running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lt_core.errors import LogError
+
+if TYPE_CHECKING:
+    from lt_core.recorder import Recorder
+
+__all__ = ["Given", "Slot", "is_metric"]
+
+_BUNCH = 64
+"""Values kept on a device before they are summed there."""
+
+_CALLABLE = "<callable>"
+
+
+class Given(NamedTuple):
+    """The settings of a call of ``self.log``, as the user gave them."""
+
+    prog_bar: bool = False
+    logger: bool | None = None
+    on_step: bool | None = None
+    on_epoch: bool | None = None
+    reduce_fx: str | Callable[[Tensor], Tensor] = "mean"
+    enable_graph: bool = False
+    sync_dist: bool | None = None
+    sync_dist_group: Any = None
+    add_dataloader_idx: bool = True
+    metric_attribute: str | None = None
+    rank_zero_only: bool = False
+
+    def describe(self, before: tuple[Any, ...]) -> str:
+        """Return in words what differs from ``before``."""
+        changed = [
+            f"{name}={now!r} (was {then!r})" for name, now, then in zip(self._fields, self, before, strict=True) if now != then
+        ]
+        return ", ".join(changed) or "another value type"
+
+
+def is_metric(value: object) -> bool:
+    """Return whether ``value`` is a torchmetrics-like object: ``update``, ``compute``, ``reset``."""
+    return all(callable(getattr(value, name, None)) for name in ("update", "compute", "reset"))
+
+
+class Slot:
+    """Sums for one name. ``add`` is the only member called in a step."""
+
+    __slots__ = (
+        "_last",
+        "_pending",
+        "_restored",
+        "_values",
+        "_weights",
+        "count",
+        "dtype",
+        "epoch_name",
+        "forks",
+        "given",
+        "key",
+        "loader_idx",
+        "metric",
+        "name",
+        "on_epoch",
+        "on_step",
+        "phase",
+        "plain_name",
+        "prog_bar",
+        "recorder",
+        "reduce",
+        "step_name",
+        "sync_dist",
+        "to_logger",
+        "total",
+        "updated",
+        "weighted",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        recorder: Recorder,
+        phase: str,
+        given: Given,
+        *,
+        on_step_default: bool,
+        loader_idx: int | None,
+    ) -> None:
+        """Work out defaults and names; see ``LightningModule.log`` for the settings."""
+        self.name, self.recorder, self.phase, self.loader_idx = name, recorder, phase, loader_idx
+        self.given: tuple[Any, ...] = tuple(given)
+        self.on_step = on_step_default if given.on_step is None else bool(given.on_step)
+        self.on_epoch = (not on_step_default) if given.on_epoch is None else bool(given.on_epoch)
+        self.prog_bar = bool(given.prog_bar)
+        self.to_logger = given.logger is None or bool(given.logger)
+        self.reduce = _reduction(given.reduce_fx, name)
+        self.sync_dist = bool(given.sync_dist)
+        self.key = f"{phase}|{loader_idx}|{name}"
+        self.forks = self.on_step and self.on_epoch
+        tail = f"/dataloader_idx_{loader_idx}" if loader_idx is not None and given.add_dataloader_idx else ""
+        self.plain_name = name + tail
+        self.step_name = (f"{name}_step" if self.forks else name) + tail
+        self.epoch_name = (f"{name}_epoch" if self.forks else name) + tail
+        self.weighted = self.on_epoch and self.reduce == "mean"
+        self.metric: Any = None
+        self.dtype: torch.dtype | None = None
+        self._restored: dict[str, Any] | None = None
+        self._clear()
+
+    def adopts(self, given: Given) -> bool:
+        """Return whether a call with ``given`` means this slot all the same, and take its callable and group if so.
+
+        That is so for a lambda that is made anew in each step, and after a resume (neither can be in a file).
+        """
+        mine = Given(*self.given)
+        same_function = callable(given.reduce_fx) and (
+            mine.reduce_fx == _CALLABLE or getattr(mine.reduce_fx, "__qualname__", "") == given.reduce_fx.__qualname__
+        )
+        fitted = mine._replace(
+            reduce_fx=given.reduce_fx if same_function else mine.reduce_fx, sync_dist_group=given.sync_dist_group
+        )
+        if fitted != given:
+            return False
+        self.given, self.reduce = tuple(given), _reduction(given.reduce_fx, self.name)
+        return True
+
+    def _clear(self) -> None:
+        self.total: Any = {"min": math.inf, "max": -math.inf}.get(str(self.reduce), 0)
+        self.count: float = 0
+        self.updated = False
+        self._last: Any = None
+        self._pending: list[Tensor] = []
+        self._weights: list[float] = []
+        self._values: list[Any] = []
+
+    def reset(self) -> None:
+        """Start a new epoch."""
+        if self.metric is not None and self.updated:
+            self.metric.reset()
+        self._clear()
+
+    # ---- the step ----------------------------------------------------------------------------------------------------
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        """Take one value: a number, a tensor of one element, or a metric object.
+
+        Raises:
+            LogError: for anything else; names hook and key.
+        """
+        if isinstance(value, Tensor):
+            if self.dtype is not value.dtype:
+                self._take_dtype(value)
+            if not value.is_cpu:
+                self._keep(value, batch_size)
+                return
+            try:
+                number = value.item()
+            except RuntimeError:
+                raise self._not_a_number(value) from None
+        elif value.__class__ is float or value.__class__ is int:
+            number = value
+        else:
+            number = self._other(value)
+            if number is None:
+                return
+        self.updated = True
+        self._last = number
+        if self.weighted:
+            weight = self.recorder.size() if batch_size is None else batch_size
+            self.total += number * weight
+            self.count += weight
+        elif self.on_epoch:
+            self._fold(number)
+
+    def _fold(self, number: Any) -> None:
+        if self.reduce == "sum":
+            self.total += number
+        elif self.reduce == "min":
+            self.total = number if number != number or number < self.total else self.total
+        elif self.reduce == "max":
+            self.total = number if number != number or number > self.total else self.total
+        else:
+            self._values.append(number)
+
+    def _keep(self, value: Tensor, batch_size: int | None) -> None:
+        if value.numel() != 1:
+            raise self._not_a_number(value)
+        kept = value.detach().reshape(()).clone()
+        self.updated, self._last = True, kept
+        if self.on_epoch:
+            self._pending.append(kept)
+            if self.weighted:
+                self._weights.append(self.recorder.size() if batch_size is None else batch_size)
+            if len(self._pending) >= _BUNCH:
+                self._sum_pending()
+
+    def _sum_pending(self) -> None:
+        """Sum what is pending, on the device; nothing waits for it."""
+        if not self._pending:
+            return
+        stacked = torch.stack(self._pending)
+        if not stacked.is_floating_point():
+            wide = stacked.to(torch.int64)
+        else:
+            wide = stacked if stacked.device.type == "mps" else stacked.to(torch.float64)
+        if self.weighted:
+            weights = torch.tensor(self._weights, dtype=wide.dtype if wide.is_floating_point() else torch.float32)
+            self.total = self.total + (wide * weights.to(wide.device, non_blocking=True)).sum()
+            self.count += sum(self._weights)
+        elif self.reduce == "sum":
+            self.total = self.total + wide.sum()
+        elif self.reduce in ("min", "max"):
+            extreme = wide.amin() if self.reduce == "min" else wide.amax()
+            before = torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device) if _known(self.total) else extreme
+            self.total = torch.minimum(before, extreme) if self.reduce == "min" else torch.maximum(before, extreme)
+        else:
+            self._values.extend(self._pending)
+        self._pending, self._weights = [], []
+
+    def _take_dtype(self, value: Tensor) -> None:
+        if value.is_complex() or value.numel() != 1:
+            raise self._not_a_number(value)
+        self.dtype = value.dtype
+
+    def _other(self, value: Any) -> Any:
+        """Return the number behind rarer types; None for a metric object, which keeps its own sums."""
+        if is_metric(value):
+            self._take_metric(value)
+            return None
+        if isinstance(value, (bool, int, float)):
+            return float(value) if isinstance(value, float) else int(value)
+        item = getattr(value, "item", None)
+        if callable(item) and getattr(value, "size", 0) == 1:
+            return item()
+        raise self._not_a_number(value)
+
+    def _take_metric(self, metric: Any) -> None:
+        if self.metric is None and self._restored is not None:
+            for name, state in self._restored.items():
+                setattr(metric, name, state)
+            self._restored = None
+        self.metric, self.updated = metric, True
+        if self.on_step:
+            self._last = getattr(metric, "_forward_cache", None)
+            if self._last is None:
+                self._last = metric.compute()
+
+    def _not_a_number(self, value: Any) -> LogError:
+        shape = f" of shape {tuple(value.shape)} and {value.dtype}" if isinstance(value, Tensor) else ""
+        return LogError(
+            f"self.log({self.name!r}) in {self.phase!r}: expected a number, a tensor of one element or a metric, got "
+            f"{type(value).__name__}{shape}. Log its mean, or use trainer.log_media for what is no number.",
+            code="LT507",
+        )
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def last_value(self) -> Any:
+        """Return the newest value: a number, or a 0-dim tensor where it lives on a device or needs its type."""
+        return self._typed(self._last)
+
+    def epoch_value(self) -> Any:
+        """Return the value of the epoch so far."""
+        if self.metric is not None:
+            return self.metric.compute()
+        self._sum_pending()
+        if self.reduce == "mean":
+            return self._typed(self.total / self.count if self.count else math.nan)
+        if callable(self.reduce):
+            return self.reduce(torch.stack([torch.as_tensor(v) for v in self._values]))
+        return self._typed(self.total)
+
+    def _typed(self, number: Any) -> Any:
+        if isinstance(number, Tensor):
+            return number if number.dtype == self.dtype or self.dtype is None else number.to(_shown(self.dtype, number.dtype))
+        if self.dtype is None or self.dtype is torch.float64 or not self.dtype.is_floating_point:
+            return number
+        return torch.tensor(number, dtype=torch.float32)
+
+    # ---- ranks -------------------------------------------------------------------------------------------------------
+
+    @property
+    def shares_epoch(self) -> bool:
+        """Whether the epoch's value is reduced over ranks; metric objects do it themselves."""
+        given = Given(*self.given)
+        return self.metric is None and given.sync_dist is not False and not given.rank_zero_only
+
+    def packed(self) -> dict[str, Any]:
+        """Return the totals as plain numbers, for the exchange between ranks."""
+        self._sum_pending()
+        total = self.total.item() if isinstance(self.total, Tensor) else self.total
+        values = [v.item() if isinstance(v, Tensor) else v for v in self._values]
+        return {"total": total, "count": self.count, "values": values, "required": self.sync_dist}
+
+    def take(self, parts: list[dict[str, Any]]) -> None:
+        """Replace the totals by those of all ranks."""
+        totals = [part["total"] for part in parts]
+        self.count = sum(part["count"] for part in parts)
+        self._values = [value for part in parts for value in part["values"]]
+        self.total = _fold_plain(str(self.reduce), totals)
+
+    def reduce_plain(self, values: list[Any]) -> Any:
+        """Return one step's values of all ranks reduced to one."""
+        if self.reduce == "mean":
+            return self._typed(sum(values) / len(values))
+        if callable(self.reduce):
+            return self.reduce(torch.tensor(values))
+        return self._typed(_fold_plain(str(self.reduce), values))
+
+    # ---- resume ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return name, settings and sums, as plain data and tensors."""
+        given = Given(*self.given)._asdict()
+        given["reduce_fx"] = self.reduce if isinstance(self.reduce, str) else _CALLABLE
+        given["sync_dist_group"] = None
+        metric = {n: getattr(self.metric, n) for n in getattr(self.metric, "_defaults", {})} if self.metric else None
+        return {
+            "name": self.name,
+            "given": given,
+            **self.packed(),
+            "last": self._last,
+            "updated": self.updated,
+            "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
+            "metric": metric,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], recorder: Recorder, phase: str, loader: int | None) -> Slot:
+        """Make the slot that :meth:`state_dict` described."""
+        from lt_core.recorder import PHASES
+
+        given = Given(**state["given"])
+        callable_reduction = given.reduce_fx == _CALLABLE
+        slot = cls(
+            state["name"],
+            recorder,
+            phase,
+            given._replace(reduce_fx="mean") if callable_reduction else given,
+            on_step_default=PHASES[phase].on_step,
+            loader_idx=loader,
+        )
+        slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
+        slot._last, slot.updated, slot._restored = state["last"], state["updated"], state["metric"]
+        slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
+        if callable_reduction:
+            slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False
+        return slot
+
+
+def _unknown_function(values: Tensor) -> Tensor:
+    """Stand for a user's reduction after a resume; the next call of ``self.log`` brings the real one."""
+    return values[-1]
+
+
+def _known(total: Any) -> bool:
+    return isinstance(total, Tensor) or not math.isinf(total)
+
+
+def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:
+    """Return the type in which a reduced value is shown: that of the values, but never less than 32 bits."""
+    if wanted.is_floating_point:
+        return torch.float64 if wanted is torch.float64 else torch.float32
+    return have
+
+
+def _fold_plain(reduce: str, values: list[Any]) -> Any:
+    if any(value != value for value in values):
+        return math.nan
+    return {"min": min, "max": max}.get(reduce, sum)(values)
+
+
+def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
+    known = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max", torch.amin: "min", torch.amax: "max"}
+    if isinstance(reduce_fx, str):
+        word = {"avg": "mean"}.get(reduce_fx.lower(), reduce_fx.lower())
+        if word in ("mean", "sum", "min", "max"):
+            return word
+    elif callable(reduce_fx):
+        builtin = {min: "min", max: "max", sum: "sum"}
+        try:
+            return known.get(reduce_fx) or builtin.get(reduce_fx) or reduce_fx
+        except TypeError:
+            return reduce_fx  # type: ignore[no-any-return]
+    raise LogError(
+        f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a tensor "
+        "of shape (n,) to a 0-dim tensor.",
+        code="LT508",
+    )
+
+

@@ -1,0 +1,292 @@
+"""Where a run happens: the interface that loops call, with a default that works on one device in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lt_core.accelerator import Accelerator
+from lt_core.environment import Environment
+from lt_core.errors import ConfigError
+from lt_core.launcher import Launcher, RunResult
+from lt_core.precision import Precision
+from lt_core.transfer import move_to_device
+
+if TYPE_CHECKING:
+    from lt_core.checkpoint import CheckpointIO
+
+__all__ = ["Capabilities", "Placement", "Shard", "Strategy"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capabilities:
+    """What loops must know of a strategy. They read these flags, never its class or name.
+
+    Attributes:
+        sharded_parameters: each rank holds only a part of the parameters, also outside the step.
+        forward_needs_all_ranks: a forward of one rank waits for the others (FSDP, tensor parallel).
+        evaluation_needs_all_ranks: the same in evaluation: ranks without samples take part with masked batches.
+        owns_accumulation: the strategy accumulates by itself; the loop calls every micro-batch as a full one.
+        owns_zero_grad: the strategy clears gradients by itself.
+        returns_results: the run happens in processes that end with it (see ``Launcher.returns_results``).
+        notebook: works in an interactive session.
+        lock_step: ranks take the same number of steps together, never differing by more than one.
+        syncs_in_forward: gradients are reduced by a wrapper around the step that :meth:`Strategy.bind` returns, during
+            one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
+    """
+
+    sharded_parameters: bool = False
+    forward_needs_all_ranks: bool = False
+    evaluation_needs_all_ranks: bool = False
+    owns_accumulation: bool = False
+    owns_zero_grad: bool = False
+    returns_results: bool = False
+    notebook: bool = True
+    lock_step: bool = True
+    syncs_in_forward: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """What the Trainer was asked for: which devices, on how many nodes, and what the environment says.
+
+    Attributes:
+        accelerator: the kind of device.
+        devices: indices on this node, one for each of its processes; shape ``(local_world_size,)``.
+        num_nodes: nodes in the job.
+        environment: who this process is, as found outside (torchrun, SLURM...) or the default of one process.
+        launcher: who starts the other processes, already an object; None where the strategy needs none.
+    """
+
+    accelerator: Accelerator = field(default_factory=Accelerator)
+    devices: tuple[int, ...] = (0,)
+    num_nodes: int = 1
+    environment: Environment = field(default_factory=Environment)
+    launcher: Launcher | None = None
+
+
+class Shard(NamedTuple):
+    """Which part of the data this process reads: part ``index`` of ``count``."""
+
+    index: int = 0
+    count: int = 1
+
+
+class Strategy:
+    """Runs on one device in this process. A strategy for more overrides what differs.
+
+    The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its life:
+    ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``, ``setup``,
+    ``bind``, the members of the step, ``close``. A new member always comes with a default.
+
+    A strategy is found by an entry point in ``lt.strategies``, a class or a function that returns an instance without
+    arguments; users may also pass an instance.
+
+    Attributes:
+        interface_version: version of this interface that the strategy was written for.
+        capabilities: what loops must know of it.
+        launcher: who starts the processes: a name from ``lt.launchers``, an object, or None (this process only).
+            The Trainer turns a name into an object and gives it back in :meth:`place`.
+    """
+
+    interface_version: ClassVar[int] = 1
+    name: str = "single"
+    capabilities: Capabilities = Capabilities()
+    launcher: str | Launcher | None = None
+    placement: Placement = Placement()
+    environment: Environment = Environment()
+
+    # ---- place -------------------------------------------------------------------------------------------------------
+
+    def place(self, placement: Placement) -> None:
+        """Take over what the Trainer was asked for. Called once, before any launch; allocate nothing here.
+
+        Raises:
+            ConfigError: when this strategy cannot run there (here: more than one device).
+        """
+        asked = len(placement.devices) * placement.num_nodes
+        if asked > 1 and type(self).world_size is Strategy.world_size:
+            raise ConfigError(
+                f"strategy={self.name!r} runs on one device, but devices={list(placement.devices)} and "
+                f"num_nodes={placement.num_nodes} ask for {asked}. Take strategy='ddp', or devices=1.",
+                code="LT121",
+            )
+        self.placement = placement
+        self.environment = placement.environment
+        if placement.launcher is not None:
+            self.launcher = placement.launcher
+
+    def join(self, environment: Environment) -> None:
+        """Become the rank that a launcher says this process is; called in a launched process, before the run."""
+        self.environment = environment
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        place = self.placement
+        return place.accelerator.torch_device(place.devices[self.local_rank % len(place.devices)])
+
+    @property
+    def rank(self) -> int:
+        """Number of this process in the job, from 0."""
+        return self.environment.rank
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this process on its node, from 0."""
+        return self.environment.local_rank
+
+    @property
+    def node_rank(self) -> int:
+        """Number of this node, from 0."""
+        return self.environment.node_rank
+
+    @property
+    def world_size(self) -> int:
+        """Processes in the job. Before the launch: as many as there will be."""
+        return 1
+
+    @property
+    def data_shard(self) -> Shard:
+        """Which part of the data this process reads."""
+        return Shard(self.rank, self.world_size)
+
+    def launch(self, fn: Callable[..., RunResult], *args: Any) -> RunResult:
+        """Call ``fn(*args)`` on every rank and return rank 0's result."""
+        return fn(*args)
+
+    def open(self) -> None:
+        """Enter the job in this process: current device, process group. May be called again; then does nothing."""
+        self.placement.accelerator.open(self.device)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Leave a run; with ``error``, tell the other ranks so that none waits for this one."""
+
+    def init_context(self) -> AbstractContextManager[Any]:
+        """Return the context for ``configure_model`` and ``trainer.init_module()``: default device, or meta."""
+        return torch.device(self.device) if self.device.type != "cpu" else nullcontext()
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        """Place the module and make its optimizers over the placed parameters.
+
+        Args:
+            module: the user's module.
+            make_optimizers: makes the optimizers; to be called once, when the parameters are where they will stay.
+                None in evaluation.
+            precision: converts the module.
+
+        Returns:
+            The module that the loops use (the same object wherever possible) and the optimizers.
+        """
+        module = precision.convert_module(module).to(self.device)
+        return module, make_optimizers() if make_optimizers is not None else []
+
+    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
+        """Return what the loop calls for ``method`` (``"training_step"``, ``"validation_step"``...).
+
+        On one device this is the module's own bound method, so that there is no frame in between.
+        """
+        return getattr(module, method)  # type: ignore[no-any-return]
+
+    def to_device(self, batch: Any) -> Any:
+        """Return the batch on this process's device; any nesting of containers."""
+        return move_to_device(batch, self.device)
+
+    # ---- step --------------------------------------------------------------------------------------------------------
+
+    def accumulating(self, module: nn.Module, last: bool) -> AbstractContextManager[Any]:
+        """Return the context of one micro-batch; gradients need no reducing before the window's ``last`` one."""
+        return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute gradients of ``loss``, shape ``()``; after a window's last micro-batch they are reduced."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        """Average the gradients of ``params`` over the ranks, for plans that do not go through the wrapper."""
+
+    def clip_gradients(self, params: Iterable[nn.Parameter], value: float, algorithm: str = "norm") -> Tensor | None:
+        """Clip in place by total ``"norm"`` or by ``"value"``; return the norm before clipping, shape ``()``, or None."""
+        if algorithm == "value":
+            nn.utils.clip_grad_value_(params, value)
+            return None
+        return nn.utils.clip_grad_norm_(params, value)
+
+    def optimizer_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None) -> bool:
+        """Take one step. Return False for "not yet": then counters and schedulers stay where they are."""
+        optimizer.step(closure) if closure is not None else optimizer.step()
+        return True
+
+    def batch_done(self, phase: str) -> None:
+        """Called after each batch of every phase (``"train"``, ``"validate"``, ``"test"``, ``"predict"``)."""
+
+    # ---- talk --------------------------------------------------------------------------------------------------------
+
+    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
+        """Return ``tensor`` reduced over the ranks by ``"mean"``, ``"sum"``, ``"min"`` or ``"max"``; same shape."""
+        return tensor
+
+    def all_gather(self, tensor: Tensor) -> Tensor:
+        """Return the ranks' tensors stacked in rank order, shape ``(world_size, *tensor.shape)``; shapes must agree."""
+        return tensor.unsqueeze(0)
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """Return every rank's ``value`` (plain data), in rank order, on every rank."""
+        return [value]
+
+    def broadcast(self, value: Any, src: int = 0) -> Any:
+        """Return rank ``src``'s ``value`` (a tensor or plain data) on every rank."""
+        return value
+
+    def barrier(self, name: str = "") -> None:
+        """Wait until every rank is here; ``name`` appears in the error when one never comes."""
+
+    def post(self, key: str, value: str) -> None:
+        """Leave a short message for the other ranks, without waiting (a store, not a collective)."""
+        self.__dict__.setdefault("_posted", {})[key] = value
+
+    def peek(self, key: str) -> str | None:
+        """Return the message left under ``key``, or None, without waiting."""
+        posted: dict[str, str] = self.__dict__.get("_posted", {})
+        return posted.get(key)
+
+    # ---- save --------------------------------------------------------------------------------------------------------
+
+    def module_state(self, module: nn.Module) -> dict[str, Any]:
+        """Return the module's state dict as it goes into a checkpoint; called on every rank."""
+        return module.state_dict()
+
+    def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
+        """Load what :meth:`module_state` returned (or any full state dict)."""
+        return module.load_state_dict(state, strict=strict)
+
+    def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the optimizer's state dict as it goes into a checkpoint; called on every rank."""
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
+        """Load what :meth:`optimizer_state` returned."""
+        optimizer.load_state_dict(state)
+
+    def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
+        """Write ``tree`` to ``path``; called on every rank, by default only rank 0 writes."""
+        if self.rank == 0:
+            io.save_checkpoint(tree, path)
+
+    def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
+        """Read the tree at ``path``; called on every rank."""
+        return io.load_checkpoint(path, map_location="cpu", trusted=trusted)
+
+    def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
+        """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
+        if self.rank == 0:
+            io.remove_checkpoint(path)

@@ -1,0 +1,162 @@
+"""Test kits for people who write callbacks, loggers, modules, without a run."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.data import DataSource
+from lt_core.logger import Logger
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
+from lt_core.recorder import Recorder
+from lt_core.strategy import Strategy
+from lt_core.trainer import TrainerAPI
+
+__all__ = ["FakeTrainer"]
+
+
+class FakeTrainer:
+    """A Trainer for unit tests of callbacks and modules: all of ``TrainerAPI`` as plain attributes, no loop.
+
+    Set what the test needs by keyword (``FakeTrainer(global_step=10, callback_metrics={"loss": 1.0})``) or later.
+    Requested saves are written at once (a small real file) and kept in ``saved``; removals are kept in ``removed``.
+
+    Args:
+        attributes: values of any ``TrainerAPI`` attribute.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        """Fill in harmless defaults, then ``attributes``."""
+        self.should_stop = False
+        self.max_epochs: int | None = 1
+        self.min_epochs: int | None = None
+        self.max_steps = -1
+        self.min_steps: int | None = None
+        self.accumulate_grad_batches = 1
+        self.gradient_clip_val: float | None = None
+        self.gradient_clip_algorithm: str | None = None
+        self.limit_train_batches: int | float | None = None
+        self.limit_val_batches: int | float | None = None
+        self.val_check_interval: Any = 1.0
+        self.check_val_every_n_epoch: int | None = 1
+        self.log_every_n_steps = 50
+        self.lightning_module: LightningModule = LightningModule()
+        self.datamodule: DataSource | None = None
+        self.callbacks: list[Callback] = []
+        self.loggers: list[Logger] = []
+        self.strategy: Strategy = Strategy()
+        self.accelerator: Accelerator = Accelerator()
+        self.precision_plugin: Precision = Precision()
+        self.profiler: Profiler = Profiler()
+        self.checkpoint_io: CheckpointIO = CheckpointIO()
+        self.recorder: Recorder = Recorder()
+        self.optimizers: list[Optimizer] = []
+        self.lr_scheduler_configs: list[Any] = []
+        self.global_rank = self.local_rank = self.node_rank = 0
+        self.world_size = self.num_devices = self.num_nodes = 1
+        self.is_global_zero = True
+        self.default_root_dir = "."
+        self.stage: str | None = "fit"
+        self.training, self.validating, self.testing, self.predicting = True, False, False, False
+        self.sanity_checking = self.interrupted = False
+        self.current_epoch = self.global_step = self.batch_idx = self.global_samples = 0
+        self.num_training_batches: int | float = math.inf
+        self.num_val_batches: list[int | float] = []
+        self.num_sanity_val_batches: list[int | float] = []
+        self.num_test_batches: list[int | float] = []
+        self.num_predict_batches: list[int | float] = []
+        self.estimated_stepping_batches: int | float = math.inf
+        self.train_dataloader: Any = None
+        self.val_dataloaders: Any = None
+        self.test_dataloaders: Any = None
+        self.predict_dataloaders: Any = None
+        self.callback_metrics: dict[str, Tensor] = {}
+        self.logged_metrics: dict[str, Tensor] = {}
+        self.progress_bar_metrics: dict[str, float] = {}
+        self.saved: list[str] = []
+        self.removed: list[str] = []
+        self.printed: list[str] = []
+        self.trials: list[dict[str, Any]] = []
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self.callback_metrics = {name: torch.as_tensor(value) for name, value in self.callback_metrics.items()}
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The module."""
+        return self.lightning_module
+
+    @property
+    def logger(self) -> Logger | None:
+        """The first logger."""
+        return self.loggers[0] if self.loggers else None
+
+    @property
+    def log_dir(self) -> str | None:
+        """The first logger's folder, else the root."""
+        return self.logger.log_dir if self.logger is not None else self.default_root_dir
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Send numbers to the loggers."""
+        for logger in self.loggers:
+            logger.log_metrics(metrics, self.global_step if step is None else step)
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> None:
+        """Send what is no number to the loggers."""
+        for logger in self.loggers:
+            logger.log_media(name, value, self.global_step if step is None else step)
+
+    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
+        """Write a small real checkpoint now."""
+        tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
+        Path(filepath).parent.mkdir(parents=True, exist_ok=True)
+        self.checkpoint_io.save_checkpoint(tree, filepath)
+        self.saved.append(str(filepath))
+
+    def request_save(self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None) -> None:
+        """Write now what the loop would write at the boundary, and tell the owner as the loop does."""
+        self.save_checkpoint(path, weights_only)
+        if owner is not None:
+            owner.on_saved(str(path))
+
+    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
+        """Delete a checkpoint now."""
+        self.checkpoint_io.remove_checkpoint(path)
+        self.removed.append(str(path))
+
+    def trial(self, max_steps: int, **overrides: Any) -> Any:
+        """Note what was asked; return None."""
+        self.trials.append({"max_steps": max_steps, **overrides})
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Keep what would be printed."""
+        self.printed.append(" ".join(map(str, args)))
+
+    def mark_dirty(self) -> None:
+        """Nothing to make again."""
+
+    def init_module(self) -> AbstractContextManager[Any]:
+        """Return an empty context."""
+        return nullcontext()
+
+    def all_loaders(self, stage: str) -> list[Any]:
+        """Return the loaders set for ``stage``."""
+        loaders = self.train_dataloader if stage == "train" else getattr(self, f"{stage}_dataloaders")
+        return [] if loaders is None else list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
+
+
+def _proof(trainer: FakeTrainer) -> TrainerAPI:
+    """Let the type checker prove that the fake has the whole public face."""
+    return trainer  # type: ignore[return-value]  # properties of the protocol are plain attributes here

@@ -1,0 +1,279 @@
+"""What callbacks, loggers, modules and kits may read or do of a Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    from lt_core.accelerator import Accelerator
+    from lt_core.callback import Callback
+    from lt_core.checkpoint import CheckpointIO
+    from lt_core.data import DataSource
+    from lt_core.logger import Logger
+    from lt_core.module import LightningModule
+    from lt_core.precision import Precision
+    from lt_core.profiler import Profiler
+    from lt_core.recorder import Recorder
+    from lt_core.strategy import Strategy
+
+__all__ = ["TrainerAPI"]
+
+
+@runtime_checkable
+class TrainerAPI(Protocol):
+    """The public face of a Trainer: every hook and ``LightningModule.trainer`` is typed with it.
+
+    ``lt_loops.Trainer`` is the real one, ``lt_core.testing.FakeTrainer`` one for tests.
+    """
+
+    # settable limits and flags; a change counts from the next batch on
+    should_stop: bool
+    max_epochs: int | None
+    min_epochs: int | None
+    max_steps: int
+    min_steps: int | None
+    accumulate_grad_batches: int
+    gradient_clip_val: float | None
+    gradient_clip_algorithm: str | None
+    limit_train_batches: int | float | None
+    limit_val_batches: int | float | None
+    val_check_interval: Any
+    check_val_every_n_epoch: int | None
+    log_every_n_steps: int
+
+    # ---- who and where -----------------------------------------------------------------------------------------------
+
+    @property
+    def lightning_module(self) -> LightningModule:
+        """The user's module of the present run."""
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The same module as the strategy set it up."""
+
+    @property
+    def datamodule(self) -> DataSource | None:
+        """The datamodule of the present run, if one was given."""
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        """All callbacks, in the order in which they are called."""
+
+    @property
+    def loggers(self) -> list[Logger]:
+        """All loggers."""
+
+    @property
+    def logger(self) -> Logger | None:
+        """The first logger, or None."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """Where the run happens."""
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The kind of device."""
+
+    @property
+    def precision_plugin(self) -> Precision:
+        """The number format."""
+
+    @property
+    def profiler(self) -> Profiler:
+        """The profiler; one that measures nothing by default."""
+
+    @property
+    def checkpoint_io(self) -> CheckpointIO:
+        """What writes and reads checkpoint files."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """What ``self.log`` writes to."""
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers, in declared order."""
+
+    @property
+    def lr_scheduler_configs(self) -> list[Any]:
+        """The schedulers with interval, frequency, monitor and name."""
+
+    @property
+    def global_rank(self) -> int:
+        """Number of this process in the job, from 0."""
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this process on its node, from 0."""
+
+    @property
+    def node_rank(self) -> int:
+        """Number of this node, from 0."""
+
+    @property
+    def world_size(self) -> int:
+        """Processes in the job."""
+
+    @property
+    def num_devices(self) -> int:
+        """Devices on this node."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in the job."""
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process is rank 0."""
+
+    @property
+    def default_root_dir(self) -> str:
+        """Where files go when nothing else says it."""
+
+    @property
+    def log_dir(self) -> str | None:
+        """The folder of this run, the same on all ranks."""
+
+    # ---- progress ----------------------------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> str | None:
+        """The run: ``"fit"``, ``"validate"``, ``"test"``, ``"predict"``, or None outside of one."""
+
+    @property
+    def training(self) -> bool:
+        """Whether training batches are being read (not the validation inside ``fit``)."""
+
+    @property
+    def validating(self) -> bool:
+        """Whether a validation runs, by itself or inside ``fit``."""
+
+    @property
+    def testing(self) -> bool:
+        """Whether a test runs."""
+
+    @property
+    def predicting(self) -> bool:
+        """Whether a prediction runs."""
+
+    @property
+    def sanity_checking(self) -> bool:
+        """Whether the few validation batches before training run."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal or Ctrl-C ended the last run."""
+
+    @property
+    def current_epoch(self) -> int:
+        """Training epochs done, from 0; inside an epoch its number."""
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps taken, from 0: windows in which at least one optimizer stepped."""
+
+    @property
+    def batch_idx(self) -> int:
+        """Training batches done in this epoch; inside a batch its number."""
+
+    @property
+    def global_samples(self) -> int:
+        """Training samples consumed by all ranks; 0 where batches do not tell their size."""
+
+    @property
+    def num_training_batches(self) -> int | float:
+        """Training batches in an epoch on this rank, limits applied; ``inf`` where unknown."""
+
+    @property
+    def num_val_batches(self) -> list[int | float]:
+        """Validation batches for each loader, limits applied."""
+
+    @property
+    def num_sanity_val_batches(self) -> list[int | float]:
+        """Sanity-check batches for each loader."""
+
+    @property
+    def num_test_batches(self) -> list[int | float]:
+        """Test batches for each loader, limits applied."""
+
+    @property
+    def num_predict_batches(self) -> list[int | float]:
+        """Batches to predict for each loader, limits applied."""
+
+    @property
+    def estimated_stepping_batches(self) -> int | float:
+        """Optimizer steps of the whole fit, as its limits allow."""
+
+    @property
+    def train_dataloader(self) -> Any:
+        """The user's training loader or loaders."""
+
+    @property
+    def val_dataloaders(self) -> Any:
+        """The user's validation loader or loaders."""
+
+    @property
+    def test_dataloaders(self) -> Any:
+        """The user's test loader or loaders."""
+
+    @property
+    def predict_dataloaders(self) -> Any:
+        """The user's loader or loaders to predict on."""
+
+    # ---- metrics -----------------------------------------------------------------------------------------------------
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """Everything logged, by name; what callbacks monitor."""
+
+    @property
+    def logged_metrics(self) -> dict[str, Tensor]:
+        """What went to the loggers last."""
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """What the progress bar shows."""
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Send numbers to the loggers at once, at ``step`` (default: the optimizer step)."""
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> None:
+        """Send an image, figure, histogram, text, table, audio or video to the loggers."""
+
+    # ---- actions -----------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
+        """Write a checkpoint now. Exact resume is promised for :meth:`request_save` only."""
+
+    def request_save(self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None) -> None:
+        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved."""
+
+    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
+        """Delete a checkpoint that this run wrote, after the saves requested before."""
+
+    def trial(self, max_steps: int, **overrides: Any) -> Any:
+        """Run a short fit on a snapshot that is restored exactly; return what it measured (``lt_loops.trial.Trial``).
+
+        Args:
+            max_steps: optimizer steps.
+            overrides: Trainer arguments for the trial only, such as ``callbacks=[...]``.
+        """
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print on rank 0 only, without tearing the progress bar."""
+
+    def mark_dirty(self) -> None:
+        """Have the plan of the loop made again at the next batch; after a change that the loop cannot see."""
+
+    def init_module(self) -> AbstractContextManager[Any]:
+        """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
+
+    def all_loaders(self, stage: str) -> Sequence[Any]:
+        """Return the flat list of the user's loaders for a stage (``"train"``, ``"val"``, ``"test"``, ``"predict"``)."""
