@@ -83,8 +83,10 @@ def requirements(text: str) -> Iterator[Requirement]:
         yield Requirement(line)
 
 
-def next_version(old: Version, step: str) -> Version:
+def next_version(old: Version, step: str, *, first: bool) -> Version:
     """Return the version after a step (`major`, `minor`, `patch`), or the version that `step` spells out.
+
+    Only a package's first release may keep the version that stands in its pyproject.toml.
 
     Raises:
         ReleaseError: the spelled-out version is not above the old one.
@@ -92,7 +94,7 @@ def next_version(old: Version, step: str) -> Version:
     major, minor, patch = old.release
     steps = {"major": (major + 1, 0, 0), "minor": (major, minor + 1, 0), "patch": (major, minor, patch + 1)}
     new = Version(".".join(map(str, steps[step])) if step in steps else step)
-    if new <= old:
+    if new < old or (new == old and not first):
         raise ReleaseError(f"expected a version above {old}, received {new}")
     return new
 
@@ -108,7 +110,7 @@ def plan(package: str, step: str) -> Release:
         known = ", ".join(sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml")))
         raise ReleaseError(f"no package {package!r} in the workspace; there are {known}")
     old = Version(str(project_table(project.read_text("utf-8"))["version"]))
-    return Release(package=package, old=old, new=next_version(old, step))
+    return Release(package=package, old=old, new=next_version(old, step, first=newest_tag(package) is None))
 
 
 def newest_tag(package: str) -> str | None:
