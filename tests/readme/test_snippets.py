@@ -1,0 +1,33 @@
+"""The Python blocks of every README and docs page run as they stand; the blocks of one page share their names.
+
+A block that cannot run here (it starts processes, needs a GPU) has the line `<!-- not run: why -->` above it.
+"""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+BLOCK = re.compile(
+    r"^(?P<left_out><!-- not run: .+ -->\n+)?```python[^\n]*\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+
+
+def blocks(page):
+    """Return the page's blocks, each with as many empty lines before it as the page has, for right line numbers."""
+    text = page.read_text("utf-8")
+    found = [match for match in BLOCK.finditer(text) if not match["left_out"]]
+    return ["\n" * text.count("\n", 0, match.start("code")) + match["code"] for match in found]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_run(page, tmp_path, monkeypatch):
+    snippet = ModuleType("snippet")
+    monkeypatch.setitem(sys.modules, "snippet", snippet)  # classes of the page know the module they are from
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(page):
+        exec(compile(code, str(page), "exec"), vars(snippet))
