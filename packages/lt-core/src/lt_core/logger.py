@@ -51,11 +51,22 @@ class Logger:
         """The library's own object behind this logger (a SummaryWriter, a wandb run...), or None."""
         return None
 
+    def claim_version(self) -> int | str | None:
+        """Choose :attr:`version` for good, on rank 0: two jobs that start at the same time get two.
+
+        Loggers that keep folders make theirs here, those with a server register the run. The Trainer hands the result
+        to the other ranks by :meth:`use_version`.
+        """
+        return self.version
+
     def use_version(self, version: int | str) -> None:
         """Take over the version that rank 0 chose, or that a checkpoint recorded when a run resumes."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Record numbers at ``step`` (optimizer steps, or the axis that the user chose)."""
+        """Record numbers at ``step`` (optimizer steps, or the axis that the user chose).
+
+        Values are floats, ints or 0-dim tensors, also on a device; copy those that the caller could change in place.
+        """
 
     def log_hyperparams(self, params: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
         """Record hyperparameters (plain data, nested), with the metrics that they led to where known."""
@@ -64,7 +75,9 @@ class Logger:
         """Record the model's graph, traced with ``input_array`` (the module's ``example_input_array``)."""
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
-        """Record what is no number (image, figure, histogram, text, table, audio, video).
+        """Record what is no number: anything that :func:`lt_core.media.as_media` knows, or the library's own objects.
+
+        Read ``value`` before returning: the caller may change it afterwards.
 
         Returns:
             False where this logger cannot show such a value; the Trainer then writes it as a file, and says so once.
