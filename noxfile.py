@@ -103,7 +103,10 @@ def fill_environment(session: nox.Session, name: str, *requirements: str) -> str
     folder = ROOT / ".nox" / name
     session.run(UV, "venv", "-q", "--allow-existing", "--python", sys.executable, str(folder), external=True)
     python = str(folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
-    session.run(UV, "pip", "install", "-q", "--exact", "--python", python, *requirements, external=True)
+    ours = [
+        argument for package in PACKAGES for argument in ("--reinstall-package", package)
+    ]  # same version, new bytes
+    session.run(UV, "pip", "install", "-q", "--exact", "--python", python, *ours, *requirements, external=True)
     return python
 
 
@@ -231,7 +234,9 @@ def minimums(session: nox.Session) -> None:
     """The ordinary tests on the lowest versions that the packages declare (torch 2.9)."""
     projects = [argument for package in PACKAGES for argument in ("-r", f"packages/{package}/pyproject.toml")]
     tools = ("pytest==9.2.*", "pytest-timeout==2.4.*", "scikit-learn==1.9.*", "torchvision==0.24.*", "rich==13.*")
-    python = fill_environment(session, "minimums", "--resolution", "lowest-direct", *projects, *tools)
+    python = fill_environment(
+        session, "minimums", "--resolution", "lowest-direct", *projects, "-e", "packages/lt", *tools
+    )
     session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or ["tests"]), external=True)
 
 
