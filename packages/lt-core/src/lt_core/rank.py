@@ -1,0 +1,26 @@
+"""Which process this is, for code that runs before or beside a Trainer."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["process_rank"]
+
+_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "JSM_NAMESPACE_RANK", "LOCAL_RANK")
+
+
+def process_rank() -> int:
+    """Return this process's rank in its job, from 0; 0 where nothing says it.
+
+    The process group knows it where one is open; before that, the variables that launchers and schedulers set. Loggers
+    ask it, so that a line such as ``logger.experiment.add_text(...)`` in a script that every rank runs writes once.
+    """
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    for variable in _VARIABLES:
+        value = os.environ.get(variable, "")
+        if value.isdecimal():
+            return int(value)
+    return 0
