@@ -232,11 +232,10 @@ def isolated(session: nox.Session, package: str) -> None:
 @nox.session
 def minimums(session: nox.Session) -> None:
     """The ordinary tests on the lowest versions that the packages declare (torch 2.9)."""
-    projects = [argument for package in PACKAGES for argument in ("-r", f"packages/{package}/pyproject.toml")]
+    projects = [word for package in PACKAGES for word in ("-r", f"packages/{package}/pyproject.toml")]
     tools = ("pytest==9.2.*", "pytest-timeout==2.4.*", "scikit-learn==1.9.*", "torchvision==0.24.*", "rich==13.*")
-    python = fill_environment(
-        session, "minimums", "--resolution", "lowest-direct", *projects, "-e", "packages/lt", *tools
-    )
+    lowest = ("--resolution", "lowest-direct")
+    python = fill_environment(session, "minimums", *lowest, *projects, "-e", "packages/lt", *tools)
     session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or ["tests"]), external=True)
 
 

@@ -54,13 +54,13 @@ class Release:
         return f"{self.package}-v{self.new}"
 
 
-def run(*command: str, cwd: Path = ROOT) -> str:
-    """Run a command; return what it printed.
+def run(*command: str, cwd: Path | None = None) -> str:
+    """Run a command, at the root unless told otherwise; return what it printed.
 
     Raises:
         ReleaseError: it failed; the message holds its output.
     """
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd or ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ReleaseError(f"`{' '.join(command)}` failed:\n{done.stdout}{done.stderr}")
     return done.stdout
