@@ -23,6 +23,8 @@ class Environment:
         local_world_size: processes on this node.
         main_address: host where rank 0 listens. Jobs on one machine stay on loopback.
         main_port: port where rank 0 listens; 0 where the processes meet in another way.
+        init_method: how the processes meet, as ``torch.distributed.init_process_group(init_method=...)`` takes it;
+            empty for ``tcp://main_address:main_port``. See :attr:`rendezvous`.
         processes_exist: True where somebody else (torchrun, srun) has started every rank's process already, so that
             nothing is to be launched.
         restart_count: how often the scheduler has restarted this job.
@@ -37,8 +39,14 @@ class Environment:
     local_world_size: int = 1
     main_address: str = "127.0.0.1"
     main_port: int = 0
+    init_method: str = ""
     processes_exist: bool = False
     restart_count: int = 0
+
+    @property
+    def rendezvous(self) -> str:
+        """Where the processes meet: what a strategy gives to ``torch.distributed.init_process_group(init_method=...)``."""
+        return self.init_method or f"tcp://{self.main_address}:{self.main_port}"
 
     @classmethod
     def detect(cls) -> Self | None:

@@ -42,7 +42,8 @@ class Launcher:
 
     A launcher that starts processes gives each its :class:`~lt_core.environment.Environment` by
     ``strategy.join(environment)`` before it calls ``fn``, and must pickle ``fn``, ``args`` and ``strategy`` together,
-    so that the strategy inside ``args`` is the same object.
+    so that the strategy inside ``args`` is the same object. Where nothing is to be started (one process, or
+    ``strategy.environment.processes_exist``) it calls ``fn`` right here.
 
     Attributes:
         returns_results: True where ranks run in processes that end with the launch, so that the caller's process gets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -63,6 +63,7 @@ class Placement:
         num_nodes: nodes in the job.
         environment: who this process is, as found outside (torchrun, SLURM...) or the default of one process.
         launcher: who starts the other processes, already an object; None where the strategy needs none.
+        sync_batchnorm: ``Trainer(sync_batchnorm=...)``: batch norm over the batches of all ranks.
     """
 
     accelerator: Accelerator = field(default_factory=Accelerator)
@@ -70,6 +71,7 @@ class Placement:
     num_nodes: int = 1
     environment: Environment = field(default_factory=Environment)
     launcher: Launcher | None = None
+    sync_batchnorm: bool = False
 
 
 class Shard(NamedTuple):
@@ -122,6 +124,14 @@ class Strategy:
         self.environment = placement.environment
         if placement.launcher is not None:
             self.launcher = placement.launcher
+        self._follow_launcher()
+
+    def _follow_launcher(self) -> None:
+        starts = isinstance(self.launcher, Launcher) and self.world_size > 1 and not self.environment.processes_exist
+        if starts and isinstance(self.launcher, Launcher):
+            self.capabilities = replace(
+                self.capabilities, returns_results=self.launcher.returns_results, notebook=self.launcher.notebook
+            )
 
     def join(self, environment: Environment) -> None:
         """Become the rank that a launcher says this process is; called in a launched process, before the run."""
@@ -156,10 +166,12 @@ class Strategy:
     @property
     def data_shard(self) -> Shard:
         """Which part of the data this process reads."""
-        return Shard(self.rank, self.world_size)
+        return Shard(self.rank % self.world_size, self.world_size)
 
     def launch(self, fn: Callable[..., RunResult], *args: Any) -> RunResult:
-        """Call ``fn(*args)`` on every rank and return rank 0's result."""
+        """Call ``fn(*args)`` on every rank, by the launcher where there is one, and return rank 0's result."""
+        if isinstance(self.launcher, Launcher):
+            return self.launcher.launch(fn, *args, strategy=self)
         return fn(*args)
 
     def open(self) -> None:
