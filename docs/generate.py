@@ -1,0 +1,32 @@
+"""Pages made from the code at build time: one for each package from its README, one with its reference.
+
+Run by mkdocs-gen-files. `docs/nav.md` lists hand-written pages; the generated ones are added below them.
+"""
+
+import re
+from pathlib import Path
+
+import mkdocs_gen_files
+
+ROOT = Path(__file__).parent.parent
+ORDER = ("lt", "lt-core", "lt-loops", "lt-strategies", "lt-data", "lt-loggers", "lt-callbacks", "lt-cli")
+SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder
+
+navigation = (ROOT / "docs" / "nav.md").read_text("utf-8").rstrip() + "\n"
+
+navigation += "* Packages\n"
+for package in ORDER:
+    readme = (ROOT / "packages" / package / "README.md").read_text("utf-8")
+    with mkdocs_gen_files.open(f"packages/{package}.md", "w") as page:
+        page.write(SIBLING.sub(r"](\1.md)", readme))
+    navigation += f"    * [{package}](packages/{package}.md)\n"
+
+navigation += "* Reference\n"
+for package in ORDER[1:]:  # lt holds names only
+    module = package.replace("-", "_")
+    with mkdocs_gen_files.open(f"reference/{module}.md", "w") as page:
+        page.write(f"# {module}\n\n::: {module}\n    options:\n      show_root_heading: false\n")
+    navigation += f"    * [{module}](reference/{module}.md)\n"
+
+with mkdocs_gen_files.open("nav.md", "w") as page:
+    page.write(navigation)
