@@ -1,0 +1,50 @@
+"""The weights summary at the start of a run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from lt_callbacks.module_table import ModuleTable
+from lt_core.callback import Callback
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["ModelSummary"]
+
+
+class ModelSummary(Callback):
+    """Prints a table of the module's layers when ``fit`` begins: name, type, parameters, mode, and the totals.
+
+    A module with ``example_input_array`` also gets input and output sizes and FLOPs for each layer.
+
+    Args:
+        max_depth: how many levels of layers get a line: 1 the children, 0 none, -1 all.
+        summarize_kwargs: passed on to :meth:`summarize`, for a subclass that prints in another way.
+    """
+
+    def __init__(self, max_depth: int = 1, **summarize_kwargs: Any) -> None:
+        self._max_depth = max_depth
+        self._summarize_kwargs = summarize_kwargs
+
+    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Print the table, once on rank 0."""
+        together = trainer.strategy.capabilities.forward_needs_all_ranks
+        if not (trainer.is_global_zero or together):
+            return
+        table = self.table(trainer, pl_module)
+        if trainer.is_global_zero:
+            self.summarize(table, **self._summarize_kwargs)
+
+    def table(self, trainer: TrainerAPI, pl_module: LightningModule) -> ModuleTable:
+        """Return the table of ``pl_module`` as the run's precision computes it."""
+        return ModuleTable(pl_module, self._max_depth, wrap=trainer.precision_plugin.wrap_step)
+
+    @staticmethod
+    def summarize(table: ModuleTable, **summarize_kwargs: Any) -> None:
+        """Print ``table``."""
+        if sys.stdout is not None:
+            sys.stdout.write(f"\n{table}\n")
+            sys.stdout.flush()

@@ -1,0 +1,268 @@
+"""The table of a module's layers: names, types, parameters, modes, and sizes and FLOPs where an example is there."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from lt_core.errors import ConfigError, warn
+from lt_core.seed import preserve_generators
+from lt_core.transfer import move_to_device
+
+__all__ = ["LayerRow", "ModuleTable", "human_count"]
+
+Run = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Wraps a forward, as a precision does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerRow:
+    """One line of the table.
+
+    Attributes:
+        name: the layer's name in the module.
+        kind: its class.
+        parameters: number of parameters, of all layers inside too.
+        mode: ``"train"`` or ``"eval"``.
+        flops: floating-point operations of one forward of the example, or None.
+        in_size: shape of the example's input to it, or None.
+        out_size: shape of its output, or None.
+    """
+
+    name: str
+    kind: str
+    parameters: int
+    mode: str
+    flops: int | None = None
+    in_size: Any = None
+    out_size: Any = None
+
+
+class ModuleTable:
+    """Counts what a module is made of; text by ``str()``.
+
+    Where the module has an ``example_input_array``, it is run through ``forward`` once, without gradients, in
+    evaluation mode, with all random generators left as they were; that gives the sizes and the FLOPs.
+
+    Args:
+        module: a LightningModule or any other.
+        max_depth: how many levels of layers get a line: 1 the children, 0 none, -1 all.
+        wrap: wraps the forward of the example, as the run's precision does.
+
+    Raises:
+        ConfigError: for a ``max_depth`` below -1.
+    """
+
+    def __init__(self, module: nn.Module, max_depth: int = 1, wrap: Run | None = None) -> None:
+        if not isinstance(max_depth, int) or max_depth < -1:
+            raise ConfigError(
+                f"max_depth={max_depth!r}: expected 0 for totals only, a number of levels, or -1 for all.", code="LT174"
+            )
+        self.max_depth = max_depth
+        self.layers = dict(_layers(module, max_depth))
+        parameters = list(module.parameters())
+        self.total_parameters = sum(map(_count, parameters))
+        self.trainable_parameters = sum(_count(p) for p in parameters if p.requires_grad)
+        self.model_size = sum(_count(p) * p.element_size() for p in parameters) / 1e6
+        self.has_lazy_parameters = any(map(is_lazy, parameters))
+        self.modes = Counter("train" if m.training else "eval" for m in list(module.modules())[1:])
+        listed = {id(p) for layer in self.layers.values() for p in layer.parameters()}
+        self.other_parameters = sum(_count(p) for p in parameters if id(p) not in listed) if self.layers else 0
+        wanted = getattr(module, "example_input_array", None) is not None
+        measured = _measure(module, self.layers, wrap) if wanted else None
+        self.has_example = measured is not None
+        self.total_flops = measured.total_flops if measured is not None else 0
+        self.rows = [_row(name, layer, measured) for name, layer in self.layers.items()]
+
+    @property
+    def param_nums(self) -> list[int]:
+        """Number of parameters of each line."""
+        return [row.parameters for row in self.rows]
+
+    @property
+    def layer_names(self) -> list[str]:
+        """Name of each line."""
+        return [row.name for row in self.rows]
+
+    @property
+    def layer_types(self) -> list[str]:
+        """Class of each line."""
+        return [row.kind for row in self.rows]
+
+    @property
+    def in_sizes(self) -> list[Any]:
+        """Shape of each line's input."""
+        return [row.in_size for row in self.rows]
+
+    @property
+    def out_sizes(self) -> list[Any]:
+        """Shape of each line's output."""
+        return [row.out_size for row in self.rows]
+
+    def columns(self) -> list[tuple[str, list[str]]]:
+        """Return the table as text: each column's title and its cells from top to bottom."""
+        rows = self.rows
+        table = [
+            ("", [str(i) for i in range(len(rows))]),
+            ("Name", [row.name for row in rows]),
+            ("Type", [row.kind for row in rows]),
+            ("Params", [human_count(row.parameters) for row in rows]),
+            ("Mode", [row.mode for row in rows]),
+        ]
+        if self.has_example:
+            table.append(("FLOPs", [human_count(row.flops or 0) for row in rows]))
+            table.append(("In sizes", [str(row.in_size) for row in rows]))
+            table.append(("Out sizes", [str(row.out_size) for row in rows]))
+        if self.other_parameters:
+            extra = ["", "other params", "n/a", human_count(self.other_parameters)]
+            for (_, cells), cell in zip(table, extra + ["n/a"] * (len(table) - len(extra)), strict=True):
+                cells.append(cell)
+        return table
+
+    def totals(self) -> list[tuple[str, str]]:
+        """Return the lines below the table: value and what it is."""
+        lines = [
+            (human_count(self.trainable_parameters), "Trainable params"),
+            (human_count(self.total_parameters - self.trainable_parameters), "Non-trainable params"),
+            (human_count(self.total_parameters), "Total params"),
+            (_megabytes(self.model_size), "Total estimated model params size (MB)"),
+            (str(self.modes["train"]), "Modules in train mode"),
+            (str(self.modes["eval"]), "Modules in eval mode"),
+        ]
+        if self.has_example:
+            lines.append((human_count(self.total_flops), "Total FLOPs"))
+        if self.has_lazy_parameters:
+            lines.append(("", "Lazy layers are not counted: they get their parameters in the first forward."))
+        return lines
+
+    def __str__(self) -> str:
+        columns = self.columns()
+        widths = [max(len(text) for text in [title, *cells]) for title, cells in columns]
+        head = " | ".join(title.ljust(width) for (title, _), width in zip(columns, widths, strict=True))
+        lines = [head, "-" * len(head)] if columns[0][1] else []
+        lines += [
+            " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+            for cells in zip(*(cells for _, cells in columns), strict=True)
+        ]
+        if lines:
+            lines.append("-" * len(head))
+        lines += [f"{value:<10}{what}" for value, what in self.totals()]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class _Measured:
+    sizes: dict[str, tuple[Any, Any]]
+    flops: dict[str, int]
+    total_flops: int
+
+
+def human_count(number: float) -> str:
+    """Return a count in three digits and a letter: ``1234`` -> ``1.2 K``; ``0`` -> ``0``."""
+    if number < 1000:
+        return str(int(number))
+    power = min(int(math.log10(number) // 3), 4)
+    scaled = number / 1000**power
+    digits = f"{scaled:.1f}" if scaled < 100 else f"{scaled:.0f}"
+    return f"{digits} {' KMBT'[power]}"
+
+
+def _megabytes(size: float) -> str:
+    return f"{size:.3f}" if size < 100 else f"{size:,.0f}"
+
+
+def _count(parameter: Tensor) -> int:
+    return 0 if is_lazy(parameter) else parameter.numel()
+
+
+def _layers(module: nn.Module, max_depth: int) -> Iterator[tuple[str, nn.Module]]:
+    for name, layer in module.named_modules():
+        if name and (max_depth == -1 or name.count(".") < max_depth):
+            yield name, layer
+
+
+def _row(name: str, layer: nn.Module, measured: _Measured | None) -> LayerRow:
+    sizes = measured.sizes.get(name, ("?", "?")) if measured is not None else (None, None)
+    return LayerRow(
+        name=name,
+        kind=type(layer).__name__,
+        parameters=sum(map(_count, layer.parameters())),
+        mode="train" if layer.training else "eval",
+        flops=measured.flops.get(name, 0) if measured is not None else None,
+        in_size=sizes[0],
+        out_size=sizes[1],
+    )
+
+
+def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) -> _Measured | None:
+    """Run the example through ``forward``; where that fails, say so and go on without sizes."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    sizes: dict[str, tuple[Any, Any]] = {}
+    handles = [layer.register_forward_hook(_note_sizes(sizes, name)) for name, layer in layers.items()]
+    counter = FlopCounterMode(display=False, depth=None)
+    try:
+        with preserve_generators(), _evaluating(module), torch.no_grad(), counter:
+            _call(wrap(module) if wrap is not None else module, module.example_input_array, module)
+    except Exception as error:
+        warn(
+            f"The weights summary goes without sizes: example_input_array could not be run through "
+            f"{type(module).__name__}.forward ({type(error).__name__}: {error}).",
+            code="LT801",
+        )
+        return None
+    finally:
+        for handle in handles:
+            handle.remove()
+    root = type(module).__name__
+    counts = counter.get_flop_counts()
+    flops = {name: sum(counts.get(f"{root}.{name}", {}).values()) for name in layers}
+    return _Measured(sizes, flops, counter.get_total_flops())
+
+
+def _call(forward: Callable[..., Any], example: Any, module: nn.Module) -> None:
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    example = move_to_device(example, device)
+    if isinstance(example, dict):
+        forward(**example)
+    elif isinstance(example, (list, tuple)):
+        forward(*example)
+    else:
+        forward(example)
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Put every layer in evaluation mode for a while; running statistics stay as they are."""
+    modes = [(layer, layer.training) for layer in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for layer, training in modes:
+            layer.training = training
+
+
+def _note_sizes(sizes: dict[str, tuple[Any, Any]], name: str) -> Callable[[nn.Module, Any, Any], None]:
+    def note(_: nn.Module, inputs: Any, output: Any) -> None:
+        one = inputs[0] if isinstance(inputs, tuple) and len(inputs) == 1 else inputs
+        sizes.setdefault(name, (_shape(one), _shape(output)))
+
+    return note
+
+
+def _shape(value: Any) -> Any:
+    """Return the shape of a tensor, a list of shapes of several, or ``"?"``."""
+    if hasattr(value, "shape"):
+        return list(value.shape)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_shape(item) for item in value]
+    return "?"

@@ -1,0 +1,323 @@
+"""What all progress bars share: the phases of a run, the clock, who draws."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from lt_callbacks.progress.lines import LineDisplay
+from lt_callbacks.progress.phase import Display, Phase
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["ProgressBar", "in_notebook"]
+
+
+class ProgressBar(Callback):
+    """Shows how far a run is; the base of :class:`TQDMProgressBar` and :class:`RichProgressBar`.
+
+    It draws by the clock, on rank 0 only. A batch at which nothing is to be drawn costs one look at the clock. Where
+    stdout is no terminal and no notebook, it prints a tidy line every few seconds and one for each epoch.
+
+    A bar of your own: override :meth:`make_display`, or :meth:`get_metrics` to change what is shown.
+
+    Args:
+        refresh_rate: show every so many batches only (still by the clock); 0 shows nothing.
+
+    Raises:
+        ConfigError: for a negative ``refresh_rate``.
+    """
+
+    monitors = True
+    priority = 100
+
+    def __init__(self, refresh_rate: int = 1) -> None:
+        if not isinstance(refresh_rate, int) or refresh_rate < 0:
+            raise ConfigError(
+                f"refresh_rate={refresh_rate!r}: expected a number of batches, 0 for no bar, 1 for the usual one.",
+                code="LT171",
+            )
+        self._refresh_rate = refresh_rate
+        self._enabled = refresh_rate > 0
+        self._rank_draws = True
+        self._trainer: TrainerAPI | None = None
+        self._module: LightningModule | None = None
+        self._display: Display | None = None
+        self._phase: Phase | None = None
+        self._outer: Phase | None = None
+        self._outer_left, self._outer_done = 0.0, 0
+        self._done = self._loader = self._before_loader = 0
+        self._last_draw, self._next_draw = -math.inf, math.inf
+
+    # ---- what users call or override ---------------------------------------------------------------------------------
+
+    @property
+    def trainer(self) -> TrainerAPI:
+        """The trainer of the present run."""
+        if self._trainer is None:
+            raise RuntimeError(f"The {type(self).__name__} is not in a run.")
+        return self._trainer
+
+    @property
+    def refresh_rate(self) -> int:
+        """Batches between two updates at least; 0 for never."""
+        return self._refresh_rate
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether this bar draws in this process."""
+        return self._enabled and self._rank_draws
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether this bar stays silent in this process."""
+        return not self.is_enabled
+
+    def enable(self) -> None:
+        """Draw from the next epoch, validation... on."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Draw no more."""
+        self._enabled = False
+        self._close()
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print above the bar, on rank 0 only."""
+        if self._rank_draws:
+            print(*args, **kwargs)  # noqa: T201  (what it is for)
+
+    def get_metrics(self, trainer: TrainerAPI, pl_module: LightningModule) -> dict[str, int | str | float]:
+        """Return what stands beside the bar: the run's version, and the values logged with ``prog_bar=True``."""
+        shown: dict[str, int | str | float] = {}
+        version = trainer.logger.version if trainer.logger is not None else None
+        if version is not None:
+            shown["v_num"] = version[-4:] if isinstance(version, str) else version
+        shown.update(trainer.progress_bar_metrics)
+        return shown
+
+    def make_display(self) -> Display:
+        """Return what draws on a terminal or in a notebook."""
+        raise NotImplementedError(f"{type(self).__name__} does not define make_display()")
+
+    @property
+    def sanity_check_description(self) -> str:
+        """What stands before the bar of the sanity check."""
+        return "Sanity Checking"
+
+    @property
+    def train_description(self) -> str:
+        """What stands before the bar of an epoch."""
+        trainer = self.trainer
+        last = trainer.max_epochs
+        return f"Epoch {trainer.current_epoch}" + (f"/{last - 1}" if last is not None and last > 0 else "")
+
+    @property
+    def validation_description(self) -> str:
+        """What stands before the bar of a validation."""
+        return "Validation"
+
+    @property
+    def test_description(self) -> str:
+        """What stands before the bar of a test."""
+        return "Testing"
+
+    @property
+    def predict_description(self) -> str:
+        """What stands before the bar of a prediction."""
+        return "Predicting"
+
+    @property
+    def total_train_batches(self) -> int | float:
+        """Training batches in this epoch, ``inf`` where unknown; fewer where ``max_steps`` ends it."""
+        trainer = self.trainer
+        total = trainer.num_training_batches
+        if trainer.max_steps is not None and trainer.max_steps >= 0:
+            steps_left = max(trainer.max_steps - trainer.global_step, 0)
+            total = min(total, trainer.batch_idx + steps_left * trainer.accumulate_grad_batches)
+        return total
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Take note of who runs; only rank 0 draws."""
+        self._trainer, self._module = trainer, pl_module
+        self._rank_draws = trainer.is_global_zero
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Leave a clean terminal."""
+        self._close()
+        self._trainer = self._module = None
+
+    def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leave a clean terminal before the traceback comes."""
+        self._close()
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Show the epoch: a run resumed in its middle may have no start of an epoch."""
+        self._begin_epoch()
+        self._draw()
+
+    def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin a new epoch's bar."""
+        self._begin_epoch()
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Draw when it is time."""
+        self._done = batch_idx + 1
+        if monotonic() < self._next_draw:
+            return
+        self._draw_at_rate()
+
+    def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Show the epoch's metrics."""
+        self._finish()
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Leave the last bar standing."""
+        self._draw()
+        self._close()
+
+    # ---- validation, test, prediction --------------------------------------------------------------------------------
+
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin a bar; inside an epoch, below the epoch's."""
+        if trainer.sanity_checking:
+            self._begin_evaluation("sanity", self.sanity_check_description, trainer.num_sanity_val_batches)
+        else:
+            self._begin_evaluation("validate", self.validation_description, trainer.num_val_batches)
+
+    def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin a bar."""
+        self._begin_evaluation("test", self.test_description, trainer.num_test_batches)
+
+    def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin a bar."""
+        self._begin_evaluation("predict", self.predict_description, trainer.num_predict_batches)
+
+    def on_validation_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Draw when it is time."""
+        if dataloader_idx != self._loader:  # one bar for all loaders, whose lengths may be unknown
+            self._loader, self._before_loader = dataloader_idx, self._done
+        self._done = self._before_loader + batch_idx + 1
+        if monotonic() < self._next_draw:
+            return
+        self._draw_at_rate()
+
+    on_test_batch_end = on_validation_batch_end
+    on_predict_batch_end = on_validation_batch_end
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """End the bar; inside an epoch, go on with the epoch's."""
+        self._finish()
+        if self._outer is not None:
+            self._return_to(self._outer)
+
+    def on_test_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """End the bar."""
+        self._finish()
+
+    def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """End the bar."""
+        self._finish()
+
+    # ---- the phases --------------------------------------------------------------------------------------------------
+
+    def _begin_epoch(self) -> None:
+        total = self.total_train_batches
+        self._begin(
+            Phase(kind="train", description=self.train_description, total=_known(total), first=self.trainer.batch_idx)
+        )
+
+    def _begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
+        self._outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
+        self._outer_done, self._outer_left = self._done, monotonic()
+        self._loader = self._before_loader = 0
+        self._begin(
+            Phase(kind=kind, description=description, total=_known(sum(totals)), nested=self._outer is not None)
+        )
+
+    def _begin(self, phase: Phase) -> None:
+        self._phase, self._done = phase, phase.first
+        if self.is_disabled:
+            self._next_draw = math.inf
+            return
+        display = self._shown_on()
+        self._next_draw = max(self._last_draw + display.interval(phase), phase.started + display.delay)
+
+    def _return_to(self, outer: Phase) -> None:
+        outer.skip(monotonic() - self._outer_left)
+        self._phase, self._done, self._outer = outer, self._outer_done, None
+        if self.is_enabled:
+            self._shown_on().resume(outer)
+
+    # ---- drawing -----------------------------------------------------------------------------------------------------
+
+    def _shown_on(self) -> Display:
+        if self._display is None:
+            live = in_notebook() or (sys.stdout is not None and sys.stdout.isatty())
+            self._display = self.make_display() if live else LineDisplay()
+        return self._display
+
+    def _draw_at_rate(self) -> None:
+        if self._done % self._refresh_rate == 0 or (self._phase is not None and self._done == self._phase.total):
+            self._draw()
+
+    def _draw(self) -> None:
+        phase = self._present()
+        if phase is not None:
+            display = self._shown_on()
+            display.update(phase, self._metrics)
+            self._last_draw = monotonic()
+            self._next_draw = self._last_draw + display.interval(phase)
+
+    def _finish(self) -> None:
+        phase = self._present()
+        if phase is not None:
+            self._shown_on().finish(phase, self._metrics)
+            phase.over = True
+        if phase is not None and phase.kind != "train":
+            self._phase = None
+
+    def _present(self) -> Phase | None:
+        """Return the phase to be shown, brought up to date, or None where nothing is to be drawn."""
+        if self._phase is None or self.is_disabled:
+            return None
+        self._phase.advance(self._done, monotonic())
+        return self._phase
+
+    def _metrics(self) -> dict[str, int | str | float]:
+        assert self._module is not None
+        return self.get_metrics(self.trainer, self._module)
+
+    def _close(self) -> None:
+        if self._display is not None:
+            self._display.close()
+        self._display = self._phase = self._outer = None
+        self._next_draw = math.inf
+
+
+def in_notebook() -> bool:
+    """Return whether this process is a notebook's kernel, where bars are widgets."""
+    return "ipykernel.zmqshell" in sys.modules
+
+
+def _known(total: float) -> int | None:
+    return int(total) if math.isfinite(total) else None

@@ -1,0 +1,52 @@
+"""The weights summary, drawn by rich."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lt_callbacks.model_summary import ModelSummary
+from lt_callbacks.module_table import ModuleTable
+from lt_core import plugins
+from lt_core.errors import ConfigError
+
+__all__ = ["RichModelSummary"]
+
+
+class RichModelSummary(ModelSummary):
+    """The weights summary as a table by rich (``pip install lt-callbacks[rich]``).
+
+    Args:
+        max_depth: how many levels of layers get a line: 1 the children, 0 none, -1 all.
+        summarize_kwargs: ``header_style`` of the table, a rich style.
+
+    Raises:
+        ConfigError: where rich is not installed.
+    """
+
+    def __init__(self, max_depth: int = 1, **summarize_kwargs: Any) -> None:
+        super().__init__(max_depth, **summarize_kwargs)
+        try:
+            import rich  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                f"RichModelSummary needs rich: {plugins.install_hint('lt-callbacks[rich]')}", code="LT173"
+            ) from error
+
+    @staticmethod
+    def summarize(table: ModuleTable, header_style: str = "bold magenta", **summarize_kwargs: Any) -> None:
+        """Print ``table`` with ``header_style``, a rich style."""
+        from rich.console import Console
+        from rich.table import Table
+
+        console, columns = Console(), table.columns()
+        if table.rows:
+            drawn = Table(header_style=header_style)
+            for title, _ in columns:
+                drawn.add_column(title, justify="right" if title in ("Params", "FLOPs") else "left", no_wrap=True)
+            for cells in zip(*(cells for _, cells in columns), strict=True):
+                drawn.add_row(*cells)
+            console.print(drawn)
+        totals = Table.grid(padding=(0, 2))
+        for value, what in table.totals():
+            totals.add_row(f"[bold]{what}[/]" if value else what, value)
+        console.print(totals)
