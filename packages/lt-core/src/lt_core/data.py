@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import Any
 
 import torch
 
 from lt_core import plugins
 from lt_core.errors import ConfigError
+from lt_core.once import prepare, prepare_once_per_run, setup_once, teardown
 from lt_core.strategy import Shard
 from lt_core.transfer import move_to_device
 
-__all__ = ["DataSource", "Feed", "make_feed"]
+__all__ = ["DataSource", "Feed", "make_feed", "prepare", "prepare_once_per_run", "setup_once", "teardown"]
 
 
 class DataSource:
@@ -68,8 +70,8 @@ class DataSource:
 class Feed:
     """The batches of one loader, for one stage, on this rank. The default reads any iterable on one process.
 
-    A run makes one feed for each loader and iterates it once an epoch. A resume is exact: the generators are set back to
-    where they stood before the epoch's iterator was made, the batches done are read again and dropped, and then the
+    A run makes one feed for each loader and iterates it once an epoch. A resume is exact: the generators are set back
+    to where they stood before the epoch's iterator was made, the batches done are read again and dropped, and then the
     generators of the checkpoint come back. Loaders with worker processes, shards, batch indexing and prefetching are
     lt-data's, which registers its own feed as ``feed`` in ``lt.data``.
 
@@ -79,12 +81,14 @@ class Feed:
         weight: weight of the loss of the batch just yielded, 1.0 unless the last global batch is shared unevenly
             (then ``n_r * W / N``), 0.0 for a stand-in batch on a rank that has no sample left.
         uneven: True where :attr:`weight` can differ from 1.0.
-        samples: global samples of this epoch yielded so far, or None where unknown.
+        timed: set it to have :attr:`wait_seconds` counted from the next epoch on.
+        wait_seconds: seconds spent waiting for batches, where :attr:`timed`.
     """
 
     weight: float = 1.0
     uneven: bool = False
-    samples: int | None = None
+    timed: bool = False
+    wait_seconds: float = 0.0
 
     def __init__(
         self,
@@ -101,50 +105,78 @@ class Feed:
         self.shard = shard
         self.seed = seed
         self.transfer = transfer
-        self.num_batches = _length(loader)
+        self.num_batches = length_of(loader)
         self._epoch = 0
         self._done = 0
-        self._skip = 0
         self._before: dict[str, Any] | None = None
+        self._resume: dict[str, Any] | None = None
+        self._turn = 0
+
+    @property
+    def samples(self) -> int | None:
+        """Global samples of this epoch yielded so far, or None where unknown."""
+        return None
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield this epoch's batches, on the device where there is a ``transfer``; after a resume, the rest of them."""
+        """Make the loader's iterator, and yield this epoch's batches on the device; after a resume, the rest of them.
+
+        The loader's iterator is made at once, not at the first ``next``: making it may draw random numbers.
+        """
+        return self._deliver(self._open())
+
+    def _open(self) -> Iterator[Any]:
         from lt_core.seed import capture_generators, restore_generators
 
-        self._done, skip, self._skip = 0, self._skip, 0
-        if skip and self._before is not None:
-            now = capture_generators()
-            restore_generators(self._before)
-        else:
+        self._turn += 1
+        self._done, state, self._resume = 0, self._resume, None
+        if state is None or state["before"] is None or state["epoch"] != self._epoch:
             self._before = capture_generators() if self.stage == "fit" else None
-        iterator = iter(self.loader)
-        for _ in range(skip):
-            next(iterator)
-            self._done += 1
-        if skip and self._before is not None:
-            restore_generators(now)
-        yield from self._read(iterator)
+            return iter(self.loader)
+        now, self._before = capture_generators(), state["before"]
+        restore_generators(state["before"])
+        iterator: Iterator[Any] = iter(self.loader)
+        for _ in range(state["batches"]):
+            next(iterator, None)
+        self._done = state["batches"]
+        restore_generators(now)
+        return iterator
 
-    def _read(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        transfer = self.transfer
+    def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        transfer, turn = self.transfer, self._turn
+        try:
+            for batch in self._timed(iterator) if self.timed else iterator:
+                self._done += 1
+                yield batch if transfer is None else transfer(batch)
+        finally:
+            if turn == self._turn:  # an iterator that was left behind ends after its successor was made
+                self._done, self._before = 0, None
+
+    def _timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        start = perf_counter()
         for batch in iterator:
-            self._done += 1
-            yield batch if transfer is None else transfer(batch)
+            self.wait_seconds += perf_counter() - start
+            yield batch
+            start = perf_counter()
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell samplers that want to know (``set_epoch``) which epoch comes next."""
+        """Tell samplers and datasets that want to know (``set_epoch``) which epoch comes next."""
         self._epoch = epoch
-        for owner in (self.loader, getattr(self.loader, "sampler", None), getattr(self.loader, "batch_sampler", None)):
+        loader = self.loader
+        for owner in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
             if callable(getattr(owner, "set_epoch", None)):
-                owner.set_epoch(epoch)  # type: ignore[union-attr]
+                owner.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in this epoch: batches done, and the generators before its iterator was made."""
-        return {"batches": self._done, "before": self._before}
+        return {"epoch": self._epoch, "batches": self._done, "before": self._before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the next iteration continue at the place that :meth:`state_dict` told."""
-        self._skip, self._before = int(state["batches"]), state["before"]
+        """Make the next iteration continue at the place that :meth:`state_dict` told, if it is of the same epoch."""
+        self._resume = state
+
+    def advice(self) -> str:
+        """Return which setting would shorten the wait for data, in one sentence."""
+        return "DataLoader(num_workers=...) reads in other processes while the model computes."
 
     def close(self) -> None:
         """End workers and drop iterators."""
@@ -157,6 +189,8 @@ def make_feed(
     shard: Shard = Shard(),
     seed: int = 0,
     transfer: Callable[[Any], Any] | None = None,
+    gather: Callable[[Any], list[Any]] | None = None,
+    stand_ins: bool = False,
 ) -> Feed:
     """Return the feed for a loader: lt-data's where it is installed, else core's.
 
@@ -166,6 +200,10 @@ def make_feed(
         shard: the part of the data that this rank reads.
         seed: the run's seed, from which shards are shuffled.
         transfer: moves a batch to the device; None where nothing is to be moved.
+        gather: returns every rank's value on every rank (``strategy.gather_objects``); used once a run, to see whether
+            ranks that shard by themselves read the same samples.
+        stand_ins: in evaluation, whether ranks that have no batch left yield stand-in batches of weight 0.0, so that
+            all ranks yield equally many.
 
     Raises:
         ConfigError: for more than one shard without lt-data.
@@ -173,16 +211,21 @@ def make_feed(
     """
     factory = plugins.find("data", "feed")
     if factory is not None:
-        feed: Feed = factory(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
+        more: dict[str, Any] = {"gather": gather} if gather is not None else {}
+        if stand_ins:
+            more["stand_ins"] = True
+        feed: Feed = factory(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
         return feed
     if shard.count > 1:
         raise ConfigError(
-            f"Sharding data over {shard.count} ranks comes with lt-data: {plugins.install_hint('lt-data')}", code="LT104"
+            f"Sharding data over {shard.count} ranks comes with lt-data: {plugins.install_hint('lt-data')}",
+            code="LT104",
         )
     return Feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
 
 
-def _length(loader: Any) -> int | None:
+def length_of(loader: Any) -> int | None:
+    """Return how many batches ``loader`` says it has, or None where it does not say."""
     try:
         return len(loader)
     except (TypeError, NotImplementedError):

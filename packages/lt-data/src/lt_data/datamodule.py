@@ -1,0 +1,224 @@
+"""``LightningDataModule``: a data set with its preparation, splits and loaders, in one object."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+
+from lt_core.hparams import HyperparametersMixin
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from lt_core.data import DataSource
+from lt_core.once import forget, is_done, mark_done, stage_of
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["LightningDataModule"]
+
+type_of_datasets = Dataset[Any] | Sequence[Dataset[Any]] | Mapping[str, Dataset[Any]]
+
+
+class LightningDataModule(DataSource, HyperparametersMixin):
+    """Data for a Trainer: define ``prepare_data``, ``setup`` and the loaders that you need.
+
+    ``setup`` runs once for each stage: a second call for the same stage, by hand or by a further run, is skipped, so
+    that a random split stays as it is. It is due again after ``teardown`` of that stage, where you define one; and it
+    runs in every run where you override :meth:`reset`.
+
+    Attributes:
+        name: what loggers call this data; None for the class's name.
+        prepare_data_per_node: whether ``prepare_data`` runs on one process of each node, or of the whole job.
+    """
+
+    CHECKPOINT_HYPER_PARAMS_KEY: ClassVar[str] = "datamodule_hyper_parameters"
+    CHECKPOINT_HYPER_PARAMS_NAME: ClassVar[str] = "datamodule_hparams_name"
+    CHECKPOINT_HYPER_PARAMS_TYPE: ClassVar[str] = "datamodule_hparams_type"
+
+    name: str | None = None
+
+    def __init__(self) -> None:
+        """Make an empty datamodule; nothing breaks where a subclass forgets to call this."""
+        super().__init__()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep count of calls of ``prepare_data`` and ``setup`` in every subclass, also of those made by hand."""
+        super().__init_subclass__(**kwargs)
+        for name, wrap in (("prepare_data", _counted), ("setup", _once_per_stage), ("teardown", _torn_down)):
+            method = getattr(cls, name)
+            stock = method is getattr(DataSource, name)
+            if inspect.isfunction(method) and not stock and not hasattr(method, "keeps_count"):
+                setattr(cls, name, wrap(method))
+
+    # ---- the user's hooks beside those of DataSource -----------------------------------------------------------------
+
+    def reset(self, stage: str) -> None:
+        """Forget what ``setup(stage)`` made. Where this is overridden, ``setup`` runs again in every run, after it."""
+
+    def on_exception(self, exception: BaseException) -> None:
+        """An exception ends the run."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resume needs of this datamodule, as plain data and tensors."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; called before ``setup``'s loaders are made."""
+
+    # ---- the Trainer -------------------------------------------------------------------------------------------------
+
+    @property
+    def trainer(self) -> TrainerAPI | None:
+        """The Trainer of the present run, or None."""
+        reference = self.__dict__.get("_trainer")
+        return None if reference is None else reference()
+
+    @trainer.setter
+    def trainer(self, trainer: TrainerAPI | None) -> None:
+        self.__dict__["_trainer"] = None if trainer is None else weakref.ref(trainer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the Trainer out of copies and pickles."""
+        return {name: value for name, value in self.__dict__.items() if name != "_trainer"}
+
+    # ---- ways to make one --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_datasets(
+        cls,
+        train_dataset: type_of_datasets | None = None,
+        val_dataset: type_of_datasets | None = None,
+        test_dataset: type_of_datasets | None = None,
+        predict_dataset: type_of_datasets | None = None,
+        batch_size: int = 1,
+        num_workers: int = 0,
+        **datamodule_kwargs: Any,
+    ) -> Self:
+        """Return a datamodule whose loaders read the given datasets; training data is shuffled.
+
+        Args:
+            train_dataset: a dataset, or a list or dict of them; an iterable one is not shuffled.
+            val_dataset: the same for validation.
+            test_dataset: the same for the test.
+            predict_dataset: the same for prediction.
+            batch_size: samples per batch of each loader.
+            num_workers: worker processes of each loader.
+            datamodule_kwargs: further arguments of the class; those of these names that it takes, it gets too.
+        """
+        taken = inspect.signature(cls.__init__).parameters
+        every = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+        asked = {"batch_size": batch_size, "num_workers": num_workers}
+        datamodule_kwargs |= {name: value for name, value in asked.items() if every or name in taken}
+        datamodule = cls(**datamodule_kwargs)
+        loader = partial(DataLoader, batch_size=batch_size, num_workers=num_workers)
+        for method, datasets in (
+            ("train_dataloader", train_dataset),
+            ("val_dataloader", val_dataset),
+            ("test_dataloader", test_dataset),
+            ("predict_dataloader", predict_dataset),
+        ):
+            if datasets is not None:
+                setattr(datamodule, method, partial(_loaders, loader, datasets, shuffle=method == "train_dataloader"))
+        return datamodule
+
+    @classmethod
+    def load_from_checkpoint(
+        cls,
+        checkpoint_path: str | PathLike[str] | IO[bytes],
+        map_location: Any = None,
+        hparams_file: str | PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Return a datamodule made with the hyperparameters in a checkpoint, with its state loaded.
+
+        Args:
+            checkpoint_path: a file, URL or open file.
+            map_location: where tensors of its state go.
+            hparams_file: a YAML file whose values are taken in place of the checkpoint's.
+            kwargs: values that override those saved.
+
+        Raises:
+            CheckpointError: for a file that is missing, damaged or holds no datamodule.
+        """
+        from lt_core.checkpoint import load_from_checkpoint
+
+        return load_from_checkpoint(
+            cls, checkpoint_path, map_location=map_location, hparams_file=hparams_file, **kwargs
+        )
+
+    def __repr__(self) -> str:
+        """Show the class and what is ready."""
+        ready = sorted(what for what in ("prepare_data", "fit", "validate", "test", "predict") if is_done(self, what))
+        return f"{type(self).__name__}({'done: ' + ', '.join(ready) if ready else 'nothing done yet'})"
+
+
+def _loaders(
+    make: Callable[..., DataLoader[Any]], datasets: type_of_datasets, *, shuffle: bool
+) -> DataLoader[Any] | Sequence[DataLoader[Any]] | Mapping[str, DataLoader[Any]]:
+    def one(dataset: Dataset[Any]) -> DataLoader[Any]:
+        return make(dataset, shuffle=shuffle and not isinstance(dataset, IterableDataset))
+
+    if isinstance(datasets, Mapping):
+        return {name: one(dataset) for name, dataset in datasets.items()}
+    if isinstance(datasets, Sequence) and isinstance(datasets, Iterable) and not isinstance(datasets, Dataset):
+        return [one(dataset) for dataset in datasets]
+    return one(datasets)  # type: ignore[arg-type]
+
+
+def _counted(prepare_data: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``prepare_data`` noting that it ran, so that a run does not repeat what was done by hand."""
+
+    @wraps(prepare_data)
+    def counted(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
+        finished = False
+        try:
+            result = prepare_data(self, *args, **kwargs)
+            finished = True
+        finally:
+            mark_done(self, "prepare_data", finished)
+        return result
+
+    counted.keeps_count = False  # type: ignore[attr-defined]  # by hand it runs as often as it is called
+    return counted
+
+
+def _once_per_stage(setup: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``setup`` skipping a stage that was set up before; calls of ``super().setup`` go through."""
+
+    @wraps(setup)
+    def once(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
+        if self.__dict__.get("_in_setup"):
+            return setup(self, *args, **kwargs)
+        stage = stage_of(partial(setup, self), args, kwargs)
+        if is_done(self, stage):
+            if type(self).reset is LightningDataModule.reset:
+                return None
+            self.reset(stage)
+            forget(self, stage)
+        self.__dict__["_in_setup"] = True
+        try:
+            result = setup(self, *args, **kwargs)
+        finally:
+            del self.__dict__["_in_setup"]
+        mark_done(self, stage)
+        return result
+
+    once.keeps_count = True  # type: ignore[attr-defined]
+    return once
+
+
+def _torn_down(teardown: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``teardown`` making ``setup`` of its stage due again."""
+
+    @wraps(teardown)
+    def torn_down(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
+        result = teardown(self, *args, **kwargs)
+        forget(self, stage_of(partial(teardown, self), args, kwargs))
+        return result
+
+    torn_down.keeps_count = True  # type: ignore[attr-defined]
+    return torn_down
