@@ -1,0 +1,116 @@
+"""Arguments of the Trainer that are fine by themselves and cannot both be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.environment import Environment
+from lt_core.launcher import Launcher
+from lt_core.overrides import is_overridden
+from lt_core.precision import Precision
+from lt_loops.argument_rules import is_whole
+from lt_loops.problems import Problem, shown
+
+__all__ = ["find_conflicts"]
+
+_BAREBONES: dict[str, tuple[Any, ...]] = {
+    "logger": (False,),
+    "enable_checkpointing": (False,),
+    "enable_progress_bar": (False,),
+    "enable_model_summary": (False,),
+    "log_every_n_steps": (0,),
+    "num_sanity_val_steps": (0,),
+    "fast_dev_run": (False, 0),
+    "detect_anomaly": (False,),
+    "profiler": (),
+}
+"""What barebones turns off, and the values that agree with it (None always does)."""
+
+
+def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
+    """Return the conflicts among arguments that have passed their own rules; each names both values and the way out."""
+    return [
+        *_limits(given),
+        *_barebones(given),
+        *_overfitting(given),
+        *_validation(given),
+        *_saving(given),
+        *_plugins(given),
+    ]
+
+
+def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:
+    for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
+        low, high = given.get(least), given.get(most)
+        if low is not None and high is not None and 0 <= high < low:
+            yield Problem(
+                f"{least}={low} and {most}={high}: expected {least} not above {most}. Raise {most} to {low}, or lower "
+                f"{least}."
+            )
+
+
+def _barebones(given: Mapping[str, Any]) -> Iterator[Problem]:
+    if not given.get("barebones"):
+        return
+    for name, agreeing in _BAREBONES.items():
+        value = given.get(name)
+        if value is not None and value not in agreeing:
+            yield Problem(
+                f"barebones=True and {name}={shown(value)}: barebones turns {name} off. Take barebones=False, or leave "
+                f"{name} out."
+            )
+
+
+def _overfitting(given: Mapping[str, Any]) -> Iterator[Problem]:
+    overfit = given.get("overfit_batches")
+    if not overfit:
+        return
+    for name in ("limit_train_batches", "limit_val_batches"):
+        limit = given.get(name)
+        harmless = (None, 1.0, 0) if name == "limit_val_batches" else (None, 1.0)
+        if limit not in harmless or (is_whole(limit) and limit == 1):
+            yield Problem(
+                f"overfit_batches={overfit} and {name}={limit}: overfit_batches sets {name}. Leave {name} out, or "
+                "take overfit_batches=0.0."
+            )
+
+
+def _validation(given: Mapping[str, Any]) -> Iterator[Problem]:
+    if "check_val_every_n_epoch" not in given or given["check_val_every_n_epoch"] is not None:
+        return
+    interval = given.get("val_check_interval")
+    if interval is None or isinstance(interval, float):
+        yield Problem(
+            f"check_val_every_n_epoch=None and val_check_interval={interval}: without epochs expected an interval in "
+            "batches or in time, not a fraction of an epoch. Write val_check_interval=1000, for instance, or "
+            "check_val_every_n_epoch=1."
+        )
+
+
+def _saving(given: Mapping[str, Any]) -> Iterator[Problem]:
+    callbacks = given.get("callbacks") or ()
+    if given.get("enable_checkpointing") is not False:
+        return
+    for callback in callbacks if isinstance(callbacks, list | tuple | set | frozenset) else [callbacks]:
+        if isinstance(callback, Callback) and is_overridden(callback, "on_saved", Callback):
+            yield Problem(
+                f"enable_checkpointing=False and callbacks=[{type(callback).__name__}(...)]: this callback saves "
+                "checkpoints. Take it out, or leave enable_checkpointing out."
+            )
+
+
+def _plugins(given: Mapping[str, Any]) -> Iterator[Problem]:
+    plugins = given.get("plugins") or ()
+    plugins = list(plugins) if isinstance(plugins, list | tuple | set | frozenset) else [plugins]
+    for kind in (Precision, Environment, CheckpointIO, Launcher):
+        found = [type(plugin).__name__ for plugin in plugins if isinstance(plugin, kind)]
+        if len(found) > 1:
+            yield Problem(f"plugins holds {' and '.join(found)}: expected at most one {kind.__name__}. Take one out.")
+        if found and kind is Precision and given.get("precision") is not None:
+            yield Problem(
+                f"precision={shown(given['precision'])} and plugins=[{found[0]}(...)]: two number formats. Leave "
+                "precision out, or take the plug-in out."
+            )

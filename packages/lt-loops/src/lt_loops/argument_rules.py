@@ -1,0 +1,377 @@
+"""What each argument of the Trainer may be by itself: one rule for each, none of which knows another argument."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.environment import Environment
+from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+from lt_core.launcher import Launcher
+from lt_core.logger import Logger
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
+from lt_core.strategy import Strategy
+from lt_loops.durations import EXPECTED_TIME, parse_time
+from lt_loops.precision_names import canonical_precision
+from lt_loops.problems import Problem, Rule, a, shown, wrong_type, wrong_value
+
+__all__ = ["RULES", "find_problem", "is_whole"]
+
+_FOREIGN = ("lightning", "pytorch_lightning", "lightning_fabric")
+_COMPILE_OPTIONS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
+
+
+def find_problem(name: str, value: Any) -> Problem | None:
+    """Return what is wrong with one argument, or None. None itself always stands for the argument's default."""
+    return None if value is None else RULES[name](name, value)
+
+
+def is_whole(value: object) -> bool:
+    """Return whether ``value`` is a whole number (also numpy's), which True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether ``value`` is a real number (also numpy's), which True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "") -> Rule:
+    """Accept whole numbers from ``minimum`` on, and -1 where ``unlimited``; ``instead`` is the way out for others."""
+    expected = f"a whole number of {unit}, {minimum} or more" + (", or -1 for no limit" if unlimited else "")
+
+    def rule(name: str, value: Any) -> Problem | None:
+        if not is_whole(value):
+            return wrong_type(name, value, expected, _as_number(name, value))
+        if value >= minimum or (unlimited and value == -1):
+            return None
+        return wrong_value(name, value, expected, instead or f"Write {name}={-1 if unlimited else minimum}.")
+
+    return rule
+
+
+def _as_number(name: str, value: Any) -> str:
+    """Return the remedy for what is nearly a whole number: text, ``5.0``, True."""
+    if isinstance(value, bool):
+        return f"Write {name}=1 for one." if value else f"Leave {name} out for its default."
+    if is_number(value):
+        return f"Write {name}={math.floor(value)}." if math.isfinite(value) else f"Leave {name} out for its default."
+    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        return f"Write {name}={int(value)}, without quotes."
+    return f"Write {name}=5, for instance."
+
+
+def _part(stage: str) -> Rule:
+    """Accept a fraction from 0.0 to 1.0 or a count of batches."""
+    expected = f"a fraction of the {stage} batches from 0.0 to 1.0, or a whole number of them, 0 or more"
+
+    def rule(name: str, value: Any) -> Problem | None:
+        if not is_number(value):
+            return wrong_type(name, value, expected, _as_part(name, value))
+        if value < 0 or math.isnan(value):
+            return wrong_value(name, value, expected, f"Write {name}=0 for none, {name}=1.0 for all.")
+        if not is_whole(value) and value > 1:
+            count = math.floor(value) if math.isfinite(value) else 1.0
+            return wrong_value(name, value, expected, f"Write {name}={count}.")
+        return None
+
+    return rule
+
+
+def _as_part(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"Write {name}={'1.0 for all' if value else '0 for none'}."
+    try:
+        return f"Write {name}={float(value) if '.' in value else int(value)}, without quotes."
+    except (TypeError, ValueError):
+        return f"Write {name}=0.5 for half of them, {name}=10 for ten."
+
+
+def _val_check_interval(name: str, value: Any) -> Problem | None:
+    expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {EXPECTED_TIME}"
+    if isinstance(value, bool):
+        return wrong_type(name, value, expected, f"Write {name}=1.0; limit_val_batches=0 turns validation off.")
+    if not is_number(value):
+        return _time(name, value, expected)
+    if value <= 0 or math.isnan(value):
+        return wrong_value(name, value, expected, "To validate never, write limit_val_batches=0.")
+    if not is_whole(value) and value > 1:
+        return wrong_value(name, value, expected, f"Write {name}={math.floor(value) if math.isfinite(value) else 1.0}.")
+    return None
+
+
+def _time(name: str, value: Any, expected: str = EXPECTED_TIME) -> Problem | None:
+    try:
+        parse_time(value)
+    except ConfigTypeError as error:
+        return Problem(f"{name}={_text(error)}", wrong_type=True)
+    except ConfigError as error:
+        text = _text(error)
+        return Problem(f"{name}={text if expected is EXPECTED_TIME else text.replace(EXPECTED_TIME, expected)}")
+    return None
+
+
+def _text(error: ConfigError) -> str:
+    return str(error).removesuffix(f" [{error.code}]")
+
+
+def _windows(name: str, value: Any) -> Problem | None:
+    """Accept a count of batches for each optimizer step, or one for each epoch from which it holds."""
+    single = _count(1, "batches", instead=f"Write {name}=1 for a step after each batch.")
+    if not isinstance(value, Mapping):
+        return single(name, value)
+    expected = "a schedule {epoch: batches}, epochs from 0 on, batches from 1 on"
+    if not value:
+        return wrong_value(name, value, expected, f"Write {name}={{0: 8, 4: 4}}, for instance, or {name}=1.")
+    for epoch, batches in value.items():
+        whole = is_whole(epoch) and is_whole(batches)
+        if not whole or epoch < 0 or batches < 1:
+            make = wrong_value if whole else wrong_type
+            return make(name, value, expected, f"The entry {epoch!r}: {batches!r} is none.")
+    return None
+
+
+def _clip(name: str, value: Any) -> Problem | None:
+    expected = "a number, 0 or more (the largest norm or value of the gradients)"
+    if not is_number(value):
+        text = isinstance(value, str)
+        return wrong_type(name, value, expected, _as_part(name, value) if text else f"Write {name}=1.0.")
+    if value < 0 or math.isnan(value):
+        return wrong_value(name, value, expected, f"Write {name}=None to clip nothing.")
+    return None
+
+
+def _devices(name: str, value: Any) -> Problem | None:
+    expected = "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'"
+    if isinstance(value, str):
+        return None if value.strip() else wrong_value(name, value, expected, f"Write {name}='auto'.")
+    if is_whole(value):
+        remedy = "To use no accelerator write accelerator='cpu', devices=1."
+        return None if value == -1 or value >= 1 else wrong_value(name, value, expected, remedy)
+    if not isinstance(value, Sequence):
+        return wrong_type(name, value, expected, _as_number(name, value))
+    if not value:
+        return wrong_value(name, value, expected, f"Write {name}='auto'.")
+    if all(map(is_whole, value)):
+        return None
+    return wrong_type(name, value, expected, f"Write {name}=[0, 1], for instance.")
+
+
+# ---- choices ---------------------------------------------------------------------------------------------------------
+
+
+def _flag(name: str, value: Any) -> Problem | None:
+    if isinstance(value, bool):
+        return None
+    guess = str(value).strip().lower() not in ("0", "false", "no", "off", "none", "")
+    return wrong_type(name, value, "True or False", f"Write {name}={guess}.")
+
+
+def _choice(*choices: str | bool) -> Rule:
+    expected = " or ".join(map(repr, choices))
+    words = [choice for choice in choices if isinstance(choice, str)]
+    instead = f"Take one of {len(choices)}."
+
+    def rule(name: str, value: Any) -> Problem | None:
+        if isinstance(value, str):
+            known = value.lower() in words
+            return None if known else wrong_value(name, value, expected, did_you_mean(value, words).strip() or instead)
+        known = isinstance(value, bool) and value in choices
+        return None if known else wrong_type(name, value, expected, f"Write {name}={words[0]!r}.")
+
+    return rule
+
+
+def _fast_dev_run(name: str, value: Any) -> Problem | None:
+    return None if isinstance(value, bool) else _count(0, "batches", instead=f"Write {name}=True for one.")(name, value)
+
+
+def _word(example: str) -> Rule:
+    def rule(name: str, value: Any) -> Problem | None:
+        if isinstance(value, str):
+            return None
+        return wrong_type(name, value, "text", f"Write {name}={example!r}, for instance.")
+
+    return rule
+
+
+def _path(name: str, value: Any) -> Problem | None:
+    expected = "the path of a folder"
+    if not isinstance(value, str | os.PathLike):
+        return wrong_type(name, value, expected, f"Write {name}='runs', for instance.")
+    if Path(value).is_file():
+        return wrong_value(name, os.fspath(value), expected, "This is a file: name its folder, or another one.")
+    return None
+
+
+def _ckpt_path(name: str, value: Any) -> Problem | None:
+    if isinstance(value, str | os.PathLike):
+        return None
+    return wrong_type(name, value, "the path of a checkpoint", "Write trainer.fit(model, ckpt_path='last.ckpt').")
+
+
+def _precision(name: str, value: Any) -> Problem | None:
+    if isinstance(value, Precision):
+        return None
+    try:
+        canonical_precision(value)
+    except ConfigError as error:
+        remedy = "" if not isinstance(value, type) else f" Write {name}={value.__name__}()."
+        return Problem(f"{name}={_text(error)}{remedy}", wrong_type=isinstance(error, ConfigTypeError))
+    return None
+
+
+def _compile(name: str, value: Any) -> Problem | None:
+    expected = "True, False, or a dict of torch.compile's arguments"
+    if isinstance(value, bool):
+        return None
+    if not isinstance(value, Mapping):
+        remedy = f"Write {name}={{'mode': {value!r}}}." if isinstance(value, str) else f"Write {name}=True."
+        return wrong_type(name, value, expected, remedy)
+    unknown = [str(key) for key in value if key not in _COMPILE_OPTIONS]
+    if not unknown:
+        return None
+    hint = did_you_mean(unknown[0], _COMPILE_OPTIONS)
+    return wrong_value(name, value, f"{expected} ({', '.join(_COMPILE_OPTIONS)})", f"{unknown[0]!r} is none.{hint}")
+
+
+def _codes(name: str, value: Any) -> Problem | None:
+    expected = "a list of codes of warnings, as they stand in brackets at a warning's end"
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return wrong_type(name, value, expected, f"Write {name}=[{value!r}]." if isinstance(value, str) else "")
+    wrong = [code for code in value if not (isinstance(code, str) and re.fullmatch(r"LT\d{3}", code))]
+    return wrong_value(name, value, expected, f"{wrong[0]!r} is none; 'LT301' is one.") if wrong else None
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+
+
+def _object(kind: type, example: str) -> Rule:
+    """Accept a name or an instance of ``kind``."""
+    expected = f"a name ({example!r}) or an object of a subclass of lt_core.{kind.__name__}"
+
+    def rule(name: str, value: Any) -> Problem | None:
+        if isinstance(value, kind):
+            return None
+        if isinstance(value, str):
+            return None if value.strip() else wrong_value(name, value, expected, f"Leave {name} out for its default.")
+        return wrong_type(name, value, expected, _as_object(f"{name}={{}}", value, f"{name}={example!r}"))
+
+    return rule
+
+
+def _as_object(form: str, value: Any, example: str) -> str:
+    """Return the remedy for what is no object of ours: its class, or an object of the incumbent's."""
+    if isinstance(value, type):
+        return f"Write {form.format(f'{value.__name__}(...)')}: an object, not its class."
+    package = type(value).__module__.partition(".")[0]
+    if package in _FOREIGN:
+        return f"It comes from {package}: import {type(value).__name__} from lt instead."
+    if callable(value):
+        return f"Call it: {form.format('...()')}."
+    return f"Write {example}, for instance."
+
+
+def _objects(kinds: tuple[type, ...], example: str, *, flags: bool = False, names: bool = True) -> Rule:
+    """Accept one or a list of instances of ``kinds`` (or names of such), and True or False where ``flags``."""
+    what = " or ".join(f"lt_core.{kind.__name__}" for kind in kinds)
+    expected = f"{'True, False, ' if flags else ''}an object of a subclass of {what}, or a list of such"
+
+    def rule(name: str, value: Any) -> Problem | None:
+        if flags and isinstance(value, bool):
+            return None
+        items = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        for item in items:
+            if isinstance(item, kinds) or (names and isinstance(item, str) and item.strip()):
+                continue
+            remedy = _as_object(f"{name}=[{{}}]", item, f"{name}=[{example}]")
+            if item is None:
+                remedy = "Take None out of the list."
+            return Problem(f"{name}={shown(value)}: expected {expected}; received {a(item)}. {remedy}", wrong_type=True)
+        return _repeated(name, list(items))
+
+    return rule
+
+
+def _repeated(name: str, items: list[Any]) -> Problem | None:
+    """Return the problem of an object that is in the list twice, or of two that would save under one key."""
+    keys: dict[str, Any] = {}
+    for i, item in enumerate(items):
+        kind = type(item).__name__
+        if any(item is other for other in items[:i]) and not isinstance(item, str):
+            return Problem(
+                f"{name} holds the same {kind} twice: expected each object once. Take one out, or make another."
+            )
+        if not isinstance(item, Callback) or type(item).state_dict is Callback.state_dict:
+            continue
+        if item.state_key in keys:
+            return Problem(
+                f"{name} holds two {kind} whose state has the same key {item.state_key!r} in a checkpoint: expected "
+                "different ones. Give them different settings, override state_key, or take one out."
+            )
+        keys[item.state_key] = item
+    return None
+
+
+RULES: dict[str, Rule] = {
+    "accelerator": _object(Accelerator, "cpu"),
+    "strategy": _object(Strategy, "ddp"),
+    "devices": _devices,
+    "num_nodes": _count(1, "nodes"),
+    "precision": _precision,
+    "logger": _objects((Logger,), "CSVLogger('logs')", flags=True),
+    "callbacks": _objects((Callback,), "EarlyStopping(monitor='val_loss')"),
+    "fast_dev_run": _fast_dev_run,
+    "max_epochs": _count(0, "epochs", unlimited=True),
+    "min_epochs": _count(0, "epochs"),
+    "max_steps": _count(0, "optimizer steps", unlimited=True),
+    "min_steps": _count(0, "optimizer steps"),
+    "max_time": _time,
+    "limit_train_batches": _part("training"),
+    "limit_val_batches": _part("validation"),
+    "limit_test_batches": _part("test"),
+    "limit_predict_batches": _part("predict"),
+    "overfit_batches": _part("training"),
+    "val_check_interval": _val_check_interval,
+    "check_val_every_n_epoch": _count(1, "epochs", instead="To validate never, write limit_val_batches=0."),
+    "num_sanity_val_steps": _count(0, "batches", unlimited=True),
+    "log_every_n_steps": _count(0, "optimizer steps", instead="Write log_every_n_steps=0 to log nothing per step."),
+    "enable_checkpointing": _flag,
+    "enable_progress_bar": _flag,
+    "enable_model_summary": _flag,
+    "accumulate_grad_batches": _windows,
+    "gradient_clip_val": _clip,
+    "gradient_clip_algorithm": _choice("norm", "value"),
+    "deterministic": _choice(True, False, "warn"),
+    "benchmark": _flag,
+    "inference_mode": _flag,
+    "use_distributed_sampler": _flag,
+    "profiler": _object(Profiler, "simple"),
+    "detect_anomaly": _flag,
+    "barebones": _flag,
+    "plugins": _objects((Precision, Environment, CheckpointIO, Launcher), "SLURMEnvironment()"),
+    "sync_batchnorm": _flag,
+    "reload_dataloaders_every_n_epochs": _count(0, "epochs", instead="Write 0 to keep the loaders."),
+    "default_root_dir": _path,
+    "enable_autolog_hparams": _flag,
+    "model_registry": _word("my-model"),
+    "compile": _compile,
+    "silence": _codes,
+    "on_signal": _choice("exit", "return"),
+    "prepare_data_per_node": _flag,
+    "eval_precision": _precision,
+    "ckpt_path": _ckpt_path,
+}
+"""The rule of each argument of the Trainer."""

@@ -1,0 +1,70 @@
+"""What is wrong with the arguments of one call, collected and raised together."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from lt_core.errors import ConfigError, ConfigTypeError
+
+__all__ = ["Problem", "Rule", "a", "raise_problems", "shown", "wrong_type", "wrong_value"]
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: the text names argument, value, what was expected and the way out."""
+
+    text: str
+    wrong_type: bool = False
+
+
+Rule = Callable[[str, Any], Problem | None]
+"""Looks at one argument (its name and value) and says what is wrong with it."""
+
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 60
+
+
+def shown(value: object) -> str:
+    """Return the value as an error shows it: a short ``repr``, a class by its name."""
+    return value.__name__ if isinstance(value, type) else _repr.repr(value)
+
+
+def a(value: object) -> str:
+    """Return the value's type with its article: ``"a str"``, ``"an int"``, ``"None"``, ``"the class Adam"``."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+
+
+def wrong_type(name: str, value: object, expected: str, remedy: str = "") -> Problem:
+    """Return the problem of an argument that is something else than ``expected``."""
+    return Problem(f"{name}={shown(value)}: expected {expected}; received {a(value)}.{_tail(remedy)}", wrong_type=True)
+
+
+def wrong_value(name: str, value: object, expected: str, remedy: str = "") -> Problem:
+    """Return the problem of an argument of the right type whose value is not ``expected``."""
+    return Problem(f"{name}={shown(value)}: expected {expected}.{_tail(remedy)}")
+
+
+def raise_problems(problems: Sequence[Problem], call: str, code: str) -> None:
+    """Raise one error that lists all ``problems`` of ``call``; without any, do nothing.
+
+    Raises:
+        ConfigTypeError: when all problems are wrong types.
+        ConfigError: otherwise.
+    """
+    if not problems:
+        return
+    kind = ConfigTypeError if all(problem.wrong_type for problem in problems) else ConfigError
+    if len(problems) == 1:
+        raise kind(problems[0].text, code=code)
+    lines = "".join(f"\n  {problem.text}" for problem in problems)
+    raise kind(f"{len(problems)} problems with the arguments of {call}:{lines}\n", code=code)
+
+
+def _tail(remedy: str) -> str:
+    return f" {remedy}" if remedy else ""
