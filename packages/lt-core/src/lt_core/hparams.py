@@ -1,0 +1,327 @@
+"""Hyperparameters: what a class was made with, kept so that a checkpoint can make it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean, warn
+from lt_core.plain_data import ATOMS, MAX_DEPTH
+
+__all__ = ["AttributeDict", "HyperparametersMixin", "plain_hparams", "saved_hparams"]
+
+
+class AttributeDict(dict[str, Any]):
+    """A dict whose items are attributes too: ``hparams.lr`` is ``hparams["lr"]``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            hint = did_you_mean(name, map(str, self))
+            raise AttributeError(
+                f"there is no {name!r} among {', '.join(map(str, self)) or 'nothing'}.{hint}"
+            ) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(f"there is no {name!r}") from None
+
+    def __repr__(self) -> str:
+        if not self:
+            return ""
+        width = max(len(str(name)) for name in self) + 3
+        return "\n".join(f'"{name}":'.ljust(width) + f" {self[name]}" for name in sorted(self, key=str))
+
+
+class HyperparametersMixin:
+    """Gives a class :meth:`save_hyperparameters` and :attr:`hparams`. Brings no ``__init__`` of its own."""
+
+    def save_hyperparameters(
+        self,
+        *args: Any,
+        ignore: Sequence[str] | str | None = None,
+        frame: FrameType | None = None,
+        logger: bool = True,
+    ) -> None:
+        """Keep the arguments of ``__init__`` in :attr:`hparams`; call it there.
+
+        Arguments of the subclasses' ``__init__`` are kept as well, and those in ``**kwargs`` by their own names. What
+        comes in through ``*args`` cannot be kept. Values that are not plain data (modules, functions, objects) are kept
+        here, but saved by name only: one warning says what must be given again at load.
+
+        Args:
+            args: names of the arguments to keep; or one object that holds them all: a dict, a Namespace or a dataclass
+                instance. Default: all.
+            ignore: names to leave out.
+            frame: the frame of the ``__init__``, where a function in between makes this call.
+            logger: whether loggers get them at the start of a run.
+
+        Raises:
+            ConfigError: for a name that is no argument, or a call from outside of ``__init__`` without an object.
+            ConfigTypeError: for something that holds no names.
+        """
+        given = _init_arguments(self, frame or sys._getframe(1))
+        left_out = {ignore} if isinstance(ignore, str) else set(ignore or ())
+        found, argument = _chosen(self, args, given)
+        kept = {str(name): value for name, value in found.items() if name not in left_out}
+        state = self.__dict__
+        state["_log_hyperparams"] = logger
+        state["_hparams_name"] = argument
+        self.hparams.update(kept)
+        state["_hparams_initial"] = AttributeDict({name: _copied(value) for name, value in self.hparams.items()})
+        _warn_of_names_only(self, kept, argument)
+
+    @property
+    def hparams(self) -> AttributeDict:
+        """The hyperparameters kept by :meth:`save_hyperparameters`; changes to them are saved and logged."""
+        hparams: AttributeDict = self.__dict__.setdefault("_hparams", AttributeDict())
+        return hparams
+
+    @property
+    def hparams_initial(self) -> AttributeDict:
+        """The hyperparameters as they were when they were kept."""
+        initial: AttributeDict = self.__dict__.get("_hparams_initial", AttributeDict())
+        return AttributeDict({name: _copied(value) for name, value in initial.items()})
+
+    @property
+    def logs_hyperparameters(self) -> bool:
+        """Whether loggers get :attr:`hparams` at the start of a run."""
+        return bool(self.__dict__.get("_log_hyperparams", False))
+
+
+def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """Return hyperparameters for people and loggers: numbers, strings, lists and dicts; the rest by name.
+
+    Enums become their names (those that are strings or numbers, their values), paths, dtypes and devices strings,
+    namespaces and dataclasses dicts, small tensors lists.
+    """
+    return {str(name): _text_of_torch(_plain(value, names=True)) for name, value in hparams.items()}
+
+
+def saved_hparams(owner: HyperparametersMixin, prefix: str = "") -> dict[str, Any]:
+    """Return the entries that a checkpoint holds for ``owner``; none where it kept no hyperparameters.
+
+    Keys, in Lightning's layout: ``hyper_parameters`` (a dict of those that are plain data), ``hparams_name`` (the
+    argument that takes them all, or ``"kwargs"``), and ours: ``hparams_by_name`` (a dict of the others: only names).
+
+    Args:
+        owner: a module or a datamodule.
+        prefix: ``"datamodule_"`` for a datamodule.
+    """
+    plain: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
+    for name, value in owner.hparams.items():
+        try:
+            plain[name] = _plain(value)
+        except _NotPlainError:
+            by_name[name] = _plain(value, names=True)
+    if not plain and not by_name:
+        return {}
+    entries = {"hyper_parameters": plain, "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs"}
+    if by_name:
+        entries["hparams_by_name"] = by_name
+    return {prefix + key: value for key, value in entries.items()}
+
+
+# ---- what __init__ was called with -----------------------------------------------------------------------------------
+
+
+def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
+    """Return the arguments of all ``__init__`` of ``owner`` that run now, a subclass's over its parent's."""
+    arguments: dict[str, Any] | None = None
+    place: FrameType | None = frame
+    while place is not None:
+        if place.f_code.co_name == "__init__" and _first_argument(place) is owner:
+            arguments = {**(arguments or {}), **_arguments(place)}
+        place = place.f_back
+    if arguments is not None and dataclasses.is_dataclass(owner):
+        arguments.update({f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init})
+    return arguments
+
+
+def _first_argument(frame: FrameType) -> Any:
+    code = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+
+
+def _arguments(frame: FrameType) -> dict[str, Any]:
+    code, local = frame.f_code, frame.f_locals
+    named = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    arguments = {name: local[name] for name in named if name in local}
+    extra = local.get(_kwargs_name(code) or "")
+    return {**arguments, **extra} if isinstance(extra, dict) else arguments
+
+
+def _kwargs_name(code: CodeType) -> str | None:
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return None
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)]
+
+
+def _chosen(owner: object, args: tuple[Any, ...], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
+    """Return what to keep, and the name of the argument that takes it (``"kwargs"``: each by its own name)."""
+    objects = [arg for arg in args if not isinstance(arg, str)]
+    if len(objects) == 1 and len(args) == 1:
+        holder = objects[0]
+        name = next((name for name, value in (given or {}).items() if value is holder), None)
+        return _contents(holder), name
+    if objects:
+        raise ConfigTypeError(
+            f"save_hyperparameters{args!r}: expected names of arguments, or one dict, Namespace or dataclass instance.",
+            code="LT172",
+        )
+    if given is None:
+        raise ConfigError(
+            f"save_hyperparameters was called outside of {type(owner).__qualname__}.__init__, so there are no "
+            "arguments to keep. Call it in __init__, or give it a dict of hyperparameters.",
+            code="LT173",
+        )
+    if not args:
+        return given, "kwargs" if given else None
+    return {name: _named(owner, name, given) for name in args}, "kwargs"
+
+
+def _named(owner: object, name: str, given: dict[str, Any]) -> Any:
+    if name not in given:
+        raise ConfigError(
+            f"save_hyperparameters({name!r}): {type(owner).__qualname__}.__init__ has no argument {name!r}; it has "
+            f"{', '.join(given) or 'none'}.{did_you_mean(name, given)}",
+            code="LT173",
+        )
+    return given[name]
+
+
+def _contents(holder: Any) -> Mapping[str, Any]:
+    if isinstance(holder, Mapping):
+        return holder
+    if isinstance(holder, Namespace):
+        return vars(holder)
+    if dataclasses.is_dataclass(holder) and not isinstance(holder, type):
+        return {field.name: getattr(holder, field.name) for field in dataclasses.fields(holder)}
+    raise ConfigTypeError(
+        f"save_hyperparameters got a {type(holder).__qualname__}: expected names of arguments, or one dict, Namespace "
+        "or dataclass instance.",
+        code="LT172",
+    )
+
+
+# ---- plain data ------------------------------------------------------------------------------------------------------
+
+
+class _NotPlainError(Exception):
+    """A value that has no form as plain data."""
+
+
+def _plain(value: Any, names: bool = False, depth: int = 0) -> Any:
+    """Return ``value`` as plain data; where there is none, its name with ``names``, else raise ``_NotPlainError``."""
+    if type(value) in ATOMS:
+        return value
+    if depth > MAX_DEPTH:
+        raise ConfigError("A hyperparameter contains itself: it cannot be saved.", code="LT172")
+    simple = _simple(value)
+    if simple is not None:
+        return simple
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = _contents(value)
+    if isinstance(value, Namespace):
+        value = vars(value)
+    ours = isinstance(value, (dict, list, tuple, AbstractSet)) or type(value).__module__.startswith("omegaconf.")
+    if ours and isinstance(value, Mapping):
+        return {k if type(k) in ATOMS else str(k): _plain(v, names, depth + 1) for k, v in value.items()}
+    if ours and isinstance(value, (Sequence, AbstractSet)):
+        items = [_plain(item, names, depth + 1) for item in value]
+        atoms = all(type(item) in ATOMS for item in items)
+        kind: type = tuple if isinstance(value, tuple) else set if type(value) is set and atoms else list
+        return kind(items)
+    if names:
+        return _name_of(value)
+    raise _NotPlainError
+
+
+def _simple(value: Any) -> Any | None:
+    """Return the plain form of a value that holds no others, or None where it has none."""
+    if isinstance(value, enum.Enum):
+        return value.value if isinstance(value, (str, int, float)) else value.name
+    kinds: tuple[Any, ...] = (int, float, complex, str, bytes)
+    for kind in kinds:
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Tensor):
+        return value.detach() if type(value) in (Tensor, torch.nn.Parameter) else None
+    if type(value).__module__ == "numpy":
+        return value.tolist()  # scalars and arrays
+    return None
+
+
+def _name_of(value: Any) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _text_of_torch(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _text_of_torch(item) for key, item in value.items()}
+    if type(value) is set:
+        return sorted(map(_text_of_torch, value), key=str)
+    if type(value) in (list, tuple):
+        return type(value)(_text_of_torch(item) for item in value)
+    if isinstance(value, Tensor):
+        return value.tolist() if value.numel() <= 16 else f"tensor of shape {tuple(value.shape)}"
+    if isinstance(value, torch.Size):
+        return list(value)
+    return str(value) if isinstance(value, (torch.dtype, torch.device)) else value
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of containers and tensors; modules, functions and other objects stay the same."""
+    if isinstance(value, dict) and type(value) in (dict, AttributeDict):
+        return type(value)({key: _copied(item) for key, item in value.items()})
+    if type(value) in (list, tuple, set):
+        return type(value)(_copied(item) for item in value)
+    return value.detach().clone() if type(value) is Tensor else value
+
+
+def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | None) -> None:
+    names = list(_names_only(owner, kept))
+    if not names:
+        return
+    again = ", ".join(f"{name}=..." for name in names) if argument == "kwargs" else f"{argument or 'it'}=..."
+    kind = type(owner).__qualname__
+    warn(
+        f"{kind}.save_hyperparameters(): {', '.join(map(repr, names))} cannot be saved as plain data, so checkpoints "
+        f"hold only the name. To load one: {kind}.load_from_checkpoint(path, {again}). To leave it out in silence: "
+        f"save_hyperparameters(ignore={names!r}).",
+        code="LT602",
+        stacklevel=3,
+    )
+
+
+def _names_only(owner: object, kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what can only be saved by name, unless the value is the default of its argument."""
+    parameters: Mapping[str, inspect.Parameter] | None = None
+    for name, value in kept.items():
+        try:
+            _plain(value)
+        except _NotPlainError:
+            parameters = parameters or inspect.signature(type(owner).__init__).parameters
+            if name not in parameters or parameters[name].default is not value:
+                yield name

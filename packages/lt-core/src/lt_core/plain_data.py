@@ -1,0 +1,110 @@
+"""What may stand in a checkpoint: plain data and tensors, which any reader loads without running code.
+
+Plain are None, bool, int, float, complex, str, bytes, list, tuple, set, dict, ``OrderedDict``, ``Counter``, tensors,
+``torch.Size``, ``torch.dtype`` and ``torch.device``: exactly these types, as a subclass is written by the name of its
+class and read by importing it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lt_core.errors import CheckpointError
+
+__all__ = ["ATOMS", "is_plain", "key_path", "plain_tree"]
+
+ATOMS: frozenset[type] = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device}
+)
+"""Plain types that hold no other values."""
+
+MAX_DEPTH = 200
+"""Containers in containers; more means a cycle."""
+
+_MAPPINGS = (dict, OrderedDict, Counter)
+_REMEDIES = {
+    "numpy": "float(x), int(x), x.tolist() or torch.as_tensor(x) makes plain data of it",
+    "pathlib": "str(path) makes plain data of it",
+    "enum": "its .name or .value is plain data",
+    "torch": "its state_dict() is plain data",
+}
+
+
+def plain_tree(tree: Any, root: str = "checkpoint") -> Any:
+    """Return ``tree`` in new containers with the same tensors, detached; no data is copied.
+
+    Args:
+        tree: any nesting of containers.
+        root: the name of ``tree`` in the error.
+
+    Raises:
+        CheckpointError: for anything that is not plain; names the keys that lead to it.
+    """
+    return _Walk(root).visit(tree, ())
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether ``value`` may stand in a checkpoint as it is."""
+    try:
+        plain_tree(value)
+    except CheckpointError:
+        return False
+    return True
+
+
+def key_path(root: str, keys: tuple[Any, ...]) -> str:
+    """Return how one writes the way to a value: ``checkpoint["callbacks"][0]``."""
+    return root + "".join(f"[{key!r}]" for key in keys)
+
+
+class _Walk:
+    """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.done: dict[int, Any] = {}
+
+    def visit(self, value: Any, keys: tuple[Any, ...]) -> Any:
+        if type(value) in ATOMS:
+            return value
+        if id(value) not in self.done:
+            self.done[id(value)] = self._rebuild(value, keys)
+        return self.done[id(value)]
+
+    def _rebuild(self, value: Any, keys: tuple[Any, ...]) -> Any:
+        kind: Any = type(value)
+        if kind is Tensor or kind is nn.Parameter:
+            return value.detach()  # without graph, hooks and attributes: those are not data
+        if len(keys) > MAX_DEPTH:
+            place = key_path(self.root, keys[:6])
+            raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT601")
+        if kind in _MAPPINGS:
+            return kind({self._key(key, keys): self.visit(item, (*keys, key)) for key, item in value.items()})
+        if kind is list or kind is tuple:
+            return kind([self.visit(item, (*keys, i)) for i, item in enumerate(value)])
+        if kind is set:
+            return {self._key(item, keys) for item in value}
+        raise self._refusal(value, keys)
+
+    def _key(self, key: Any, keys: tuple[Any, ...]) -> Any:
+        if type(key) in ATOMS:
+            return key
+        if type(key) is tuple:
+            return tuple(self._key(part, keys) for part in key)
+        raise self._refusal(key, keys, what="a key or member ")
+
+    def _refusal(self, value: Any, keys: tuple[Any, ...], what: str = "") -> CheckpointError:
+        kind = type(value)
+        remedy = next(
+            (text for base in kind.__mro__ if (text := _REMEDIES.get(base.__module__.partition(".")[0]))), None
+        )
+        return CheckpointError(
+            f"{key_path(self.root, keys)} holds {what}of type {kind.__module__}.{kind.__qualname__}. A checkpoint is "
+            "plain data and tensors, so that it loads without running code: save numbers, strings, lists, dicts or "
+            f"tensors instead{f' ({remedy})' if remedy else ''}.",
+            code="LT601",
+        )
