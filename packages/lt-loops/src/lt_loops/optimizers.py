@@ -1,0 +1,255 @@
+"""What ``configure_optimizers`` returned, in one form, whichever of its many forms it had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lt_core.errors import HookError, did_you_mean, warn
+from lt_loops.problems import a, shown
+from lt_loops.scheduler_config import SchedulerConfig, check_schedule_length, read_scheduler
+
+__all__ = ["Optimization", "SchedulerConfig", "check_schedule_length", "parse_optimizers"]
+
+_KEYS = ("optimizer", "lr_scheduler", "monitor", "frequency")
+_SCHEDULER_KEYS = ("scheduler", "interval", "strict", "name", "reduce_on_plateau")
+_API = ("param_groups", "step", "zero_grad", "state_dict", "load_state_dict")
+_FORMS = (
+    "an optimizer, a list of optimizers, two lists (optimizers, schedulers), {'optimizer': ..., 'lr_scheduler': ...}, "
+    "a list of such dicts, a dict of named optimizers, or None"
+)
+
+
+@dataclass(slots=True)
+class Optimization:
+    """What ``configure_optimizers`` returned.
+
+    Attributes:
+        optimizers: in declared order.
+        names: one for each optimizer where they were named, else None.
+        schedulers: with when they step, in declared order.
+        frequencies: batches in a row for each optimizer (the form of 1.x), else None.
+    """
+
+    optimizers: list[Optimizer] = field(default_factory=list)
+    names: list[str] | None = None
+    schedulers: list[SchedulerConfig] = field(default_factory=list)
+    frequencies: list[int] | None = None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One optimizer with what stood beside it; ``schedulers`` as the user wrote them."""
+
+    optimizer: Optimizer
+    schedulers: list[Any] = field(default_factory=list)
+    monitor: str | None = None
+    frequency: int | None = None
+
+
+def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
+    """Read what ``module.configure_optimizers()`` returned.
+
+    A dict with a key of Lightning's (``optimizer, lr_scheduler, monitor, frequency``) is one optimizer; any other dict
+    names optimizers.
+
+    Raises:
+        HookError: for anything that cannot be used; the message says what was expected and the way out.
+    """
+    if returned is None:
+        return _nothing(module)
+    names: list[str] | None = None
+    loose: list[Any] = []
+    if isinstance(returned, Mapping) and not set(returned) & {*_KEYS, *_SCHEDULER_KEYS}:
+        names, entries = _named(returned)
+    elif isinstance(returned, list | tuple):
+        entries, loose = _listed(returned)
+    else:
+        entries = [_entry(returned)]
+    optimizers = [entry.optimizer for entry in entries]
+    _check_repeated(optimizers)
+    _check_parameters(optimizers, names, module)
+    wanted = [(scheduler, entry.monitor) for entry in entries for scheduler in entry.schedulers]
+    wanted += [(scheduler, None) for scheduler in loose]
+    schedulers = [read_scheduler(scheduler, monitor, optimizers, module) for scheduler, monitor in wanted]
+    return Optimization(optimizers, names, schedulers, _frequencies(entries))
+
+
+def _nothing(module: nn.Module) -> Optimization:
+    if getattr(module, "automatic_optimization", True):
+        warn(
+            "configure_optimizers returned None, so nothing is optimized: training_step runs, and no parameter "
+            "changes. Return an optimizer if that is not meant.",
+            code="LT331",
+            stacklevel=4,
+        )
+    return Optimization()
+
+
+# ---- the forms -------------------------------------------------------------------------------------------------------
+
+
+def _named(returned: Mapping[Any, Any]) -> tuple[list[str], list[_Entry]]:
+    if not returned:
+        raise _wrong_return(returned, "To optimize nothing return None.")
+    entries = []
+    for name, value in returned.items():
+        if not isinstance(name, str):
+            raise _wrong_return(returned, f"The name {name!r} is {a(name)}: names are text.")
+        entry = _entry(value, where=f" under the name {name!r}")
+        if entry.frequency is not None:
+            raise HookError(
+                f"The optimizer {name!r} has a 'frequency', which named optimizers do not take. A training_step that "
+                "returns a dict of losses chooses at each batch which of them step.",
+                code="LT330",
+            )
+        entries.append(entry)
+    return list(returned), entries
+
+
+def _listed(returned: list[Any] | tuple[Any, ...]) -> tuple[list[_Entry], list[Any]]:
+    """Return the optimizers of a list or of two lists, and the schedulers of the second."""
+    if not returned:
+        raise _wrong_return(returned, "To optimize nothing return None.")
+    if len(returned) == 2 and isinstance(returned[0], list | tuple):
+        optimizers, schedulers = returned
+        if not optimizers:
+            raise _wrong_return(returned, "To optimize nothing return None.")
+        return [_entry(item, in_list=True) for item in optimizers], _list_of(schedulers)
+    if len(returned) == 2 and _is_optimizer(returned[0]) and _is_scheduler(returned[1]):
+        raise _wrong_return(returned, "The second one is a scheduler: return [optimizer], [scheduler].")
+    return [_entry(item, in_list=True) for item in returned], []
+
+
+def _entry(item: Any, *, where: str = "", in_list: bool = False) -> _Entry:
+    """Return one optimizer, given as it is or as a dict with the key ``optimizer``."""
+    if not isinstance(item, Mapping):
+        return _Entry(_checked(item, where or (" in its list" if in_list else "")))
+    for key in item:
+        if key not in _KEYS:
+            raise HookError(
+                f"An optimizer's dict{where} has the unknown key {key!r}. {_belongs(str(key))}", code="LT330"
+            )
+    if "optimizer" not in item:
+        raise _wrong_return(item, "The dict has no key 'optimizer'.")
+    monitor, frequency = item.get("monitor"), item.get("frequency")
+    if not isinstance(monitor, str | None):
+        raise _wrong_return(
+            item, f"'monitor' is {a(monitor)}: expected the name of a logged metric, such as 'val_loss'."
+        )
+    if frequency is not None and (isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1):
+        raise _wrong_return(item, f"'frequency' is {frequency!r}: expected a whole number of batches, 1 or more.")
+    return _Entry(_checked(item["optimizer"], where), _list_of(item.get("lr_scheduler")), monitor, frequency)
+
+
+def _belongs(key: str) -> str:
+    if key in _SCHEDULER_KEYS and key != "scheduler":
+        return f"It belongs into the scheduler's config: {{'lr_scheduler': {{'scheduler': scheduler, {key!r}: ...}}}}."
+    hint = " Did you mean 'lr_scheduler'?" if "sched" in key else did_you_mean(key, _KEYS)
+    return f"Expected: {', '.join(_KEYS)}.{hint}"
+
+
+def _list_of(schedulers: Any) -> list[Any]:
+    if schedulers is None:
+        return []
+    return list(schedulers) if isinstance(schedulers, list | tuple) else [schedulers]
+
+
+def _frequencies(entries: list[_Entry]) -> list[int] | None:
+    given = [entry.frequency for entry in entries if entry.frequency is not None]
+    if not given or len(entries) == 1:
+        return None
+    if len(given) < len(entries):
+        raise HookError(
+            f"{len(given)} of {len(entries)} optimizers have a 'frequency': expected one for each, or none. Write "
+            "'frequency': 1 for the others.",
+            code="LT330",
+        )
+    return given
+
+
+# ---- one optimizer ---------------------------------------------------------------------------------------------------
+
+
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, Optimizer) or (not isinstance(value, type) and all(hasattr(value, name) for name in _API))
+
+
+def _is_scheduler(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return "scheduler" in value
+    return hasattr(value, "step") and not hasattr(value, "param_groups")
+
+
+def _checked(value: Any, where: str) -> Optimizer:
+    if _is_optimizer(value):
+        optimizer: Optimizer = value
+        return optimizer
+    raise _wrong_return(value, _remedy(value), where)
+
+
+def _remedy(value: Any) -> str:
+    """Return the way out for what is no optimizer."""
+    if isinstance(value, type):
+        return f"Make an object of it: {value.__name__}(self.parameters(), lr=1e-3)."
+    if isinstance(value, partial):
+        name = getattr(value.func, "__name__", "it")
+        return f"Call the partial with the parameters: return it(self.parameters()) to get {name}'s object."
+    if isinstance(value, Iterator | Tensor):
+        return "Parameters alone do not say how to optimize: return torch.optim.Adam(self.parameters(), lr=1e-3)."
+    if _is_scheduler(value):
+        return "This is a scheduler: return [optimizer], [scheduler]."
+    if isinstance(value, list | tuple):
+        return "Return one flat list of optimizers."
+    return "Return torch.optim.Adam(self.parameters(), lr=1e-3), for instance."
+
+
+def _wrong_return(value: Any, remedy: str, where: str = "") -> HookError:
+    return HookError(
+        f"configure_optimizers returned {shown(value)}{where}, {a(value)}; expected {_FORMS}. {remedy}", code="LT330"
+    )
+
+
+def _check_repeated(optimizers: list[Optimizer]) -> None:
+    if len({id(optimizer) for optimizer in optimizers}) < len(optimizers):
+        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+        raise HookError(
+            f"configure_optimizers returned the same optimizer twice ({kinds}): expected each once. Leave one out, or "
+            "make a second optimizer.",
+            code="LT335",
+        )
+
+
+def _check_parameters(optimizers: list[Optimizer], names: list[str] | None, module: nn.Module) -> None:
+    """Refuse optimizers over nothing, or over parameters that are not the module's."""
+    mine = {id(parameter) for parameter in module.parameters()}
+    for i, optimizer in enumerate(optimizers):
+        which = f"The optimizer {names[i] if names else i} ({type(optimizer).__name__})"
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if not parameters:
+            raise HookError(
+                f"{which} has no parameters: expected at least one. Make it of self.parameters() when the layers are "
+                "there: in __init__ or configure_model.",
+                code="LT335",
+            )
+        # A plain tensor with requires_grad, held by the user, is a choice; a Parameter belongs to some module.
+        foreign = [p for p in parameters if isinstance(p, nn.Parameter) and id(p) not in mine]
+        if foreign:
+            _tell_foreign(f"{which} trains", foreign, len(parameters), module)
+
+
+def _tell_foreign(who: str, foreign: list[nn.Parameter], count: int, module: nn.Module) -> None:
+    kind, shape = type(module).__name__, tuple(foreign[0].shape)
+    text = (
+        f"{who} {len(foreign)} of {count} parameters that are not {kind}'s (the first has shape {shape}): they are "
+        "neither moved to the device nor saved. Make it of self.parameters(), after the layers have their final form; "
+        "layers in a plain list need nn.ModuleList."
+    )
+    if len(foreign) == count:
+        raise HookError(text, code="LT333")
+    warn(text, code="LT333", stacklevel=5)

@@ -1,0 +1,206 @@
+"""A learning-rate scheduler with when it steps, read from what ``configure_optimizers`` returned."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
+
+from lt_core.errors import HookError, LtDeprecationWarning, did_you_mean, warn
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_loops.problems import a, shown
+
+__all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
+
+_KEYS = ("scheduler", "interval", "frequency", "monitor", "strict", "name", "reduce_on_plateau")
+_INTERVALS = ("epoch", "step")
+_CODE = "LT332"
+
+
+@dataclass(kw_only=True, slots=True)
+class SchedulerConfig:
+    """One scheduler and when it steps.
+
+    Attributes:
+        scheduler: torch's scheduler, or anything with its ``step``, ``state_dict`` and ``load_state_dict``.
+        optimizer: the optimizer that it drives; None where the scheduler does not say so and there are several.
+        interval: what it counts: training epochs or optimizer steps.
+        frequency: it steps at every so many of them.
+        reduce_on_plateau: it steps with the value of ``monitor``.
+        monitor: the logged metric that it watches.
+        strict: a monitor that was not logged is an error; False: a warning, and no step.
+        name: how a learning-rate monitor calls it.
+    """
+
+    scheduler: Any
+    optimizer: Optimizer | None = None
+    interval: Literal["epoch", "step"] = "epoch"
+    frequency: int = 1
+    reduce_on_plateau: bool = False
+    monitor: str | None = None
+    strict: bool = True
+    name: str | None = None
+
+
+def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimizer], module: Any) -> SchedulerConfig:
+    """Return the config of one scheduler.
+
+    Args:
+        item: the scheduler, or a dict with the key ``scheduler`` and settings.
+        monitor: the ``monitor`` that stood beside ``lr_scheduler``; a config's own one comes first.
+        optimizers: all that ``configure_optimizers`` returned.
+        module: whose ``configure_optimizers`` it was.
+
+    Raises:
+        HookError: for unknown settings, wrong values, no monitor for ``ReduceLROnPlateau``, or a scheduler of an
+            optimizer that was not returned.
+    """
+    settings = _settings(item) if isinstance(item, Mapping) else {"scheduler": item}
+    scheduler = settings["scheduler"]
+    _check_scheduler(scheduler, module)
+    config = SchedulerConfig(
+        **{"reduce_on_plateau": isinstance(scheduler, ReduceLROnPlateau), "monitor": monitor, **settings},
+        optimizer=_driven(scheduler, optimizers),
+    )
+    if config.reduce_on_plateau and config.monitor is None:
+        raise HookError(
+            f"The scheduler {_kind(scheduler)} steps by a metric, but no 'monitor' says which. Expected, for instance, "
+            "{'optimizer': optimizer, 'lr_scheduler': {'scheduler': scheduler, 'monitor': 'val_loss'}}.",
+            code=_CODE,
+        )
+    return config
+
+
+def check_schedule_length(config: SchedulerConfig, steps: float, epochs: float) -> None:
+    """Warn when a schedule and the run differ in length as they do when somebody counted in the wrong unit.
+
+    Args:
+        config: the scheduler.
+        steps: optimizer steps of the whole fit; infinite where unknown.
+        epochs: epochs of the whole fit; infinite where unknown.
+    """
+    scheduler = config.scheduler
+    total = getattr(scheduler, "total_steps", None) or getattr(scheduler, "T_max", None)
+    calls = (steps if config.interval == "step" else epochs) / config.frequency
+    if not isinstance(total, int | float) or calls == float("inf"):
+        return
+    length = f"The schedule of {_kind(scheduler)} is {total:g} steps long"
+    if config.interval == "epoch" and 2 * calls <= total and steps / 2 <= total <= steps * 2:
+        warn(
+            f"{length}, as the run is ({steps:g} optimizer steps), but with interval='epoch' it steps {calls:g} times. "
+            "Write 'lr_scheduler': {'scheduler': scheduler, 'interval': 'step'}.",
+            code="LT334",
+        )
+    elif isinstance(scheduler, OneCycleLR) and calls > total:
+        warn(
+            f"{length}, and it raises an error when it steps once more; with interval={config.interval!r} this run "
+            f"asks for {calls:g}. Write total_steps=self.trainer.estimated_stepping_batches.",
+            code="LT334",
+        )
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config's settings, each checked."""
+    settings = dict(given)
+    if settings.pop("opt_idx", None) is not None:
+        warn("'opt_idx' in a scheduler's config is not needed any more: leave it out.", code="LT902", **_DEPRECATED)
+    for key in settings:
+        if key not in _KEYS:
+            raise HookError(
+                f"A scheduler's config has the unknown key {key!r}.{did_you_mean(str(key), _KEYS)} Expected: "
+                f"{', '.join(_KEYS)}.",
+                code=_CODE,
+            )
+    if settings.get("scheduler") is None:
+        raise HookError(
+            f"A scheduler's config has no 'scheduler', only {', '.join(map(repr, settings)) or 'nothing'}. Expected: "
+            "{'scheduler': scheduler, 'interval': 'step'}.",
+            code=_CODE,
+        )
+    _check_settings(settings)
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+_DEPRECATED: dict[str, Any] = {"category": LtDeprecationWarning, "stacklevel": 6}
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    interval, frequency = settings.get("interval", "epoch"), settings.get("frequency", 1)
+    if interval not in _INTERVALS:
+        hint = did_you_mean(str(interval), _INTERVALS)
+        raise _wrong(
+            "interval", interval, f"'epoch' or 'step'.{hint} To step at every third epoch write 'frequency': 3"
+        )
+    if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
+        raise _wrong(
+            "frequency", frequency, "a whole number, 1 or more; 1 steps every time. To never step leave it out"
+        )
+    if not isinstance(settings.get("monitor"), str | None):
+        raise _wrong("monitor", settings["monitor"], "the name of a logged metric, such as 'val_loss'")
+    if not isinstance(settings.get("name"), str | None):
+        raise _wrong("name", settings["name"], "text, such as 'lr-warmup'")
+    for flag in ("strict", "reduce_on_plateau"):
+        if not isinstance(settings.get(flag), bool | None):
+            raise _wrong(flag, settings[flag], "True or False")
+
+
+def _wrong(key: str, value: Any, expected: str) -> HookError:
+    return HookError(f"A scheduler's config has {key!r}: {shown(value)}, {a(value)}; expected {expected}.", code=_CODE)
+
+
+def _check_scheduler(scheduler: Any, module: Any) -> None:
+    """Refuse what is no scheduler, or one that only a hook of the user's own can step."""
+    if isinstance(scheduler, LRScheduler):
+        return
+    if isinstance(scheduler, type) or not all(callable(getattr(scheduler, name, None)) for name in _API):
+        remedy = (
+            f"Write {scheduler.__name__}(optimizer, ...)"
+            if isinstance(scheduler, type)
+            else "Make one of the optimizer"
+        )
+        raise HookError(
+            f"configure_optimizers returned {shown(scheduler)} as a scheduler; expected an object with "
+            f"{', '.join(_API)}, such as StepLR(optimizer, 10); received {a(scheduler)}. {remedy}.",
+            code=_CODE,
+        )
+    if _needs_arguments(scheduler.step) and not is_overridden(module, "lr_scheduler_step", LightningModule):
+        raise HookError(
+            f"{_kind(scheduler)}.step{inspect.signature(scheduler.step)} does not step as torch's schedulers do, "
+            "without arguments. Define lr_scheduler_step(self, scheduler, metric) in the module and step it there.",
+            code=_CODE,
+        )
+
+
+_API = ("step", "state_dict", "load_state_dict")
+
+
+def _needs_arguments(step: Any) -> bool:
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+
+
+def _driven(scheduler: Any, optimizers: Sequence[Optimizer]) -> Optimizer | None:
+    """Return the optimizer that ``scheduler`` drives, found by identity."""
+    optimizer = getattr(scheduler, "optimizer", None)
+    if not isinstance(optimizer, Optimizer):
+        return optimizers[0] if len(optimizers) == 1 else None
+    for returned in optimizers:
+        if returned is optimizer:
+            return returned
+    raise HookError(
+        f"The scheduler {_kind(scheduler)} drives a {type(optimizer).__name__} that configure_optimizers did not "
+        "return. Make the scheduler of a returned optimizer, or return its optimizer too.",
+        code=_CODE,
+    )
+
+
+def _kind(scheduler: Any) -> str:
+    return type(scheduler).__name__

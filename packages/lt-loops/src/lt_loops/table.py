@@ -1,0 +1,108 @@
+"""The table of results that ``validate`` and ``test`` print."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+__all__ = ["format_results"]
+
+_NAMES = {"validate": "Validate", "validation": "Validate", "test": "Test", "predict": "Predict"}
+_LEAST = 20
+"""Columns that a terminal has at least; a narrower one gets wrapped lines."""
+
+
+def format_results(results: Sequence[Mapping[str, float]], stage: str, width: int | None = None) -> str:
+    """Return the results as a table: a line for each metric, a column for each loader; empty for no results.
+
+    Args:
+        results: metrics by name, for each loader.
+        stage: ``"validate"`` or ``"test"``, for the heading.
+        width: columns of the terminal; by default those of stdout. Loaders that do not fit go into more tables below.
+    """
+    names = list(dict.fromkeys(_plain(name, i) for i, row in enumerate(results) for name in row))
+    if not names:
+        return ""
+    title = f"{_NAMES.get(stage, stage.capitalize())} metric"
+    labels = ["DataLoader 0"] if len(results) == 1 else [f"DataLoader {i}" for i in range(len(results))]
+    columns = [[_number(_value(row, name, i)) for name in names] for i, row in enumerate(results)]
+    room = max(width or shutil.get_terminal_size().columns, _LEAST)
+    widths = [_widest([label, *column], room) for label, column in zip(labels, columns, strict=True)]
+    first = _widest([title, *names], max(room - widths[0] - 7, _LEAST) if len(results) == 1 else room // 2)
+    tables = []
+    for part in _parts(widths, room - first - 4):
+        head = [title, *(labels[i] for i in part)]
+        rows = [[name, *(columns[i][line] for i in part)] for line, name in enumerate(names)]
+        tables.append(_box(head, rows, [first, *(widths[i] for i in part)]))
+    return _drawable("\n".join(tables))
+
+
+def _drawable(table: str) -> str:
+    """Return the table as stdout can show it: with plain signs where its encoding has no lines."""
+    try:
+        table.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return table.translate(str.maketrans("─│┌┬┐├┼┤└┴┘", "-|+++++++++"))
+    return table
+
+
+def _plain(name: str, loader: int) -> str:
+    """Return a metric's name without the suffix that tells loaders apart; the columns do so here."""
+    return name.removesuffix(f"/dataloader_idx_{loader}")
+
+
+def _value(row: Mapping[str, float], name: str, loader: int) -> float | None:
+    value = row.get(name)
+    return row.get(f"{name}/dataloader_idx_{loader}") if value is None else value
+
+
+def _number(value: float | None) -> str:
+    """Return a number with six digits that count; nothing where a loader lacks the metric."""
+    if value is None:
+        return ""
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e6 and isinstance(value, int) else f"{number:.6g}"
+
+
+def _widest(texts: Sequence[str], most: int) -> int:
+    return min(max(map(len, texts)), most)
+
+
+def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Return which columns go into which table, so that each table is at most ``room`` wide beside its first column."""
+    parts: list[list[int]] = [[]]
+    used = 0
+    for i, width in enumerate(widths):
+        if parts[-1] and used + width + 3 > room:
+            parts.append([])
+            used = 0
+        parts[-1].append(i)
+        used += width + 3
+    return parts
+
+
+def _box(head: list[str], rows: list[list[str]], widths: list[int]) -> str:
+    def rule(left: str, cross: str, right: str) -> str:
+        return left + cross.join("─" * (width + 2) for width in widths) + right
+
+    lines = [rule("┌", "┬", "┐"), *_row(head, widths), rule("├", "┼", "┤")]
+    for row in rows:
+        lines += _row(row, widths)
+    return "\n".join([*lines, rule("└", "┴", "┘")])
+
+
+def _row(cells: list[str], widths: list[int]) -> list[str]:
+    """Return a row's lines: names that are too long go on in the next one, numbers stand at the right."""
+    pieces = [
+        [cell[i : i + width] for i in range(0, len(cell), width)] or [""]
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    lines = []
+    for n in range(max(map(len, pieces))):
+        texts = [piece[n] if n < len(piece) else "" for piece in pieces]
+        name, *values = (
+            text.ljust(w) if i == 0 else text.rjust(w) for i, (text, w) in enumerate(zip(texts, widths, strict=True))
+        )
+        lines.append("│ " + " │ ".join([name, *values]) + " │")
+    return lines
