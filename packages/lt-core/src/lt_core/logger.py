@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,11 +51,14 @@ class Logger:
         """The library's own object behind this logger (a SummaryWriter, a wandb run...), or None."""
         return None
 
-    def claim_version(self) -> int | str | None:
+    def claim_version(self, beside: Sequence[Logger] = ()) -> int | str | None:
         """Choose :attr:`version` for good, on rank 0: two jobs that start at the same time get two.
 
         Loggers that keep folders make theirs here, those with a server register the run. The Trainer hands the result
         to the other ranks by :meth:`use_version`.
+
+        Args:
+            beside: the run's loggers that have claimed theirs already; one folder can then hold the files of all.
         """
         return self.version
 

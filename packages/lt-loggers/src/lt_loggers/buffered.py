@@ -1,0 +1,77 @@
+"""What all loggers here share: rows are kept in memory and written many at once, on rank 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lt_core.logger import Logger
+from lt_core.rank import process_rank
+from lt_loggers.params import as_dict
+from lt_loggers.rows import Row, Rows
+
+__all__ = ["BufferedLogger"]
+
+
+class BufferedLogger(Logger):
+    """Base of our loggers: keeps rows, and hands them to :meth:`_write` when it is time.
+
+    Args:
+        prefix: put before each metric's name.
+        flush_every: steps between writes.
+        flush_secs: seconds between writes, when the steps are slow.
+    """
+
+    def __init__(self, prefix: str, flush_every: int, flush_secs: float) -> None:
+        self._rows = Rows(prefix, flush_every, flush_secs)
+        self.hparams: dict[str, Any] = {}
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
+        """Keep one row; written when ``flush_every`` steps or ``flush_secs`` have passed, and by :meth:`save`."""
+        if self._rows.add(metrics, step):
+            self.save()
+
+    def log_hyperparams(self, params: Any, metrics: Mapping[str, Any] | None = None, step: float | None = None) -> None:
+        """Add hyperparameters to those known so far (a dict, Namespace or dataclass, nested).
+
+        Args:
+            params: names and values.
+            metrics: numbers that they led to, logged as well.
+            step: where on the x axis; None is where the last row was.
+        """
+        self.hparams.update(as_dict(params))
+        if not process_rank():
+            self._write_hparams()
+        if metrics:
+            self.log_metrics(metrics, max(0, self._rows.last_step) if step is None else step)
+
+    def save(self) -> None:
+        """Write all rows.
+
+        Raises:
+            OSError: naming the file; the rows are kept and come with the next write.
+        """
+        if process_rank():
+            self._rows.drop()
+        elif len(self._rows) or self._has_more():
+            try:
+                self._write(self._rows.read())
+            except BaseException:
+                self._rows.postpone()
+                raise
+            self._rows.drop()
+
+    def finalize(self, status: str) -> None:
+        """Write what is left."""
+        self.save()
+
+    def _has_more(self) -> bool:
+        """Whether something beside rows waits to be written."""
+        return False
+
+    def _write(self, rows: list[Row]) -> None:
+        """Write rows; those that are written must stay so even if this is called again after an error."""
+        raise NotImplementedError
+
+    def _write_hparams(self) -> None:
+        """Write :attr:`hparams`."""

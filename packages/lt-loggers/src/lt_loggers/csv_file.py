@@ -1,0 +1,94 @@
+"""Metrics as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+
+from lt_loggers.line_logger import LineLogger
+from lt_loggers.lines import LineFile
+from lt_loggers.rows import Row
+
+__all__ = ["CSVLogger"]
+
+
+class CSVLogger(LineLogger):
+    """Writes ``metrics.csv`` (a column for each name, a row for each call) and ``hparams.yaml``.
+
+    A name that comes up later becomes a new column; rows above it stay, with an empty cell there.
+
+    Args:
+        save_dir: folder of all experiments.
+        name: of the experiment, the folder below; may be empty.
+        version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
+        prefix: put before each metric's name, with a ``-`` between.
+        flush_logs_every_n_steps: steps (or rows) between writes; what a killed process can lose.
+        flush_secs: seconds between writes, when the steps are slow.
+
+    Example::
+
+        trainer = Trainer(logger=CSVLogger("logs", name="my_model"))
+    """
+
+    file_name = "metrics.csv"
+    has_header = True
+
+    def __init__(
+        self,
+        save_dir: str | os.PathLike[str],
+        name: str | None = "lightning_logs",
+        version: int | str | None = None,
+        prefix: str = "",
+        flush_logs_every_n_steps: int = 100,
+        flush_secs: float = 10,
+    ) -> None:
+        super().__init__(
+            save_dir,
+            name,
+            version,
+            sub_dir=None,
+            prefix=prefix,
+            flush_every=flush_logs_every_n_steps,
+            flush_secs=flush_secs,
+        )
+        self._columns: list[str] = []
+        self._header = ""
+        self._templates: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
+
+    def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
+        if file.header is not None and file.header != self._header:  # taken over from disk
+            self._take_columns(next(csv.reader([file.header])))
+        columns = dict.fromkeys([*(self._columns or ["step"]), *(name for _, _, row in rows for name in row)])
+        if len(columns) > len(self._columns):
+            self._take_columns(list(columns))
+            if file.header is not None and file.size:
+                _widen(file, self._header)
+        file.write([self._line(step, row) for step, _, row in rows], self._header)
+
+    def _take_columns(self, columns: list[str]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(columns)
+        self._columns, self._header = columns, text.getvalue()
+        self._templates.clear()
+
+    def _line(self, step: float, row: dict[str, int | float]) -> str:
+        """Return the cells of a row, by a template that is made once for each set of names."""
+        names = tuple(row)
+        found = self._templates.get(names)
+        if found is None:
+            present = {*row, "step"}
+            template = ",".join("%r" if column in present else "" for column in self._columns)
+            found = template, tuple(column for column in self._columns if column in present)
+            self._templates[names] = found
+        template, ordered = found
+        return template % tuple([row.get(name, step) for name in ordered])
+
+
+def _widen(file: LineFile, header: str) -> None:
+    """Give the file another header with more columns at its end, and each row as many empty cells."""
+    old = next(csv.reader([file.header or ""]))
+    padding = b"," * (len(next(csv.reader([header]))) - len(old)) + b"\n"
+    whole = file.path.read_bytes().split(b"\n")[1:-1]
+    file.replace(header.encode() + b"\n" + b"".join(line.rstrip(b"\r") + padding for line in whole))
+    file.header = header

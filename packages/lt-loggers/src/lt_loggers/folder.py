@@ -1,0 +1,188 @@
+"""Loggers whose runs are folders: ``save_dir/name/version_N``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import Any
+
+from lt_core.errors import ConfigError
+from lt_core.logger import Logger
+from lt_core.rank import process_rank
+from lt_loggers.buffered import BufferedLogger
+from lt_loggers.log_file import LogFile
+from lt_loggers.params import as_yaml
+
+__all__ = ["FolderLogger", "next_version"]
+
+
+class FolderLogger(BufferedLogger):
+    """Base of the loggers that write files.
+
+    Making one touches no file. The folder is made by :meth:`claim_version` or with the first write, and made again
+    where somebody removed it.
+
+    Args:
+        save_dir: folder of all experiments.
+        name: of the experiment, the folder below; may be empty.
+        version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
+        sub_dir: folder below that one for this logger's files.
+        prefix: put before each metric's name, with a ``-`` between.
+        flush_every: steps between writes.
+        flush_secs: seconds between writes, when the steps are slow.
+    """
+
+    def __init__(
+        self,
+        save_dir: str | os.PathLike[str],
+        name: str | None,
+        version: int | str | None,
+        *,
+        sub_dir: str | os.PathLike[str] | None,
+        prefix: str,
+        flush_every: int,
+        flush_secs: float,
+    ) -> None:
+        super().__init__(prefix, flush_every, flush_secs)
+        self._save_dir = _local_folder(save_dir)
+        self._name = _part_of_path("name", name or "")
+        self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
+        self._version = version if isinstance(version, int) else _part_of_path("version", version or "") or None
+        self._explicit = self._version is not None
+        self._claimed: Path | None = None
+        self._hparams_done = False
+        self._resumed: dict[str, Any] = {}
+
+    # ---- where -------------------------------------------------------------------------------------------------------
+
+    @property
+    def save_dir(self) -> str:
+        return self._save_dir
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def root_dir(self) -> str:
+        return str(Path(self._save_dir, self._name))
+
+    @property
+    def version(self) -> int | str:
+        if self._version is None:
+            self._version = next_version(self.root_dir)
+        return self._version
+
+    @property
+    def sub_dir(self) -> str | None:
+        """The folder below the run's own that holds this logger's files."""
+        return self._sub_dir
+
+    @property
+    def log_dir(self) -> str:
+        return str(self._run_dir() / (self._sub_dir or ""))
+
+    def claim_version(self, beside: Sequence[Logger] = ()) -> int | str:
+        """Make this run's folder: the one of a logger ``beside`` with the same root, else the next free one."""
+        if self._version is None and not process_rank():
+            self._version = self._version_beside(beside)
+            while self._version is None:
+                self._version = next_version(self.root_dir)
+                try:
+                    self._run_dir().mkdir(parents=True)
+                    self._claimed = self._run_dir()
+                except FileExistsError:  # another job was quicker
+                    self._version = None
+        return self.version
+
+    def use_version(self, version: int | str) -> None:
+        """Take this version; a folder that was made for another one goes away while it is empty."""
+        self._version = version if isinstance(version, int) else _part_of_path("version", version)
+        if self._claimed is not None and self._claimed != self._run_dir():
+            with suppress(OSError):  # where somebody has put something there, it stays
+                self._claimed.rmdir()
+            self._claimed = None
+
+    def _version_beside(self, others: Sequence[Logger]) -> int | str | None:
+        for other in others:
+            if type(other) is not type(self) and other.root_dir == self.root_dir and other.log_dir:
+                return other.version
+        return None
+
+    def _run_dir(self) -> Path:
+        version = self.version
+        return Path(self.root_dir, version if isinstance(version, str) else f"version_{version}")
+
+    # ---- hyperparameters ---------------------------------------------------------------------------------------------
+
+    def _write_hparams(self) -> None:
+        self.claim_version()
+        LogFile(Path(self.log_dir, "hparams.yaml")).replace(as_yaml(self.hparams).encode())
+        self._hparams_done = True
+
+    def save(self) -> None:
+        super().save()
+        if not self._hparams_done and Path(self.log_dir).is_dir() and not process_rank():
+            self._write_hparams()
+
+    # ---- resume ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the version, the last step, and where the files end."""
+        return {"version": self.version, "step": self._rows.last_step, "files": self._resumed or self._ends()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the version and the files of ``state``; they are cut when the first row is written.
+
+        A logger that was given another version starts there instead.
+        """
+        if not state or (self._explicit and self.version != state["version"]):
+            return
+        self.use_version(state["version"])
+        self._rows.last_step = state["step"]
+        self._resumed = dict(state["files"])
+
+    def _has_more(self) -> bool:
+        return bool(self._resumed)
+
+    def _ends(self) -> dict[str, Any]:
+        """Return where this logger's files end, as plain data."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the claim: a copy in another process must not take the folder away."""
+        return {**self.__dict__, "_claimed": None}
+
+
+def next_version(root_dir: str | os.PathLike[str]) -> int:
+    """Return one more than the largest N of the folders ``version_N`` in ``root_dir``."""
+    try:
+        found = [re.fullmatch(r"version_(\d+)", entry.name) for entry in Path(root_dir).iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    return max((int(match[1]) + 1 for match in found if match), default=0)
+
+
+def _local_folder(save_dir: str | os.PathLike[str]) -> str:
+    folder = os.fspath(save_dir)
+    if "://" in folder:
+        raise ConfigError(
+            f"save_dir={folder!r}: this logger appends to files, which remote storage cannot do. Give a local folder "
+            "and copy it at the end, or use a tracker (logger='wandb', 'mlflow', 'comet').",
+            code="LT523",
+        )
+    return str(Path(os.path.expandvars(folder)).expanduser())
+
+
+def _part_of_path(argument: str, given: str) -> str:
+    part = PurePath(given)
+    if part.is_absolute() or part.drive or ".." in part.parts:
+        raise ConfigError(
+            f"{argument}={given!r} must stay below save_dir: take one without a leading '/' and without '..', and say "
+            "by save_dir= where the files go.",
+            code="LT524",
+        )
+    return given

@@ -1,0 +1,79 @@
+"""Metrics as JSON lines: one object for each row, for other programs to read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any
+
+from lt_loggers.line_logger import LineLogger
+from lt_loggers.lines import LineFile
+from lt_loggers.rows import Row
+
+__all__ = ["JSONLLogger"]
+
+
+class JSONLLogger(LineLogger):
+    """Writes ``metrics.jsonl`` and ``hparams.yaml``.
+
+    A line is ``{"step": 10, "loss": 0.5}``. Every line is valid JSON: NaN and infinity, which JSON lacks, are the
+    strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, which ``float()`` reads.
+
+    Args:
+        save_dir: folder of all experiments.
+        name: of the experiment, the folder below; may be empty.
+        version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
+        prefix: put before each metric's name, with a ``-`` between.
+        timestamps: add ``"time"``, in seconds since 1970. Without it equal runs write equal files.
+        flush_logs_every_n_steps: steps (or rows) between writes; what a killed process can lose.
+        flush_secs: seconds between writes, when the steps are slow.
+
+    Example::
+
+        trainer = Trainer(logger="jsonl")
+        rows = [json.loads(line) for line in open("lightning_logs/version_0/metrics.jsonl")]
+    """
+
+    file_name = "metrics.jsonl"
+    has_header = False
+
+    def __init__(
+        self,
+        save_dir: str | os.PathLike[str],
+        name: str | None = "lightning_logs",
+        version: int | str | None = None,
+        prefix: str = "",
+        timestamps: bool = False,
+        flush_logs_every_n_steps: int = 100,
+        flush_secs: float = 10,
+    ) -> None:
+        super().__init__(
+            save_dir,
+            name,
+            version,
+            sub_dir=None,
+            prefix=prefix,
+            flush_every=flush_logs_every_n_steps,
+            flush_secs=flush_secs,
+        )
+        self._timestamps = timestamps
+
+    def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
+        file.write([_line({"step": step, **self._time(time), **row}) for step, time, row in rows])
+
+    def _time(self, time: float) -> dict[str, float]:
+        return {"time": time} if self._timestamps else {}
+
+
+def _line(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, allow_nan=False)
+    except ValueError:
+        return json.dumps({name: _finite(value) for name, value in row.items()})
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

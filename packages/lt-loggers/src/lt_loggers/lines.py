@@ -1,0 +1,111 @@
+"""A log file of lines, one for each row."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from lt_core.errors import warn
+from lt_loggers.log_file import LogFile
+
+__all__ = ["LineFile"]
+
+
+class LineFile(LogFile):
+    """Rows as lines, behind an optional header line; knows how many there are.
+
+    Attributes:
+        header: the first line, without its end; None for a file without one.
+        rows: lines behind the header.
+        last: the last one, by which a resume tells that the file is the one that the checkpoint means.
+    """
+
+    def __init__(self, path: Path, *, has_header: bool) -> None:
+        super().__init__(path)
+        self.has_header = has_header
+        self.header: str | None = None
+        self.rows, self.last = 0, ""
+        self._read = False
+
+    def open(self, resumed: dict[str, Any] | None) -> None:
+        """Take over the file as it is on disk, cut to what a checkpoint recorded; called before the first write.
+
+        Args:
+            resumed: what :meth:`end` returned when the checkpoint was made, or None for a run that starts.
+        """
+        if resumed and self._is_same(resumed):
+            self._cut(resumed["rows"])
+        elif not self._read and self.size:
+            self._cut(None)
+            if self.rows and not resumed:
+                warn(
+                    f"{self.path} holds {self.rows} rows of an earlier run; new rows follow them. Leave version= away "
+                    "for a folder of its own.",
+                    code="LT525",
+                )
+        self._read = True
+
+    def end(self) -> dict[str, Any]:
+        """Return what a resume needs: the number of rows and the last of them."""
+        if not self._read and self.size:
+            self._cut(None)
+        return {"rows": self.rows, "last": self.last}
+
+    def write(self, lines: list[str], header: str | None = None) -> None:
+        """Append rows, behind the header where the file is new (or somebody removed it)."""
+        new = not self.size
+        if new:
+            self.header, self.rows = header, 0
+        above = [header] if new and header is not None else []
+        self.append("".join(f"{line}\n" for line in [*above, *lines]).encode())
+        self.rows += len(lines)
+        self.last = lines[-1] if lines else self.last
+
+    def _is_same(self, resumed: dict[str, Any]) -> bool:
+        """Return whether the file holds what the checkpoint recorded; say so once where it does not."""
+        wanted, last = resumed["rows"], resumed["last"]
+        if not wanted:
+            return True
+        found = 0
+        if self.size:
+            with self.path.open(encoding="utf-8", errors="replace") as file:
+                for line in islice(file, self.has_header, wanted + self.has_header):
+                    found += 1
+                    if found == wanted and line.endswith("\n") and line.rstrip(",\n") == last.rstrip(","):
+                        return True
+        warn(
+            f"The checkpoint was made when {self.path} had {wanted} rows, but the file "
+            f"{f'has {found}' if found < wanted else 'holds others'}: new rows follow what is there, and none is "
+            "dropped. Copy the run's log folder along with its checkpoints to continue its files.",
+            code="LT526",
+        )
+        return False
+
+    def _cut(self, rows: int | None) -> None:
+        """Keep ``rows`` rows (None: all whole ones), and note the header, their number and the last one."""
+        self.header, self.rows, self.last = None, 0, ""
+        size = self.size
+        if not size:
+            return
+        end = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                is_header = self.has_header and self.header is None
+                if not line.endswith(b"\n") or (self.rows == rows and not is_header):
+                    break
+                end += len(line)
+                text = line.decode("utf-8", "replace").rstrip("\n")
+                if is_header:
+                    self.header = text
+                else:
+                    self.rows, self.last = self.rows + 1, text
+        if end < size:
+            self.cut(end, self._dropped())
+
+    def _dropped(self) -> Path:
+        """Return the file for what is cut off, with a header of its own."""
+        path = self.path.with_name(f"{self.path.stem}.dropped{self.path.suffix}")
+        if self.header is not None and not path.exists():
+            LogFile(path).append(f"{self.header}\n".encode())
+        return path

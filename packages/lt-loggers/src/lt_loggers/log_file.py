@@ -1,0 +1,66 @@
+"""A file that only grows, and is closed between writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["LogFile"]
+
+
+class LogFile:
+    """Appends to ``path``, and makes it and its folders where they are missing.
+
+    The file is opened for each write: writes are rare and large, no descriptor is held, and a folder that was removed
+    in between is noticed. A write that fails leaves the file as it was.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def size(self) -> int:
+        """The size in bytes, 0 where there is no file."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def append(self, content: bytes) -> None:
+        """Write at the end, all or nothing.
+
+        Raises:
+            OSError: naming the file.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                view = memoryview(content)
+                while view:
+                    view = view[file.write(view) :]
+            except OSError as error:
+                file.truncate(end)
+                error.filename = error.filename or str(self.path)
+                raise
+
+    def replace(self, content: bytes) -> None:
+        """Put ``content`` in the place of the whole file, all or nothing."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(content)
+            beside.replace(self.path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            error.filename = error.filename or str(self.path)
+            raise
+
+    def cut(self, size: int, kept: Path) -> None:
+        """Shorten the file to ``size`` bytes; what was behind is appended to the file ``kept``."""
+        with self.path.open("r+b") as file:
+            file.seek(size)
+            tail = file.read()
+            if tail:
+                LogFile(kept).append(tail)
+                file.truncate(size)

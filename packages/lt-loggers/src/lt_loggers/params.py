@@ -1,0 +1,76 @@
+"""Hyperparameters as plain data: for YAML files, for tables of names and values."""
+
+from __future__ import annotations
+
+import dataclasses
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from lt_core.errors import ConfigTypeError
+from lt_core.hparams import plain_hparams
+
+__all__ = ["as_dict", "as_yaml", "cells", "flat", "plain"]
+
+
+def as_dict(params: Any) -> dict[str, Any]:
+    """Return hyperparameters given as a mapping, Namespace, dataclass or None as a dict.
+
+    Raises:
+        ConfigTypeError: for anything else.
+    """
+    if params is None:
+        return {}
+    if isinstance(params, Namespace):
+        params = vars(params)
+    elif dataclasses.is_dataclass(params) and not isinstance(params, type):
+        params = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    if isinstance(params, Mapping):
+        return {str(name): value for name, value in params.items()}
+    raise ConfigTypeError(
+        f"log_hyperparams: expected a dict, Namespace or dataclass, got {type(params).__name__}. Give each value a "
+        "name: log_hyperparams({'name': value}).",
+        code="LT522",
+    )
+
+
+def plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return hyperparameters made of dicts, lists, texts, numbers and None; what is none of these by its name."""
+    return {name: _json_form(value) for name, value in plain_hparams(params).items()}
+
+
+def flat(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested hyperparameters in one level: ``{"a": {"b": 1}}`` -> ``{"a/b": 1}``; lists of dicts too."""
+    return _flat(plain(params))
+
+
+def cells(params: Mapping[str, Any]) -> dict[str, bool | int | float | str]:
+    """Return hyperparameters in one level, each a bool, number or text."""
+    return {n: v if isinstance(v, (bool, int, float, str)) else str(v) for n, v in flat(params).items()}
+
+
+def as_yaml(params: Mapping[str, Any]) -> str:
+    """Return hyperparameters as YAML that ``yaml.safe_load`` reads."""
+    import yaml
+
+    return str(yaml.safe_dump(plain(params), sort_keys=False, allow_unicode=True))
+
+
+def _json_form(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _json_form(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_form(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _flat(params: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            value = {str(index): item for index, item in enumerate(value)}
+        if isinstance(value, dict) and value:
+            result.update({f"{name}/{inner}": item for inner, item in _flat(value).items()})
+        else:
+            result[name] = value
+    return result
