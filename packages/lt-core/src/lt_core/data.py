@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -114,8 +114,17 @@ class Feed:
 
     @property
     def samples(self) -> int | None:
-        """Global samples of this epoch yielded so far, or None where unknown."""
+        """Global samples of this epoch yielded so far, or None where unknown; after an epoch, all of its samples."""
         return None
+
+    @property
+    def batches_done(self) -> int:
+        """Batches of this epoch yielded so far; after :meth:`load_state_dict`, those done before the resume.
+
+        Where the number of ranks has changed since, this is the number that leaves as many batches as there are samples
+        left, so that ``num_batches`` stays the length of the epoch.
+        """
+        return self._done if self._resume is None else int(self._resume["batches"])
 
     def __iter__(self) -> Iterator[Any]:
         """Make the loader's iterator, and yield this epoch's batches on the device; after a resume, the rest of them.
@@ -149,7 +158,7 @@ class Feed:
                 yield batch if transfer is None else transfer(batch)
         finally:
             if turn == self._turn:  # an iterator that was left behind ends after its successor was made
-                self._done, self._before = 0, None
+                self._before = None
 
     def _timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
         start = perf_counter()
@@ -168,11 +177,19 @@ class Feed:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in this epoch: batches done, and the generators before its iterator was made."""
-        return {"epoch": self._epoch, "batches": self._done, "before": self._before}
+        return {"epoch": self._epoch, "batches": self._done if self._before is not None else 0, "before": self._before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next iteration continue at the place that :meth:`state_dict` told, if it is of the same epoch."""
         self._resume = state
+
+    def in_order(self, by_rank: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the ranks' outputs in the order of the data.
+
+        Args:
+            by_rank: for each rank what came of each of its batches in evaluation.
+        """
+        return [output for outputs in by_rank for output in outputs]
 
     def advice(self) -> str:
         """Return which setting would shorten the wait for data, in one sentence."""
