@@ -1,1 +1,59 @@
-"""Where lt runs: accelerators (CPU, CUDA, MPS, XLA), strategies (DDP, FSDP, XLA), launchers and precision."""
+"""Where a run happens: accelerators, strategies, launchers, environments and precision.
+
+Everything here is found by name through entry points; import a class only to give it arguments of your own:
+``Trainer(strategy=DDP(find_unused_parameters=True))``. Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lt_strategies.cuda import Cuda
+    from lt_strategies.ddp import DDP
+    from lt_strategies.distributed import Distributed
+    from lt_strategies.environments import Kubernetes, Lsf, Mpi, Slurm, Torchrun
+    from lt_strategies.job import LaunchedEnvironment
+    from lt_strategies.mps import Mps
+    from lt_strategies.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
+    from lt_strategies.script import ScriptLauncher
+
+__all__ = [
+    "DDP",
+    "Cuda",
+    "Distributed",
+    "ForkLauncher",
+    "ForkserverLauncher",
+    "Kubernetes",
+    "LaunchedEnvironment",
+    "Lsf",
+    "Mpi",
+    "Mps",
+    "ScriptLauncher",
+    "Slurm",
+    "SpawnLauncher",
+    "Torchrun",
+]
+
+_WHERE = {
+    "lt_strategies.cuda": ("Cuda",),
+    "lt_strategies.ddp": ("DDP",),
+    "lt_strategies.distributed": ("Distributed",),
+    "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Slurm", "Torchrun"),
+    "lt_strategies.job": ("LaunchedEnvironment",),
+    "lt_strategies.mps": ("Mps",),
+    "lt_strategies.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
+    "lt_strategies.script": ("ScriptLauncher",),
+}
+_HOME = {name: module for module, names in _WHERE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

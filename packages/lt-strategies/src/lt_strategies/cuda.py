@@ -1,0 +1,92 @@
+"""NVIDIA (and ROCm) GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import torch
+
+from lt_core.accelerator import Accelerator
+from lt_core.errors import ConfigError
+
+__all__ = ["Cuda"]
+
+
+class Cuda(Accelerator):
+    """GPUs as CUDA_VISIBLE_DEVICES shows them: index 0 is the first visible one.
+
+    They are counted through the management library (NVML), not the CUDA runtime, so that this process may still fork.
+    """
+
+    name = "cuda"
+    device_type = "cuda"
+    priority = 100
+    auto_devices = -1
+
+    def available(self) -> bool:
+        return torch.cuda.device_count() > 0
+
+    def unavailable_reason(self) -> str:
+        if torch.version.cuda is None and torch.version.hip is None:
+            return "the installed torch was built without CUDA: install a CUDA build of torch"
+        if os.environ.get("CUDA_VISIBLE_DEVICES") is not None and _installed() > 0:
+            return f"{_visibility()}: unset it, or name GPUs that are here"
+        return "no driver or no GPU was found: try nvidia-smi"
+
+    def count(self) -> int | None:
+        return torch.cuda.device_count()
+
+    def torch_device(self, index: int) -> torch.device:
+        return torch.device("cuda", index)
+
+    def open(self, device: torch.device) -> None:
+        torch.cuda.set_device(device)
+
+    def close(self) -> None:
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.empty_cache()
+
+    def stats(self, device: torch.device) -> dict[str, float]:
+        """Return memory of torch's allocator in bytes and, with ``nvidia-ml-py``, load, temperature and power."""
+        memory = torch.cuda.memory_stats(device)
+        found = {
+            "memory_allocated_bytes": float(memory.get("allocated_bytes.all.current", 0)),
+            "memory_allocated_peak_bytes": float(memory.get("allocated_bytes.all.peak", 0)),
+            "memory_reserved_bytes": float(memory.get("reserved_bytes.all.current", 0)),
+            "alloc_retries": float(memory.get("num_alloc_retries", 0)),
+        }
+        readings = (
+            ("utilization_percent", torch.cuda.utilization),
+            ("temperature_celsius", torch.cuda.temperature),
+            ("power_watts", lambda where: torch.cuda.power_draw(where) / 1000),
+        )
+        for name, read in readings:
+            with contextlib.suppress(Exception):  # no nvidia-ml-py, or a driver that does not tell
+                found[name] = float(read(device))
+        return found
+
+    def _check_indices(self, indices: list[int]) -> list[int]:
+        available = torch.cuda.device_count()
+        missing = [index for index in indices if index >= available]
+        if missing and _installed() > available:
+            raise ConfigError(
+                f"devices={indices}: GPU {missing[0]} is not visible to this process. {_visibility()}; lt numbers the "
+                f"visible ones from 0, as torch does. Take indices below {available}, or change CUDA_VISIBLE_DEVICES.",
+                code="LT111",
+            )
+        return super()._check_indices(indices)
+
+
+def _installed() -> int:
+    """Return how many GPUs the machine has, visible or not; 0 where that cannot be told."""
+    with contextlib.suppress(Exception):
+        return max(0, torch.cuda._raw_device_count_nvml())
+    return 0
+
+
+def _visibility() -> str:
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = torch.cuda._parse_visible_devices()
+    names = ", ".join(str(item) for item in chosen) or "none"
+    return f"CUDA_VISIBLE_DEVICES={shown!r} shows {names} of this machine's {_installed()} GPUs"

@@ -1,0 +1,242 @@
+"""Data parallel training: a copy of the module on every rank, gradients averaged while backward runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from lt_core.errors import ConfigError, warn
+from lt_core.launcher import Launcher
+from lt_core.precision import Precision
+from lt_core.strategy import Capabilities
+from lt_strategies.distributed import Distributed, buckets
+
+__all__ = ["DDP", "ddp_find_unused_parameters_false", "ddp_find_unused_parameters_true", "ddp_fork", "ddp_spawn"]
+
+# torch 2.13 renamed the argument
+_BUFFERS_ARGUMENT = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in inspect.signature(DistributedDataParallel.__init__).parameters
+)
+_WITHOUT_GRADIENT = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
+
+
+class _Step(nn.Module):
+    """Makes ``module.training_step`` a forward, so that gradients flow through torch's wrapper."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module.training_step(*args, **kwargs)  # type: ignore[operator]
+
+
+class DDP(Distributed):
+    """Runs a copy of the module on every rank and averages gradients by torch's DistributedDataParallel.
+
+    Args:
+        find_unused_parameters: look in each step for parameters that the loss does not depend on; their names are told
+            once. Costs a walk over the graph.
+        static_graph: promise that the graph is the same in each step.
+        gradient_as_bucket_view: let ``p.grad`` be a view of the buckets, which saves one copy of the gradients.
+        bucket_cap_mb: size of a bucket in MiB; torch's default is 25.
+        broadcast_buffers: rank 0's buffers go to the others before each forward.
+        ddp_comm_state: state of the communication hook.
+        ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it.
+        ddp_comm_wrapper: wraps the hook (``fp16_compress_wrapper``).
+        launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
+        process_group_backend: torch's backend.
+        timeout: how long a rank waits for the others in a collective.
+        step_deadline: seconds without a batch done after which a rank counts as hung.
+        start_method: Lightning's name of the launcher: ``"popen"``, ``"spawn"``, ``"fork"``, ``"forkserver"``.
+    """
+
+    name = "ddp"
+    capabilities = Capabilities(syncs_in_forward=True)
+
+    def __init__(
+        self,
+        *,
+        find_unused_parameters: bool = False,
+        static_graph: bool = False,
+        gradient_as_bucket_view: bool = False,
+        bucket_cap_mb: float | None = None,
+        broadcast_buffers: bool = True,
+        ddp_comm_state: object | None = None,
+        ddp_comm_hook: Callable[..., Any] | None = None,
+        ddp_comm_wrapper: Callable[..., Any] | None = None,
+        launcher: str | Launcher | None = None,
+        process_group_backend: str | None = None,
+        timeout: timedelta | float = timedelta(seconds=1800),
+        step_deadline: float | None = 600.0,
+        start_method: str = "popen",
+    ) -> None:
+        super().__init__(
+            launcher=launcher or _launcher_of(start_method),
+            process_group_backend=process_group_backend,
+            timeout=timeout,
+            step_deadline=step_deadline,
+        )
+        self.find_unused_parameters = find_unused_parameters
+        self.ddp_comm_state = ddp_comm_state
+        self.ddp_comm_hook = ddp_comm_hook
+        self.ddp_comm_wrapper = ddp_comm_wrapper
+        self.ddp_arguments: dict[str, Any] = {
+            "find_unused_parameters": find_unused_parameters,
+            "static_graph": static_graph,
+            "gradient_as_bucket_view": gradient_as_bucket_view,
+            "bucket_cap_mb": bucket_cap_mb,
+        }
+        if not broadcast_buffers:
+            self.ddp_arguments[_BUFFERS_ARGUMENT] = False
+        self._wrapper: DistributedDataParallel | None = None
+        self._told_unused = not find_unused_parameters
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        module = precision.convert_module(module).to(self.device)
+        if self.placement.sync_batchnorm:
+            module = self._with_sync_batchnorm(module)
+        self._wrapper = None
+        self._broadcast_module(module)
+        return module, make_optimizers() if make_optimizers is not None else []
+
+    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
+        trains = method == "training_step" and any(p.requires_grad for p in module.parameters())
+        if not trains:
+            return super().bind(module, method)
+        self._wrapper = DistributedDataParallel(_Step(module), init_sync=False, **self.ddp_arguments)
+        self._opened.on_leave(partial(_release, weakref.ref(self._wrapper)))
+        if self.ddp_comm_hook is not None:
+            wrap = self.ddp_comm_wrapper
+            self._wrapper.register_comm_hook(
+                self.ddp_comm_state, self.ddp_comm_hook if wrap is None else wrap(self.ddp_comm_hook)
+            )
+        return self._wrapper
+
+    def accumulating(self, module: nn.Module, last: bool) -> AbstractContextManager[Any]:
+        if last or self._wrapper is None:
+            return nullcontext()
+        return self._wrapper.no_sync()
+
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+        if not self._told_unused:
+            self._tell_unused()
+
+    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        chosen = [p for p in params if p.requires_grad]
+        if not chosen:
+            return
+        has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=self.device)
+        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX)
+        used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
+        for param in used:
+            if param.grad is None:
+                param.grad = torch.zeros_like(param)
+        for bucket in buckets([p.grad for p in used if p.grad is not None]):
+            flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(self.world_size)
+            dist.all_reduce(flat)
+            for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+    def close(self, error: BaseException | None = None) -> None:
+        super().close(error)
+        if error is not None:
+            self._name_unused(error)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_wrapper": None}
+
+    def _with_sync_batchnorm(self, module: nn.Module) -> nn.Module:
+        if self.device.type == "cpu":
+            raise ConfigError(
+                "sync_batchnorm=True: torch's SyncBatchNorm works on CUDA devices, and this run is on the CPU. Take "
+                "accelerator='cuda', or sync_batchnorm=False.",
+                code="LT711",
+            )
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
+
+    def _trained_names(self) -> list[str]:
+        assert self._wrapper is not None
+        module = self._wrapper.module.module
+        assert isinstance(module, nn.Module)
+        return [name for name, param in module.named_parameters() if param.requires_grad]
+
+    def _tell_unused(self) -> None:
+        """Name once the parameters that no rank used in the first reduced step."""
+        if self._wrapper is None or not self._wrapper.require_backward_grad_sync:
+            return
+        self._told_unused = True
+        module = self._wrapper.module.module
+        assert isinstance(module, nn.Module)
+        unused = [name for name, param in module.named_parameters() if param.requires_grad and param.grad is None]
+        if unused and self.rank == 0:
+            warn(
+                f"These parameters take no part in the loss of the first step: {', '.join(unused)}. They are not "
+                "trained; freeze them (requires_grad_(False)) if that is meant.",
+                code="LT712",
+            )
+
+    def _name_unused(self, error: BaseException) -> None:
+        """Add names to torch's error about unused parameters, which gives their numbers only."""
+        found = _WITHOUT_GRADIENT.search(str(error))
+        if found is None or self._wrapper is None:
+            return
+        names = self._trained_names()
+        unused = [names[int(number)] for number in found[1].split() if int(number) < len(names)]
+        error.add_note(
+            f"Parameters without a gradient: {', '.join(unused)}. Use them in the loss, freeze them, or take "
+            "strategy='ddp_find_unused_parameters_true'. [LT713]"
+        )
+
+
+def _release(wrapper: weakref.ref[DistributedDataParallel]) -> None:
+    """Drop what a wrapper holds of the process group; it is of no use without the group."""
+    held = wrapper()
+    if held is not None:
+        for name in ("reducer", "logger", "process_group"):
+            held.__dict__.pop(name, None)
+
+
+def _launcher_of(start_method: str) -> str:
+    names = {"popen": "script", "spawn": "spawn", "fork": "fork", "forkserver": "forkserver"}
+    if start_method not in names:
+        raise ConfigError(f"start_method={start_method!r}: expected one of {', '.join(names)}.", code="LT714")
+    return names[start_method]
+
+
+def ddp_spawn() -> DDP:
+    """Return DDP whose ranks are spawned processes."""
+    return DDP(launcher="spawn")
+
+
+def ddp_fork() -> DDP:
+    """Return DDP whose ranks are forked processes; works in notebooks."""
+    return DDP(launcher="fork")
+
+
+def ddp_find_unused_parameters_true() -> DDP:
+    """Return DDP that looks for unused parameters in each step."""
+    return DDP(find_unused_parameters=True)
+
+
+def ddp_find_unused_parameters_false() -> DDP:
+    """Return plain DDP, which promises that every parameter is used."""
+    return DDP(find_unused_parameters=False)

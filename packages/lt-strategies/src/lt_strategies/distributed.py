@@ -1,0 +1,218 @@
+"""What all strategies on torch.distributed share: ranks, the process group, collectives."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lt_core.errors import ConfigError, RankError
+from lt_core.launcher import Launcher
+from lt_core.strategy import Capabilities, Placement, Strategy
+from lt_strategies import group
+from lt_strategies.group import Group
+
+__all__ = ["Distributed"]
+
+_OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
+_FINGERPRINT = 64  # bytes
+
+
+class Distributed(Strategy):
+    """One process for each device, all in one process group.
+
+    Args:
+        launcher: who starts the processes: a name from ``lt.launchers`` or an object.
+        process_group_backend: torch's backend; NCCL for CUDA and gloo for the CPU by default.
+        timeout: how long a rank waits for the others in a collective; a number is in seconds.
+        step_deadline: seconds without a batch done after which the watcher takes a rank for hung; None for never.
+    """
+
+    name = "distributed"
+    capabilities = Capabilities()
+
+    def __init__(
+        self,
+        *,
+        launcher: str | Launcher | None = "script",
+        process_group_backend: str | None = None,
+        timeout: timedelta | float = timedelta(seconds=1800),
+        step_deadline: float | None = 600.0,
+    ) -> None:
+        self.launcher = launcher
+        self.process_group_backend = process_group_backend
+        self.timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+        self.step_deadline = step_deadline
+        self._group: Group | None = None
+        self._round = 0
+
+    # ---- place -------------------------------------------------------------------------------------------------------
+
+    def place(self, placement: Placement) -> None:
+        environment = placement.environment
+        asked = len(placement.devices) * placement.num_nodes
+        if environment.processes_exist and asked != environment.world_size:
+            raise ConfigError(
+                f"strategy={self.name!r}: devices={len(placement.devices)} and num_nodes={placement.num_nodes} ask for "
+                f"{asked} processes, but {environment.name} has started {environment.world_size} "
+                f"({environment.local_world_size} on this node). Take devices={environment.local_world_size} and "
+                f"num_nodes={max(1, environment.world_size // environment.local_world_size)}, or devices='auto'.",
+                code="LT706",
+            )
+        super().place(placement)
+
+    @property
+    def world_size(self) -> int:
+        if self.environment.processes_exist:
+            return self.environment.world_size
+        return len(self.placement.devices) * self.placement.num_nodes
+
+    def open(self) -> None:
+        super().open()
+        backend = self.process_group_backend or group.default_backend(self.device)
+        self._group = group.enter(self.environment, self.world_size, backend, self.timeout)
+
+    def close(self, error: BaseException | None = None) -> None:
+        self._round += 1  # messages posted in the next run are not those of this one
+        if error is not None and self.world_size > 1:
+            self._group = None
+            group.leave(failed=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what crosses to a spawned process: all but the process group."""
+        return {**self.__dict__, "_group": None}
+
+    # ---- talk --------------------------------------------------------------------------------------------------------
+
+    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
+        if op not in _OPS:
+            raise ConfigError(f"all_reduce(op={op!r}): expected one of {', '.join(_OPS)}.", code="LT707")
+        self._agree(f"all_reduce {op} {tensor.dtype} {tuple(tensor.shape)}")
+        reduced = tensor.detach().clone().contiguous()
+        dist.all_reduce(reduced, op=_OPS[op], group=self._talk_group(reduced))
+        return reduced / self.world_size if op == "mean" else reduced
+
+    def all_gather(self, tensor: Tensor) -> Tensor:
+        self._agree(f"all_gather {tensor.dtype} {tuple(tensor.shape)}")
+        mine = tensor.detach().contiguous()
+        gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
+        dist.all_gather(gathered, mine, group=self._talk_group(mine))
+        return torch.stack(gathered)
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        self._agree("gather_objects")
+        found: list[Any] = [None] * self.world_size
+        dist.all_gather_object(found, value, group=self._opened.control)
+        return found
+
+    def broadcast(self, value: Any, src: int = 0) -> Any:
+        self._agree(f"broadcast from rank {src}")
+        is_tensor = isinstance(value, Tensor)
+        box = [(is_tensor, (value.dtype, value.shape) if is_tensor else value)] if self.rank == src else [None]
+        dist.broadcast_object_list(box, src=src, group=self._opened.control)
+        assert box[0] is not None
+        is_tensor, content = box[0]
+        if not is_tensor:
+            return value if self.rank == src else content
+        dtype, shape = content
+        here = value.detach().contiguous() if self.rank == src else torch.empty(shape, dtype=dtype, device=self.device)
+        dist.broadcast(here, src=src, group=self._talk_group(here))
+        return here
+
+    def barrier(self, name: str = "") -> None:
+        self._agree(f"barrier {name!r}")
+
+    def post(self, key: str, value: str) -> None:
+        if self._group is None:
+            super().post(key, value)
+        else:
+            self._group.store.set(f"{self._round}/{key}", value)
+
+    def peek(self, key: str) -> str | None:
+        if self._group is None:
+            return super().peek(key)
+        full = f"{self._round}/{key}"
+        return self._group.store.get(full).decode() if self._group.store.check([full]) else None
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> Group:
+        if self._group is None:
+            raise RankError(
+                f"strategy {self.name!r}: ranks can talk only inside a run (fit, validate, test, predict).",
+                code="LT708",
+            )
+        return self._group
+
+    def _talk_group(self, tensor: Tensor) -> dist.ProcessGroup | None:
+        """Return gloo's own group for tensors on the CPU; the job's group for those on a device."""
+        return self._opened.control if tensor.device.type == "cpu" else None
+
+    def _agree(self, call: str) -> None:
+        """Compare what the ranks are about to do, so that a difference is an error and not a hang or wrong numbers."""
+        text = call.encode()[: _FINGERPRINT - 1].ljust(_FINGERPRINT, b"\0")
+        mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        mine[-1] = hashlib.blake2b(call.encode(), digest_size=1).digest()[0]
+        found = [torch.empty_like(mine) for _ in range(self.world_size)]
+        try:
+            dist.all_gather(found, mine, group=self._opened.control)
+        except RuntimeError as error:
+            error.add_note(f"(rank {self.rank} of {self.world_size} was in {call})")
+            raise
+        if any(not torch.equal(other, mine) for other in found):
+            calls = [bytes(other[:-1].tolist()).rstrip(b"\0").decode(errors="replace") for other in found]
+            told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
+            raise RankError(f"The ranks make different calls. {told}. All must make the same ones.", code="LT709")
+
+    def _broadcast_module(self, module: nn.Module) -> None:
+        """Give all ranks the parameters and buffers of rank 0."""
+        self._check_same_parameters(module)
+        with torch.no_grad():
+            for bucket in buckets([*module.parameters(), *module.buffers()]):
+                flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
+                dist.broadcast(flat, src=0)
+                for tensor, part in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):
+                    tensor.detach().copy_(part.view_as(tensor))
+
+    def _check_same_parameters(self, module: nn.Module) -> None:
+        """Raise where the ranks have built different modules.
+
+        Raises:
+            RankError: names the first parameter that differs, and the ranks.
+        """
+        mine = [f"{name} {tuple(p.shape)} {p.dtype} {p.requires_grad}" for name, p in module.named_parameters()]
+        digest = hashlib.blake2b("\n".join(mine).encode()).hexdigest()
+        if len(set(self.gather_objects(digest))) == 1:
+            return
+        everyone = self.gather_objects(mine)
+        for rank, other in enumerate(everyone):
+            if other != everyone[0]:
+                pairs = [(a, b) for a, b in zip(everyone[0], other, strict=False) if a != b]
+                counts = f"{len(everyone[0])} parameters against {len(other)}"
+                first = f"{pairs[0][0]!r} against {pairs[0][1]!r}" if pairs else counts
+                raise RankError(
+                    f"Ranks 0 and {rank} have different parameters (name, shape, dtype, requires_grad): {first}. Build "
+                    "the same module on every rank; seeds may differ, the structure may not.",
+                    code="LT710",
+                )
+
+
+def buckets(tensors: Iterable[Tensor], size: int = 25 * 2**20) -> list[list[Tensor]]:
+    """Return the tensors in groups of one dtype and device, each of about ``size`` bytes."""
+    done: list[list[Tensor]] = []
+    filling: dict[tuple[torch.dtype, torch.device], tuple[list[Tensor], int]] = {}
+    for tensor in tensors:
+        kind = (tensor.dtype, tensor.device)
+        bucket, held = filling.get(kind, ([], 0))
+        bucket.append(tensor)
+        held += tensor.numel() * tensor.element_size()
+        filling[kind] = (bucket, held)
+        if held >= size:
+            done.append(filling.pop(kind)[0])
+    return done + [bucket for bucket, _ in filling.values()]

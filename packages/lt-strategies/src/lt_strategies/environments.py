@@ -1,0 +1,218 @@
+"""Environments whose processes somebody else has started: torchrun, SLURM, MPI, LSF, Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+from lt_core.environment import Environment
+from lt_core.errors import ConfigError
+from lt_strategies.job import seat
+
+__all__ = ["Kubernetes", "Lsf", "Mpi", "Slurm", "Torchrun"]
+
+_PORTS = range(20000, 30000)
+"""Ports from which a job that names none takes one, by its id; below those that systems hand out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Torchrun(Environment):
+    """Processes of ``torchrun`` (torch.distributed.elastic); its agent supervises and restarts them."""
+
+    name: ClassVar[str] = "torchrun"
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        if seat() is not None or "TORCHELASTIC_RUN_ID" not in os.environ:
+            return None
+        return cls(
+            rank=_number("RANK"),
+            local_rank=_number("LOCAL_RANK"),
+            node_rank=_number("GROUP_RANK"),
+            world_size=_number("WORLD_SIZE"),
+            local_world_size=_number("LOCAL_WORLD_SIZE"),
+            main_address=os.environ["MASTER_ADDR"],
+            main_port=_number("MASTER_PORT"),
+            init_method="env://",
+            processes_exist=True,
+            restart_count=_number("TORCHELASTIC_RESTART_COUNT", 0),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm(Environment):
+    """Tasks that ``srun`` started, one for each device. A job of one task counts as an ordinary machine."""
+
+    name: ClassVar[str] = "slurm"
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        if _taken() or "SLURM_PROCID" not in os.environ or _number("SLURM_NTASKS", 1) < 2:
+            return None
+        nodes = _number("SLURM_NNODES", 1)
+        world_size = _number("SLURM_NTASKS")
+        first = first_host(os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", ""))
+        return cls(
+            rank=_number("SLURM_PROCID"),
+            local_rank=_number("SLURM_LOCALID"),
+            node_rank=_number("SLURM_NODEID", 0),
+            world_size=world_size,
+            local_world_size=_tasks_here(world_size, nodes),
+            main_address=_address("127.0.0.1" if nodes == 1 else first),
+            main_port=_port(os.environ.get("SLURM_JOB_ID", "") + os.environ.get("SLURM_STEP_ID", "")),
+            processes_exist=True,
+            restart_count=_number("SLURM_RESTART_COUNT", 0),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mpi(Environment):
+    """Processes that ``mpirun`` (Open MPI, MPICH, Intel MPI) started."""
+
+    name: ClassVar[str] = "mpi"
+
+    _NAMES: ClassVar[tuple[tuple[str, str, str, str], ...]] = (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    )
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        names = next((names for names in cls._NAMES if all(name in os.environ for name in names)), None)
+        if _taken() or names is None or _number(names[1]) < 2:
+            return None
+        rank, world_size, local_rank, local_world_size = (_number(name) for name in names)
+        job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("PMI_JOBID") or str(os.getppid())
+        return cls(
+            rank=rank,
+            local_rank=local_rank,
+            node_rank=rank // local_world_size,
+            world_size=world_size,
+            local_world_size=local_world_size,
+            main_address=_address("127.0.0.1" if world_size == local_world_size else ""),
+            main_port=_port(job),
+            processes_exist=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lsf(Environment):
+    """Tasks that LSF's ``jsrun`` started."""
+
+    name: ClassVar[str] = "lsf"
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        needed = ("LSB_JOBID", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK")
+        if _taken() or not all(name in os.environ for name in needed) or _number("JSM_NAMESPACE_SIZE") < 2:
+            return None
+        hosts = _lsf_hosts()
+        world_size = _number("JSM_NAMESPACE_SIZE")
+        nodes = max(1, len(dict.fromkeys(hosts)))
+        local_world_size = _number("JSM_NAMESPACE_LOCAL_SIZE", max(1, world_size // nodes))
+        return cls(
+            rank=_number("JSM_NAMESPACE_RANK"),
+            local_rank=_number("JSM_NAMESPACE_LOCAL_RANK"),
+            node_rank=_number("JSM_NAMESPACE_RANK") // local_world_size,
+            world_size=world_size,
+            local_world_size=local_world_size,
+            main_address=_address("127.0.0.1" if world_size == local_world_size else (hosts or [""])[0]),
+            main_port=_port(os.environ["LSB_JOBID"]),
+            processes_exist=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubernetes(Environment):
+    """Pods of a PyTorchJob (Kubeflow) that run the script themselves, one process in each pod."""
+
+    name: ClassVar[str] = "kubernetes"
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        needed = ("KUBERNETES_SERVICE_HOST", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+        if _taken() or not all(name in os.environ for name in needed) or _number("WORLD_SIZE") < 2:
+            return None
+        rank, local_world_size = _number("RANK"), _number("LOCAL_WORLD_SIZE", 1)
+        return cls(
+            rank=rank,
+            local_rank=_number("LOCAL_RANK", 0),
+            node_rank=_number("NODE_RANK", rank // local_world_size),
+            world_size=_number("WORLD_SIZE"),
+            local_world_size=local_world_size,
+            main_address=os.environ["MASTER_ADDR"],
+            main_port=_number("MASTER_PORT"),
+            processes_exist=True,
+        )
+
+
+def first_host(nodes: str) -> str:
+    """Return the first host of a SLURM node list: ``"node[7-9,12],other"`` gives ``"node7"``.
+
+    >>> first_host("gpu-[003-010,12]-ib,login1")
+    'gpu-003-ib'
+    """
+    match = re.match(r"([^,\[]*)(?:\[([^\]]*)\])?([^,\[]*)", nodes.strip())
+    if match is None:
+        return ""
+    numbers = re.split(r"[-,]", match[2], maxsplit=1)[0] if match[2] else ""
+    return f"{match[1]}{numbers}{match[3]}"
+
+
+def _taken() -> bool:
+    """Return whether lt's own launchers or torchrun started this process, inside a cluster's job perhaps."""
+    return seat() is not None or "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _number(name: str, default: int | None = None) -> int:
+    text = os.environ.get(name, "" if default is None else str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(
+            f"The environment variable {name} should be a whole number, as the scheduler sets it; it is {text!r}.",
+            code="LT720",
+        ) from None
+
+
+def _tasks_here(world_size: int, nodes: int) -> int:
+    """Return this node's number of tasks from SLURM_STEP_TASKS_PER_NODE: ``"4(x2),3"``."""
+    listed = os.environ.get("SLURM_STEP_TASKS_PER_NODE") or os.environ.get("SLURM_TASKS_PER_NODE", "")
+    counts: list[int] = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", listed):
+        counts += [int(count)] * int(times or 1)
+    node = _number("SLURM_NODEID", 0)
+    return counts[node] if node < len(counts) else max(1, world_size // nodes)
+
+
+def _lsf_hosts() -> list[str]:
+    """Return the hosts of an LSF job's tasks, without the launch node."""
+    path = os.environ.get("LSB_DJOB_RANKFILE")
+    if path is None or not Path(path).exists():
+        return os.environ.get("LSB_HOSTS", "").split()[1:]
+    return Path(path).read_text("utf-8").split()[1:]
+
+
+def _address(guess: str) -> str:
+    """Return MASTER_ADDR where it is set, else ``guess``.
+
+    Raises:
+        ConfigError: when neither tells it.
+    """
+    address = os.environ.get("MASTER_ADDR", guess)
+    if not address:
+        raise ConfigError(
+            "This job spans several nodes, and nothing says where rank 0 runs. Set MASTER_ADDR to its host name (and "
+            "MASTER_PORT to a free port) for all processes.",
+            code="LT721",
+        )
+    return address
+
+
+def _port(job: str) -> int:
+    """Return MASTER_PORT where it is set, else a port that all processes of the job compute alike."""
+    return _number("MASTER_PORT", _PORTS[zlib.crc32(job.encode()) % len(_PORTS)])

@@ -1,0 +1,207 @@
+"""The process group of this process: entered once, left when the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import HashStore, ProcessGroup, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from lt_core.environment import Environment
+from lt_core.errors import ConfigError, RankError
+
+__all__ = ["Group", "enter", "leave"]
+
+_LOOPBACK = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
+_group: Group | None = None
+_broken = False
+
+
+class Group:
+    """What ranks talk through.
+
+    Attributes:
+        rank: this process.
+        world_size: ranks in the group.
+        store: key-value store of the whole job; keys of lt are below ``lt/``.
+        control: a group on gloo of its own for everything that is no gradient, so that a rank that makes another call
+            than the others never mixes its bytes into their gradients.
+    """
+
+    def __init__(self, rank: int, world_size: int, store: Store, control: ProcessGroup) -> None:
+        self.rank, self.world_size, self.store = rank, world_size, store
+        self._control: ProcessGroup | None = control
+        self._releases: list[Callable[[], object]] = []
+
+    @property
+    def control(self) -> ProcessGroup:
+        assert self._control is not None, "this process has left the group"
+        return self._control
+
+    def on_leave(self, release: Callable[[], object]) -> None:
+        """Have ``release()`` called before the group is destroyed, to drop what refers to torch's group.
+
+        A group that something still refers to while Python shuts down aborts the process, now and then.
+        """
+        self._releases.append(release)
+
+    def drop(self) -> None:
+        """Drop everything that refers to torch's group."""
+        self._control = None
+        while self._releases:
+            self._releases.pop()()
+
+
+def enter(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
+    """Enter the process group of the job, or return the one that this process is in.
+
+    A group that the user has made before is used as it is.
+
+    Raises:
+        ConfigError: when this process is in a group of another size.
+        RankError: when other ranks do not come in time, or a run of this job has failed before.
+    """
+    global _group
+    if _broken:
+        raise RankError(
+            "A run of this job has failed on this rank or on another one; its ranks cannot meet again. Start the "
+            "script again.",
+            code="LT715",
+        )
+    if _group is None or not dist.is_initialized():
+        _group = _adopt(timeout) if dist.is_initialized() else _make(environment, world_size, backend, timeout)
+        atexit.unregister(leave)
+        atexit.register(leave)
+    if _group.world_size != world_size:
+        raise ConfigError(
+            f"This process is in a group of {_group.world_size} ranks, but the strategy asks for {world_size}. One "
+            "script has one group: use the same devices and num_nodes in each of its Trainers.",
+            code="LT704",
+        )
+    return _group
+
+
+def leave(*, failed: bool = False) -> None:
+    """Leave the process group; the rank that holds the store goes last.
+
+    Args:
+        failed: leave at once, so that the other ranks' collectives fail now. The group cannot be entered again.
+    """
+    global _group, _broken
+    mine, _group = _group, None
+    if mine is None or not dist.is_initialized():
+        return
+    _broken = failed
+    if not failed:
+        _say_bye(mine)
+    mine.drop()
+    dist.destroy_process_group()
+
+
+def _make(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
+    with _loopback_only(environment):
+        store = _store(environment, world_size, timeout)
+        _wait_for_all(store, environment.rank, world_size, timeout)
+        dist.init_process_group(
+            backend,
+            store=PrefixStore("torch", store),
+            rank=environment.rank,
+            world_size=world_size,
+            timeout=timeout,
+        )
+        control = dist.new_group(backend="gloo", timeout=timeout)
+    return Group(environment.rank, world_size, PrefixStore("lt", store), control)
+
+
+def _adopt(timeout: timedelta) -> Group:
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    store = dist.distributed_c10d._get_default_store()
+    return Group(dist.get_rank(), dist.get_world_size(), PrefixStore("lt", store), control)
+
+
+def _store(environment: Environment, world_size: int, timeout: timedelta) -> Store:
+    method, rank = environment.rendezvous, environment.rank
+    if world_size == 1 and not environment.processes_exist:
+        alone: Store = HashStore()
+        return alone
+    if method.startswith("tcp://127.0.0.1:") and rank == 0:
+        return _loopback_store(int(method.rpartition(":")[2]), world_size, timeout)
+    store, _, _ = next(rendezvous(method, rank, world_size, timeout=timeout))
+    found: Store = store
+    return found
+
+
+def _loopback_store(port: int, world_size: int, timeout: timedelta) -> Store:
+    """Return a store that cannot be reached from outside: left to itself, torch listens on all interfaces."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(2048)
+    port = listener.getsockname()[1]
+    store: Store = TCPStore(
+        "127.0.0.1",
+        port,
+        world_size,
+        is_master=True,
+        timeout=timeout,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )
+    return store
+
+
+@contextmanager
+def _loopback_only(environment: Environment) -> Iterator[None]:
+    """Have gloo listen on the loopback interface while a job of one machine meets, unless the user chose another."""
+    one_machine = environment.rendezvous.startswith(("file:", "tcp://127.0.0.1:"))
+    if not one_machine or _LOOPBACK is None or "GLOO_SOCKET_IFNAME" in os.environ:
+        yield
+        return
+    os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", _LOOPBACK)  # read at its first collective, so it stays
+    try:
+        yield
+    finally:
+        del os.environ["GLOO_SOCKET_IFNAME"]
+
+
+def _wait_for_all(store: Store, rank: int, world_size: int, timeout: timedelta) -> None:
+    """Wait in Python, where signals reach us, until all ranks are there; torch's own wait cannot be interrupted."""
+    store.set(f"lt/here/{rank}", "1")
+    end = time.monotonic() + timeout.total_seconds()
+    missing = list(range(world_size))
+    while missing := [r for r in missing if not store.check([f"lt/here/{r}"])]:
+        if time.monotonic() > end:
+            raise RankError(
+                f"Ranks {missing} of {world_size} did not start within {timeout.total_seconds():g} s; rank {rank} "
+                "waited for them. Look at their output; DDP(timeout=...) waits longer.",
+                code="LT705",
+            )
+        time.sleep(0.01)
+
+
+def _say_bye(mine: Group) -> None:
+    """Keep the store's process alive until the others have left; those that died are not waited for long."""
+    try:
+        mine.store.set(f"bye/{mine.rank}", "1")
+        end = time.monotonic() + 2.0
+        everybody = [f"bye/{rank}" for rank in range(mine.world_size)]
+        while mine.rank == 0 and not mine.store.check(everybody) and time.monotonic() < end:
+            time.sleep(0.01)
+    except (RuntimeError, OSError):
+        return  # the store went with the rank that held it
+
+
+def default_backend(device: torch.device) -> str:
+    """Return the backend for a kind of device: NCCL for CUDA tensors and gloo for those on the CPU."""
+    return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"

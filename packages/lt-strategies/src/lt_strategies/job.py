@@ -1,0 +1,233 @@
+"""A rank's seat in a job that lt launched: where it tells the watcher how far it is and what went wrong."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from lt_core.environment import Environment
+from lt_core.errors import RankError
+from lt_core.launcher import RunResult
+from lt_core.strategy import Strategy
+from lt_strategies import watcher
+from lt_strategies.watcher import Line
+
+__all__ = ["LaunchedEnvironment", "Seat", "made_folder", "seat"]
+
+_seat: Seat | None = None
+
+
+def seat() -> Seat | None:
+    """Return this process's seat, or None where lt has launched nothing (yet)."""
+    global _seat
+    if _seat is None and _told_by_watcher():
+        _seat = Seat(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"]))
+        sys.excepthook = _seat.quiet_excepthook
+    return _seat
+
+
+def made_folder(world_size: int) -> str:
+    """Make the folder of a new job of ``world_size`` ranks, readable by this user only; return its path."""
+    folder = tempfile.mkdtemp(prefix="lt-job-")
+    watcher.Page(Path(folder) / "page", world_size)
+    return folder
+
+
+def _told_by_watcher() -> bool:
+    """The variables count only in a process that the watcher itself started, not in what the user starts from there."""
+    mine = os.environ.get("LT_WATCHER") == str(os.getppid()) or (os.name == "nt" and "LT_WATCHER" in os.environ)
+    return mine and "LT_JOB" in os.environ
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedEnvironment(Environment):
+    """A process of a job that lt's own launchers started: script, spawn, fork."""
+
+    name: ClassVar[str] = "lt"
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        mine = seat()
+        return None if mine is None else cls.of(mine)
+
+    @classmethod
+    def of(cls, mine: Seat) -> Self:
+        """Return the environment of the process that holds this seat; all ranks are on one machine."""
+        return cls(
+            rank=mine.rank,
+            local_rank=mine.rank,
+            world_size=mine.world_size,
+            local_world_size=mine.world_size,
+            init_method=(mine.folder / "store").as_uri(),
+            processes_exist=True,
+        )
+
+
+class Seat:
+    """One rank of a job.
+
+    Args:
+        folder: the job's folder.
+        rank: this process.
+        world_size: ranks in the job, all on this machine.
+
+    Attributes:
+        heard: whether the watcher's verdict was raised here.
+    """
+
+    def __init__(self, folder: str, rank: int, world_size: int) -> None:
+        self.folder, self.rank, self.world_size, self.heard = Path(folder), rank, world_size, False
+        self._page = watcher.Page(self.folder / "page")
+        self._line = Line(os.getpid(), time.monotonic(), watcher.STARTING, 0, "")
+        self._dump = None
+        if watcher.DUMP_SIGNAL is not None:
+            self._dump = (self.folder / f"stack_{rank}.txt").open("w")
+            faulthandler.register(watcher.DUMP_SIGNAL, self._dump, all_threads=True)
+        if watcher.RAISE_SIGNAL is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(watcher.RAISE_SIGNAL, self._on_verdict)
+        self._page.write(rank, self._line)
+
+    def take(self) -> Self:
+        """Make this the seat of this process, for launchers whose processes are not told by variables."""
+        global _seat
+        _seat = self
+        return self
+
+    def leave(self) -> None:
+        """Say that this rank has ended for good."""
+        self._mark(watcher.ENDED)
+
+    def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> RunResult:
+        """Call ``fn(*args)`` under the watcher's eyes.
+
+        Raises:
+            RankError: when another rank failed first; names it and its error.
+        """
+        self._line = self._line._replace(batches=0, phase="")
+        self._mark(watcher.RUNNING)
+        try:
+            with self._beating(strategy):
+                result = fn(*args)
+        except BaseException as error:
+            self._raise_cause(error)
+            raise
+        self._mark(watcher.IDLE)
+        return result
+
+    def report(self, error: BaseException) -> dict[str, Any]:
+        """Tell the watcher that this rank failed, once; return what was told."""
+        told = watcher.read_report(self.folder, self.rank)
+        if told is None:
+            told = {
+                "rank": self.rank,
+                "time": time.time(),
+                "place": self._line.place,
+                "error": "".join(traceback.format_exception_only(error)).strip(),
+                "traceback": user_traceback(error),
+                "consequence": is_consequence(error),
+                "interrupt": isinstance(error, KeyboardInterrupt),
+            }
+            watcher.save_json(self.folder / f"report_{self.rank}.json", told)
+        return told
+
+    def quiet_excepthook(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        """Hand an uncaught error to the watcher, which prints one message for the whole job."""
+        error.__traceback__ = trace
+        if self.folder.exists():
+            self.report(error)
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    def wait_for_verdict(self, seconds: float) -> watcher.Verdict | None:
+        """Return the watcher's verdict, waiting at most ``seconds`` for it."""
+        end = time.monotonic() + seconds
+        while True:
+            found = watcher.read_json(self.folder / "verdict.json")
+            if found is not None:
+                return watcher.Verdict(**found)
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.02)
+
+    def _raise_cause(self, error: BaseException) -> None:
+        """Raise what another rank did to us in place of a broken connection; else tell the watcher of ``error``."""
+        if isinstance(error, RankError) and self.heard:
+            self._mark(watcher.IDLE)
+            error.__suppress_context__ = True
+            return
+        told = self.report(error)
+        verdict = self.wait_for_verdict(watcher.PATIENCE + 1.5) if told["consequence"] else None
+        self._mark(watcher.IDLE)
+        if verdict is not None and verdict.rank != self.rank:
+            self._hear()
+            raise RankError(verdict.text, code="LT701") from None
+        if self.world_size > 1:
+            error.add_note(f"(rank {self.rank} of {self.world_size}, {told['place']})")
+
+    def _on_verdict(self, _number: int, _frame: Any) -> None:
+        verdict = self.wait_for_verdict(0.0)
+        if verdict is not None and self._line.state in (watcher.RUNNING, watcher.STEPPING):
+            self._hear()
+            raise RankError(verdict.text, code="LT701")
+
+    def _hear(self) -> None:
+        """Tell the watcher that its verdict is raised here, so that it need not print it."""
+        self.heard = True
+        (self.folder / "heard").touch()
+
+    @contextmanager
+    def _beating(self, strategy: Strategy) -> Iterator[None]:
+        """Have each batch done recorded: the strategy's own members are called through, whatever its class."""
+        setup, batch_done = strategy.setup, strategy.batch_done
+
+        def counted_setup(*args: Any) -> Any:
+            done = setup(*args)
+            self._mark(watcher.STEPPING)
+            return done
+
+        def counted_batch_done(phase: str) -> None:
+            batch_done(phase)
+            before = self._line
+            batches = before.batches + 1 if phase == before.phase else 1
+            self._line = Line(before.pid, time.monotonic(), watcher.STEPPING, batches, phase)
+            self._page.write(self.rank, self._line)
+
+        strategy.setup, strategy.batch_done = counted_setup, counted_batch_done  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            del strategy.setup, strategy.batch_done
+
+    def _mark(self, state: int) -> None:
+        self._line = self._line._replace(beat=time.monotonic(), state=state)
+        self._page.write(self.rank, self._line)
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Return whether an error only tells that another rank is gone."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, (RuntimeError, OSError)) and watcher.CONSEQUENCE.search(f"{type(seen).__name__}: {seen}"):
+            return True
+        seen = seen.__cause__
+    return False
+
+
+def user_traceback(error: BaseException) -> str:
+    """Return the traceback without the frames of lt and torch, unless nothing else is in it."""
+    whole = traceback.TracebackException.from_exception(error)
+    kept = [frame for frame in whole.stack if not watcher.OURS.search(frame.filename)]
+    if kept:
+        whole.stack = traceback.StackSummary.from_list(kept)
+    return "".join(whole.format()).rstrip()

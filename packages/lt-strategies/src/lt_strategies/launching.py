@@ -1,0 +1,66 @@
+"""What our launchers share: when nothing is to be started, and how errors reach a cluster's own agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from lt_core.errors import ConfigError
+from lt_core.launcher import RunResult
+from lt_core.strategy import Strategy
+from lt_strategies.job import seat
+
+__all__ = ["cores_per_rank", "must_start", "need_one_node", "run_here"]
+
+
+def must_start(strategy: Strategy) -> bool:
+    """Return whether the other ranks of this strategy have yet to be started."""
+    return strategy.world_size > 1 and not strategy.environment.processes_exist and seat() is None
+
+
+def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> RunResult:
+    """Call ``fn(*args)`` in this rank's process, telling whoever supervises the job of an error."""
+    mine = seat()
+    if mine is not None:
+        return mine.run(fn, args, strategy)
+    try:
+        return fn(*args)
+    except Exception as error:
+        if "TORCHELASTIC_ERROR_FILE" in os.environ:
+            _write_error_file(error)
+        if strategy.world_size > 1:
+            error.add_note(f"(rank {strategy.rank} of {strategy.world_size})")
+        raise
+
+
+def cores_per_rank(local_world_size: int) -> int:
+    """Return how many threads each of ``local_world_size`` processes may use for arithmetic."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // local_world_size)
+
+
+def need_one_node(strategy: Strategy, launcher: str) -> None:
+    """Refuse to start processes on other machines: that is torchrun's and the cluster's part.
+
+    Raises:
+        ConfigError: when more than one node is asked for.
+    """
+    nodes = strategy.placement.num_nodes
+    if nodes > 1:
+        local = len(strategy.placement.devices)
+        raise ConfigError(
+            f"num_nodes={nodes}: launcher {launcher!r} starts processes on this machine only, and no environment "
+            f"(torchrun, SLURM, MPI...) was found. Start the script on each node by 'torchrun --nnodes={nodes} "
+            f"--nproc-per-node={local} --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT SCRIPT', or by srun.",
+            code="LT702",
+        )
+
+
+def _write_error_file(error: Exception) -> None:
+    """Tell torchrun's agent of the error, for its report of the first failure."""
+    from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+    handler = get_error_handler()
+    handler.initialize()
+    handler.record_exception(error)
