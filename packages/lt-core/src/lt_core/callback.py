@@ -26,12 +26,15 @@ class Callback:
         after: names of callback classes that this one must follow.
         priority: where neither says it, lower numbers come first; equal ones keep the user's order.
         monitors: reads logged metrics at the end of an epoch.
+        role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
+            ``"checkpoint"``, or none. The default is left away where the user gives one of the same role.
     """
 
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     priority: int = 0
     monitors: bool = False
+    role: str = ""
 
     @property
     def state_key(self) -> str:

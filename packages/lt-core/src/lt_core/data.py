@@ -156,6 +156,10 @@ class Feed:
             for batch in self._timed(iterator) if self.timed else iterator:
                 self._done += 1
                 yield batch if transfer is None else transfer(batch)
+        except GeneratorExit:
+            if self._done == self.num_batches:  # a plain loop asks once more, and the sampler may draw then
+                next(iterator, None)
+            raise
         finally:
             if turn == self._turn:  # an iterator that was left behind ends after its successor was made
                 self._before = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -29,17 +30,21 @@ class LightningOptimizer:
     Args:
         optimizer: torch's optimizer.
         take_step: called with the optimizer and the closure; takes the step.
-        no_sync: returns the context in which gradients are not reduced over ranks.
+        toggled: returns the context in which only this optimizer's parameters get gradients, synced over ranks or not.
+        zero: called in place of ``zero_grad`` where the Trainer accumulates; None for the optimizer's own.
     """
 
     def __init__(
         self,
         optimizer: Optimizer,
         take_step: Callable[[Optimizer, Callable[[], Any] | None], Any],
-        no_sync: Callable[[], Any],
+        toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]],
+        zero: Callable[..., None] | None = None,
     ) -> None:
         """Wrap ``optimizer``."""
-        self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _no_sync=no_sync)
+        self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _toggled=toggled)
+        if zero is not None:
+            self.__dict__["zero_grad"] = partial(zero, optimizer)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -64,11 +69,10 @@ class LightningOptimizer:
         """Take a step; ``closure`` reevaluates the model and returns the loss."""
         return self.__dict__["_take_step"](self.__dict__["_optimizer"], closure)
 
-    @contextmanager
-    def toggle_model(self, sync_grad: bool = True) -> Iterator[None]:
-        """Return a context in which only this optimizer's parameters get gradients, synced or not."""
-        with self.__dict__["_no_sync"](sync_grad):
-            yield
+    def toggle_model(self, sync_grad: bool = True) -> AbstractContextManager[Any]:
+        """Return a context in which only this optimizer's parameters get gradients, synced over ranks or not."""
+        context: AbstractContextManager[Any] = self.__dict__["_toggled"](self.__dict__["_optimizer"], sync_grad)
+        return context
 
     def __repr__(self) -> str:
         """Show torch's optimizer."""

@@ -60,6 +60,7 @@ class Recorder:
         slots: slots of the present phase and loader by name; read by ``LightningModule.log``.
         batch: the present batch, from which the weight of a mean is taken.
         rank: number of this process in the job.
+        stepping: groups in which something goes to the loggers step by step.
     """
 
     def __init__(self) -> None:
@@ -67,6 +68,7 @@ class Recorder:
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0
+        self.stepping: set[str] = set()
         self.phase: str = "outside"
         self.loader_idx: int | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
@@ -94,6 +96,12 @@ class Recorder:
         for slot in self._of(group):
             slot.reset()
 
+    def forget_values(self) -> None:
+        """Forget what was published, after the sanity check; groups start anew."""
+        for group in ("validate", "test", "train"):
+            self.reset(group)
+        self.callback_values, self.logged_values, self.bar_values = {}, {}, {}
+
     def forget(self) -> None:
         """Forget everything, before another run."""
         rank = self.rank
@@ -117,18 +125,24 @@ class Recorder:
     def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
         """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
 
-        Sums and counts are reduced over the ranks by one ``gather``; see :func:`_gathered_totals`.
+        Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before and
+        after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
         """
-        slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated]
+        slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed]
         if gather is not None:
-            _gathered_totals(slots, gather)
+            _close_together(slots, gather)
         logged = {}
         for slot in slots:
-            value = slot.epoch_value()
+            value = slot.close()
             self._publish(slot, slot.epoch_name, value)
             if slot.to_logger:
                 logged[slot.epoch_name] = value
         return logged
+
+    def reopen(self, group: str) -> None:
+        """Go on with an epoch whose values were read before its end."""
+        for slot in self._of(group):
+            slot.closed = False
 
     def publish_steps(self, group: str) -> None:
         """Bring the last step values of ``group`` into the callbacks' metrics, without touching a logger."""
@@ -146,7 +160,7 @@ class Recorder:
                 for (phase, loader), page in self._pages.items()
                 if PHASES[phase].group == group and (loader is None or loader == index)
                 for slot in page.values()
-                if slot.updated and slot.on_epoch
+                if slot.closed
             ]
             found.append({slot.epoch_name: self.callback_values[slot.epoch_name] for slot in slots})
         return found
@@ -191,6 +205,8 @@ class Recorder:
                 code="LT503",
             )
         self.slots[str(name)] = slot
+        if slot.on_step and slot.to_logger:
+            self.stepping.add(phase.group)
         return slot
 
     def _check_forks(self, name: str, phase: Phase) -> None:
@@ -275,41 +291,35 @@ def _as_tensor(value: Any) -> Tensor:
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
-def _gathered_totals(slots: list[Slot], gather: Callable[[Any], list[Any]]) -> None:
-    """Put the totals of all ranks into ``slots``, by one exchange.
+def _close_together(slots: list[Slot], gather: Callable[[Any], list[Any]]) -> None:
+    """Close ``slots`` with the totals of all ranks, by one exchange; each rank's own sums stay as they are.
 
     A name that only some ranks logged is reduced over those; with ``sync_dist=True`` it is an error that names them.
-
-    Raises:
-        LogError: naming the rank and the key that it did not log.
     """
     shared = [slot for slot in slots if slot.shares_epoch]
     everyone = gather({slot.key: slot.packed() for slot in shared})
     required = {key for totals in everyone for key, packed in totals.items() if packed["required"]}
-    for key in sorted(required):
-        missing = [rank for rank, totals in enumerate(everyone) if key not in totals]
+    _demand(sorted(required), everyone)
+    for slot in shared:
+        slot.close([totals[slot.key] for totals in everyone if slot.key in totals])
+
+
+def _demand(keys: list[str], everyone: list[dict[str, Any]]) -> None:
+    for key in keys:
+        missing = [rank for rank, part in enumerate(everyone) if key not in part]
         if missing:
+            phase, _, name = key.split("|", 2)
             raise LogError(
-                f"Rank {missing[0]} did not log {key.split('|')[-1]!r} (in {key.split('|')[0]!r}), which other ranks log "
-                "with sync_dist=True. Log it on every rank, or leave sync_dist away.",
+                f"Rank {missing[0]} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. Log it on "
+                "every rank, or leave sync_dist away.",
                 code="LT506",
             )
-    for slot in shared:
-        slot.take([totals[slot.key] for totals in everyone if slot.key in totals])
 
 
 def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
     mine = {s.key: v.item() if isinstance(v, Tensor) else v for s, v in zip(slots, values, strict=True) if s.sync_dist}
     everyone = gather(mine)
-    keys = sorted({key for part in everyone for key in part})
-    for key in keys:
-        missing = [rank for rank, part in enumerate(everyone) if key not in part]
-        if missing:
-            raise LogError(
-                f"Rank {missing[0]} did not log {key.split('|')[-1]!r} (in {key.split('|')[0]!r}), which other ranks log "
-                "with sync_dist=True. Log it on every rank, or leave sync_dist away.",
-                code="LT506",
-            )
+    _demand(sorted({key for part in everyone for key in part}), everyone)
     return [
         slot.reduce_plain([part[slot.key] for part in everyone]) if slot.sync_dist else value
         for slot, value in zip(slots, values, strict=True)

@@ -54,11 +54,13 @@ class Slot:
     """Sums for one name. ``add`` is the only member called in a step."""
 
     __slots__ = (
+        "_closed_value",
         "_last",
         "_pending",
         "_restored",
         "_values",
         "_weights",
+        "closed",
         "count",
         "dtype",
         "epoch_name",
@@ -134,7 +136,8 @@ class Slot:
     def _clear(self) -> None:
         self.total: Any = {"min": math.inf, "max": -math.inf}.get(str(self.reduce), 0)
         self.count: float = 0
-        self.updated = False
+        self.updated = self.closed = False
+        self._closed_value: Any = None
         self._last: Any = None
         self._pending: list[Tensor] = []
         self._weights: list[float] = []
@@ -299,12 +302,21 @@ class Slot:
         values = [v.item() if isinstance(v, Tensor) else v for v in self._values]
         return {"total": total, "count": self.count, "values": values, "required": self.sync_dist}
 
-    def take(self, parts: list[dict[str, Any]]) -> None:
-        """Replace the totals by those of all ranks."""
-        totals = [part["total"] for part in parts]
-        self.count = sum(part["count"] for part in parts)
-        self._values = [value for part in parts for value in part["values"]]
-        self.total = _fold_plain(str(self.reduce), totals)
+    def close(self, parts: list[dict[str, Any]] | None = None) -> Any:
+        """Return the epoch's value, over all ranks where their ``parts`` are given; later calls return the same."""
+        if not self.closed:
+            self._closed_value = self.epoch_value() if parts is None or self.metric is not None else self._joined(parts)
+            self.closed = True
+        return self._closed_value
+
+    def _joined(self, parts: list[dict[str, Any]]) -> Any:
+        if callable(self.reduce):
+            return self.reduce(torch.tensor([value for part in parts for value in part["values"]]))
+        total = _fold_plain(str(self.reduce), [part["total"] for part in parts])
+        if self.reduce == "mean":
+            count = sum(part["count"] for part in parts)
+            total = total / count if count else math.nan
+        return self._typed(total)
 
     def reduce_plain(self, values: list[Any]) -> Any:
         """Return one step's values of all ranks reduced to one."""

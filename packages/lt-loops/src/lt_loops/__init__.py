@@ -1,1 +1,5 @@
-"""lt's Trainer: the fit, evaluate and predict loops that call your hooks, run state and exact resume."""
+"""Trainer, and the fit / evaluate / predict loops that call the hooks; run state and resume."""
+
+from lt_loops.trainer import Trainer
+
+__all__ = ["Trainer"]

@@ -9,7 +9,6 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
 from lt_core.launcher import Launcher
-from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_loops.argument_rules import is_whole
 from lt_loops.problems import Problem, shown
@@ -29,6 +28,13 @@ _BAREBONES: dict[str, tuple[Any, ...]] = {
 }
 """What barebones turns off, and the values that agree with it (None always does)."""
 
+_FLAGS = {
+    "checkpoint": "enable_checkpointing",
+    "progress_bar": "enable_progress_bar",
+    "summary": "enable_model_summary",
+}
+"""The flag that turns off the callbacks of a role."""
+
 
 def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
     """Return the conflicts among arguments that have passed their own rules; each names both values and the way out."""
@@ -37,7 +43,7 @@ def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
         *_barebones(given),
         *_overfitting(given),
         *_validation(given),
-        *_saving(given),
+        *_roles(given),
         *_plugins(given),
     ]
 
@@ -90,15 +96,14 @@ def _validation(given: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
-def _saving(given: Mapping[str, Any]) -> Iterator[Problem]:
+def _roles(given: Mapping[str, Any]) -> Iterator[Problem]:
     callbacks = given.get("callbacks") or ()
-    if given.get("enable_checkpointing") is not False:
-        return
     for callback in callbacks if isinstance(callbacks, list | tuple | set | frozenset) else [callbacks]:
-        if isinstance(callback, Callback) and is_overridden(callback, "on_saved", Callback):
+        flag = _FLAGS.get(callback.role or "") if isinstance(callback, Callback) else None
+        if flag is not None and given.get(flag) is False:
             yield Problem(
-                f"enable_checkpointing=False and callbacks=[{type(callback).__name__}(...)]: this callback saves "
-                "checkpoints. Take it out, or leave enable_checkpointing out."
+                f"{flag}=False and callbacks=[{type(callback).__name__}(...)]: the flag turns off what the callback "
+                f"does. Take the callback out, or leave {flag} out."
             )
 
 

@@ -1,0 +1,295 @@
+"""What happens between batches and between epochs: logs, saves, validation, limits. The step itself is in fit.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lt_core.errors import DataError
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.seed import restore_generators
+from lt_loops.evaluate import evaluate
+from lt_loops.run import NEVER
+from lt_loops.saving import serve_requests
+from lt_loops.schedules import step_epoch_schedulers
+
+if TYPE_CHECKING:
+    from lt_core.data import Feed
+    from lt_loops.run import Run
+
+__all__ = [
+    "after_batch",
+    "after_epoch",
+    "begin_epoch",
+    "end_of_data",
+    "leave_training",
+    "limits_reached",
+    "look_ahead",
+    "set_deadline",
+    "skips_epoch",
+    "stop_clock",
+    "validates",
+]
+
+
+def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
+    """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
+    from lt_loops.preparation import ensure_train_feed
+
+    position, every = run.position, run.trainer.settings.reload_dataloaders_every_n_epochs
+    run.phase, run.exhausted = "train", False
+    if every and position.epoch and position.epoch % every == 0 and position.batch == 0 and run.train_feed is not None:
+        run.train_feed.close()
+        run.train_feed = None
+        run.loaders.forget("train")
+    ensure_train_feed(run)
+    feed = run.train_feed
+    assert feed is not None
+    if run.generators is not None:
+        restore_generators(run.generators)
+        run.generators = None
+    if position.batch == 0:
+        run.recorder.reset("train")
+        run.call("on_train_epoch_start", phase="train_epoch_start")
+    else:
+        run.recorder.reopen("train")
+    run.clock = time.perf_counter()
+    feed.set_epoch(position.epoch)
+    left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
+    return feed, iter(islice(feed, left))
+
+
+def skips_epoch(hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
+    """Call ``on_train_batch_start``; return whether one of them wants to skip the rest of the epoch (-1)."""
+    answers = [hook(batch, index) for hook in hooks]
+    return any(isinstance(answer, int) and answer == -1 for answer in answers)
+
+
+def look_ahead(run: Run) -> None:
+    """Work out the next batch at which the loop must look up."""
+    position, trainer = run.position, run.trainer
+    due = [run.num_train]
+    window = run.plan.window
+    if run.sink.active and trainer.log_every_n_steps:
+        every = trainer.log_every_n_steps
+        run.next_log = (position.step // every + 1) * every
+        due.append(_batch_of_step(run, run.next_log, window))
+    if trainer.max_steps >= 0:
+        due.append(_batch_of_step(run, trainer.max_steps, window))
+    if run.deadline != float("inf"):
+        due.append(position.batch + 1)
+    due.append(_next_validation(run))
+    run.next_due = int(min(min(due), NEVER))
+
+
+def _batch_of_step(run: Run, step: int, window: int) -> int:
+    """Return the number of batches done in this epoch when ``step`` can be reached at the earliest."""
+    return run.position.batch + max(step - run.position.step, 0) * window - run.position.micro
+
+
+def after_batch(run: Run, *, resumed: bool = False) -> bool:
+    """Do what is due between two batches; return whether the epoch must be left.
+
+    Args:
+        run: the run.
+        resumed: the run goes on at this very boundary, whose hooks and logs are done.
+    """
+    position = run.position
+    run.attention = False
+    if not resumed:
+        _log_steps(run)
+        serve_requests(run)
+    if run.signal is not None:
+        return True
+    if position.batch and _validation_due(run):
+        validate(run)
+    if run.signal is not None:
+        return True
+    if position.batch or not resumed:
+        look_ahead(run) if hasattr(run, "plan") else None
+    return _must_stop(run)
+
+
+def end_of_data(run: Run) -> None:
+    """Finish what the end of the epoch's batches leaves open: a partial window, a validation."""
+    position = run.position
+    if position.batch == 0:
+        again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
+        raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
+    run.exhausted = True
+    if run.plan.flush is not None and position.micro:
+        run.plan.flush()
+    if run.signal is None and not run.stop_reason:
+        after_batch(run)
+
+
+def _log_steps(run: Run) -> None:
+    every = run.trainer.log_every_n_steps
+    if every and run.sink.active and run.position.step >= run.next_log:
+        gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
+        run.sink.send(run.recorder.step_values("train", gather))
+
+
+# ---- validation ------------------------------------------------------------------------------------------------------
+
+
+def validates(run: Run) -> bool:
+    """Return whether this fit has a validation at all."""
+    return (
+        run.trainer.limit_val_batches != 0
+        and is_overridden(run.module, "validation_step", LightningModule)
+        and run.loaders.has("validate")
+    )
+
+
+def validate(run: Run) -> None:
+    """Run the validation inside ``fit``, and save what its hooks asked for."""
+    settings, position = run.trainer.settings, run.position
+    stop_clock(run)
+    every = settings.reload_dataloaders_every_n_epochs
+    if every and position.epoch and position.epoch % every == 0 and position.validated == -1:
+        run.loaders.forget("validate")
+        run.eval_feeds.pop("validate", None)
+    if run.plan.kind != "manual" and position.micro == 0 and _frees_gradients(run):
+        run.module.on_validation_model_zero_grad()
+    run.phase = "validate"
+    evaluate(run, "validate")
+    run.phase = "train"
+    if run.signal is not None:
+        return  # the state that is saved is that before this validation; a resume repeats it
+    position.mark_validated()
+    serve_requests(run)
+    run.clock = time.perf_counter()
+
+
+def _frees_gradients(run: Run) -> bool:
+    return is_overridden(run.module, "on_validation_model_zero_grad", LightningModule)
+
+
+def _epoch_validates(run: Run) -> bool:
+    every = run.trainer.check_val_every_n_epoch
+    return every is None or (run.position.epoch + 1) % every == 0
+
+
+def _validation_due(run: Run) -> bool:
+    position, interval = run.position, run.trainer.val_check_interval
+    if position.validated == position.batch or not validates(run) or not _epoch_validates(run):
+        return False
+    if isinstance(interval, timedelta):
+        seconds = position.seconds + time.perf_counter() - run.clock
+        return seconds - position.validated_seconds >= interval.total_seconds()
+    if run.trainer.check_val_every_n_epoch is None:
+        return (position.total_batches + position.batch) % int(interval) == 0
+    every = _batches_between(run)
+    at_end = run.exhausted or position.batch >= run.num_train
+    return at_end if every is None else position.batch % every == 0
+
+
+def _batches_between(run: Run) -> int | None:
+    """Return how many batches lie between two validations of an epoch; None for one at the epoch's end."""
+    interval = run.trainer.val_check_interval
+    if isinstance(interval, int):
+        return interval
+    if interval == 1.0 or run.num_train == float("inf"):
+        return None
+    return max(int(run.num_train * interval), 1)
+
+
+def _next_validation(run: Run) -> float:
+    position, interval = run.position, run.trainer.val_check_interval
+    if not validates(run) or not _epoch_validates(run) or isinstance(interval, timedelta):
+        return NEVER if not isinstance(interval, timedelta) else position.batch + 1
+    if run.trainer.check_val_every_n_epoch is None:
+        return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
+    every = _batches_between(run)
+    return NEVER if every is None else (position.batch // every + 1) * every
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def stop_clock(run: Run) -> None:
+    """Add the present stretch of training to the position's seconds."""
+    now = time.perf_counter()
+    run.position.seconds += now - run.clock
+    run.clock = now
+
+
+def _must_stop(run: Run) -> bool:
+    """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
+    trainer, position = run.trainer, run.position
+    if run.signal is not None:
+        return True
+    if 0 <= trainer.max_steps <= position.step:
+        run.stop_reason = run.stop_reason or f"max_steps={trainer.max_steps} reached"
+        return True
+    if trainer.should_stop and _may_stop(run):
+        run.stop_reason = run.stop_reason or "trainer.should_stop was set"
+        return True
+    if time.perf_counter() >= run.deadline:
+        run.stop_reason = run.stop_reason or f"max_time={trainer.settings.max_time} reached"
+        return True
+    return False
+
+
+def _may_stop(run: Run) -> bool:
+    """Return whether ``min_epochs`` and ``min_steps`` are reached, before which nobody can stop early."""
+    trainer, position = run.trainer, run.position
+    epochs = position.epoch + (run.exhausted or position.batch >= run.num_train)
+    return epochs >= (trainer.min_epochs or 0) and position.step >= (trainer.min_steps or 0)
+
+
+def set_deadline(run: Run) -> None:
+    """Work out when ``max_time`` ends this fit; time of earlier processes counts."""
+    longest = run.trainer.settings.max_time
+    if longest is not None:
+        run.deadline = time.perf_counter() + longest.total_seconds() - run.position.seconds
+
+
+def leave_training(run: Run) -> None:
+    """Note where the data stands, for a fit that continues; say why training ended."""
+    run.phase = ""
+    run.feed_state = run.train_feed.state_dict() if run.train_feed is not None and run.position.batch else None
+
+
+def limits_reached(run: Run) -> bool:
+    """Return whether no further epoch is to be trained."""
+    trainer = run.trainer
+    if run.stop_reason or _must_stop(run):
+        return True
+    if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= run.position.epoch:
+        run.stop_reason = f"max_epochs={trainer.max_epochs} reached"
+        return True
+    if trainer.limit_train_batches == 0:
+        run.stop_reason = "limit_train_batches=0"
+        return True
+    return False
+
+
+def after_epoch(run: Run) -> None:
+    """End an epoch: fold its metrics, call the hooks, step schedulers, move on, save.
+
+    An epoch that a limit cut short has its hooks called too, but the position stays in its middle, so that raising the
+    limit continues there.
+    """
+    if run.signal is not None:
+        return
+    position, recorder = run.position, run.recorder
+    complete = run.exhausted or position.batch >= run.num_train
+    gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
+    values = recorder.epoch_values("train", gather)
+    run.call("on_train_epoch_end", phase="train_epoch_end")
+    values.update(recorder.epoch_values("train", gather))
+    for hook in run.hooks["on_train_epoch_end/monitors"]:
+        hook()
+    values.update(recorder.epoch_values("train", gather))
+    run.sink.send(values)
+    if complete:
+        step_epoch_schedulers(run)
+        position.next_epoch((run.train_feed.samples if run.train_feed is not None else None) or 0)
+    run.phase = ""
+    serve_requests(run)

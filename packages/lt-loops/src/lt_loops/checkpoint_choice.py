@@ -1,0 +1,78 @@
+"""Which file ``ckpt_path`` means: a path, ``"best"``, ``"last"`` or ``"auto"``."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lt_core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from lt_loops.trainer import Trainer
+
+__all__ = ["choose_checkpoint"]
+
+
+def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, stage: str) -> str | None:
+    """Return the path of the checkpoint that a run starts from, or None for none.
+
+    Args:
+        trainer: whose checkpoint callbacks know the files.
+        ckpt_path: a path; ``"best"`` (by the monitored metric), ``"last"`` (the newest), ``"auto"`` (the newest if there
+            is one, else none: for jobs that a scheduler starts again).
+        stage: the run, for the error.
+
+    Raises:
+        CheckpointError: for ``"best"`` or ``"last"`` where there is none.
+    """
+    if ckpt_path is None:
+        return None
+    word = fspath(ckpt_path)
+    if word == "best":
+        return _best(trainer, stage)
+    if word in ("last", "auto", "hpc"):
+        newest = _newest(trainer)
+        if newest is None and word == "last":
+            raise CheckpointError(
+                f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a path, "
+                "or ckpt_path='auto' to start anew where there is none.",
+                code="LT611",
+            )
+        return newest
+    return word
+
+
+def _best(trainer: Trainer, stage: str) -> str:
+    callback: Any = trainer.checkpoint_callback
+    if callback is None:
+        raise CheckpointError(
+            f"{stage}(ckpt_path='best'): this Trainer has no ModelCheckpoint callback that would know the best one. Pass a path.",
+            code="LT612",
+        )
+    best: str = callback.best_model_path
+    if not best:
+        raise CheckpointError(
+            f"{stage}(ckpt_path='best'): no checkpoint was saved yet. Call fit first, or pass a path.", code="LT612"
+        )
+    return best
+
+
+def _newest(trainer: Trainer) -> str | None:
+    """Return the newest complete checkpoint in the folders of the checkpoint callbacks; damaged ones are passed over."""
+    found = [path for folder in _folders(trainer) for path in Path(folder).glob("*.ckpt")]
+    known = [Path(cb.last_model_path) for cb in _writers(trainer) if getattr(cb, "last_model_path", "")]
+    ordered = sorted({path.resolve() for path in [*found, *known] if path.exists()}, key=_written_at, reverse=True)
+    return str(ordered[0]) if ordered else None
+
+
+def _written_at(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _writers(trainer: Trainer) -> list[Any]:
+    return list(trainer.checkpoint_callbacks)
+
+
+def _folders(trainer: Trainer) -> list[str]:
+    return [str(cb.dirpath) for cb in _writers(trainer) if getattr(cb, "dirpath", None)]

@@ -1,0 +1,180 @@
+"""Validation and test: read the loaders without gradients, fold what was logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from lt_core.errors import HookError
+from lt_core.launcher import RunResult
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.strategy import Strategy
+from lt_loops.preparation import set_up
+from lt_loops.session import Session
+from lt_loops.signatures import count_arguments
+from lt_loops.sources import make_eval_feeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lt_core.data import Feed
+    from lt_loops.run import Run
+
+__all__ = ["eval_feeds", "eval_step", "evaluate", "gradients_off", "model_in_eval_mode", "run_evaluate"]
+
+WORDS = {"validate": "validation", "test": "test", "predict": "predict"}
+"""The word in hook names for each stage."""
+
+
+def run_evaluate(run: Run) -> RunResult:
+    """Run ``trainer.validate`` or ``trainer.test``.
+
+    ::
+
+        prepare_data, setup, configure_model
+        on_validation_model_eval                      # eval mode
+        with gradients off:
+            on_validation_start
+            on_validation_epoch_start
+            for each loader, for each batch:
+                on_before_batch_transfer, transfer_batch_to_device, on_after_batch_transfer
+                on_validation_batch_start
+                validation_step
+                on_validation_batch_end
+            on_validation_epoch_end
+            on_validation_end
+        on_validation_model_train                     # each submodule back to its own mode
+        teardown
+    """
+    with Session(run):
+        set_up(run)
+        run.phase = run.stage
+        run.outputs = evaluate(run, run.stage)
+        run.status = "finished" if not run.stop_reason else "interrupted"
+    return run.result()
+
+
+def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, Any]]:
+    """Run one validation or test over all its loaders; return the epoch's metrics, a dict for each loader.
+
+    Args:
+        run: the run.
+        group: ``"validate"`` or ``"test"``.
+        limit: batches of each loader, for the sanity check; None for what the Trainer was asked for.
+    """
+    word, recorder = WORDS[group], run.recorder
+    feeds = eval_feeds(run, group)
+    several = len(feeds) > 1
+    limits = run.trainer.eval_limits(group, feeds)
+    recorder.reset(group)
+    with model_in_eval_mode(run, word), gradients_off(run):
+        run.call(f"on_{word}_start", phase=f"{group}_start")
+        run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
+        for index, feed in enumerate(feeds):
+            recorder.enter(f"{group}_batch", index if several else None)
+            _read(run, group, feed, index, several, limits[index] if limit is None else min(limit, limits[index]))
+            if run.attention and run.stop_reason:
+                break
+        gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
+        values = recorder.epoch_values(group, gather)
+        run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
+        values.update(recorder.epoch_values(group, gather))
+        if run.phase != "sanity_check":
+            run.sink.send(values)
+        results = [_numbers(part) for part in recorder.by_loader(group)]
+        run.call(f"on_{word}_end", phase=f"on_{word}_end")
+    return results
+
+
+def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limit: float) -> None:
+    """Read one loader: the loop that a validation batch goes through."""
+    word, recorder, strategy = WORDS[group], run.recorder, run.strategy
+    step = eval_step(run, f"{word}_step", several)
+    starts, ends = run.hooks[f"on_{word}_batch_start"], run.hooks[f"on_{word}_batch_end"]
+    done = strategy.batch_done if is_overridden(strategy, "batch_done", Strategy) else None
+    feed.set_epoch(run.position.epoch)
+    logs_steps = run.sink.active and run.phase != "sanity_check"
+    stepping = recorder.stepping
+    for index, batch in enumerate(islice(feed, None if limit == float("inf") else int(limit))):
+        for hook in starts:
+            hook(batch, index, loader_idx)
+        recorder.batch = batch
+        output = step(batch, index, loader_idx)
+        for hook in ends:
+            hook(output, batch, index, loader_idx)
+        if done is not None:
+            done(group)
+        if group in stepping and logs_steps:
+            run.sink.send(recorder.step_values(group), step=run.next_eval_step(group))
+        if run.attention and run.stop_reason:
+            break
+
+
+def eval_step(run: Run, method: str, several: bool) -> Callable[[Any, int, int], Any]:
+    """Return the step as ``step(batch, batch_idx, dataloader_idx)``; the method itself where it takes all three.
+
+    Raises:
+        HookError: for several loaders and a step without ``dataloader_idx``.
+    """
+    own = getattr(run.module, method)
+    taken = count_arguments(own, ("batch", "batch_idx", "dataloader_idx"))
+    if several and taken < 3 and is_overridden(run.module, method, LightningModule):
+        raise HookError(
+            f"There are several loaders, but {type(run.module).__name__}.{method} does not take dataloader_idx. Write "
+            f"{method}(self, batch, batch_idx, dataloader_idx=0).",
+            code="LT212",
+        )
+    step = run.precision.wrap_step(run.strategy.bind(run.model, method))
+    profiler = run.trainer.active_profiler
+    if profiler is not None:
+        step = profiler.wrap(method, step)
+    if taken == 3:
+        return step
+    if taken == 2:
+        return lambda batch, index, loader_idx: step(batch, index)
+    return lambda batch, index, loader_idx: step(batch)
+
+
+def eval_feeds(run: Run, group: str) -> list[Feed]:
+    """Return the feeds of a stage, made at the first use and kept for the run."""
+    if group not in run.eval_feeds:
+        run.eval_feeds[group] = make_eval_feeds(run, group)
+    return run.eval_feeds[group]
+
+
+@contextmanager
+def model_in_eval_mode(run: Run, word: str) -> Iterator[None]:
+    """Go to eval mode and back: each submodule to the mode that it had."""
+    modes = [(part, part.training) for part in run.module.modules()]
+    getattr(run.module, f"on_{word}_model_eval")()
+    try:
+        yield
+    finally:
+        _restore_modes(modes)
+        if is_overridden(run.module, f"on_{word}_model_train", LightningModule):
+            getattr(run.module, f"on_{word}_model_train")()
+
+
+def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:
+    for part, training in modes:
+        if part.training is not training:
+            part.training = training
+
+
+@contextmanager
+def gradients_off(run: Run) -> Iterator[None]:
+    """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``."""
+    capable = not run.strategy.capabilities.sharded_parameters
+    mode = torch.inference_mode() if run.trainer.settings.inference_mode and capable else torch.no_grad()
+    with mode:
+        yield
+
+
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    return {name: value.item() if isinstance(value, torch.Tensor) else float(value) for name, value in values.items()}

@@ -1,0 +1,388 @@
+"""What users and callbacks read from a Trainer: one-line reads of the present run, or of the last one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lt_core.recorder import Recorder
+from lt_loops.run import Position
+from lt_loops.sources import flatten, limited
+
+if TYPE_CHECKING:
+    from lt_core.accelerator import Accelerator
+    from lt_core.callback import Callback
+    from lt_core.checkpoint import CheckpointIO
+    from lt_core.data import DataSource, Feed
+    from lt_core.logger import Logger
+    from lt_core.module import LightningModule
+    from lt_core.precision import Precision
+    from lt_core.profiler import Profiler
+    from lt_core.strategy import Strategy
+    from lt_loops.resolve import Parts
+    from lt_loops.run import Run
+    from lt_loops.scheduler_config import SchedulerConfig
+    from lt_loops.settings import Settings
+
+__all__ = ["TrainerFacts"]
+
+_LIMITS = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
+
+
+class TrainerFacts:
+    """The reading half of the Trainer."""
+
+    settings: Settings
+    _parts: Parts
+    _limits: dict[str, Any]
+    _run: Run | None
+
+    # ---- who and where -----------------------------------------------------------------------------------------------
+
+    @property
+    def lightning_module(self) -> LightningModule:
+        """The user's module of the present or last run.
+
+        Raises:
+            RuntimeError: before the first run.
+        """
+        if self._run is None:
+            raise RuntimeError("This Trainer has no module yet: call fit, validate, test or predict first.")
+        return self._run.module
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The same module as the strategy set it up; None before the first run."""
+        return None if self._run is None else self._run.model
+
+    @property
+    def datamodule(self) -> DataSource | None:
+        """The datamodule of the present or last run, if one was given."""
+        return None if self._run is None else self._run.datamodule
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        """All callbacks, in the order in which they are called."""
+        return self._parts.callbacks
+
+    @property
+    def loggers(self) -> list[Logger]:
+        """All loggers."""
+        return self._parts.loggers
+
+    @property
+    def logger(self) -> Logger | None:
+        """The first logger, or None."""
+        return self.loggers[0] if self.loggers else None
+
+    @property
+    def strategy(self) -> Strategy:
+        """Where runs happen."""
+        return self._parts.strategy
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The kind of device."""
+        return self._parts.accelerator
+
+    @property
+    def precision_plugin(self) -> Precision:
+        """The number format."""
+        return self._parts.precision
+
+    @property
+    def precision(self) -> str:
+        """The number format's name, such as ``"32-true"``."""
+        return self._parts.precision.name
+
+    @property
+    def profiler(self) -> Profiler:
+        """The profiler; one that measures nothing by default."""
+        return self._parts.profiler
+
+    @property
+    def checkpoint_io(self) -> CheckpointIO:
+        """What writes and reads checkpoint files."""
+        return self._parts.checkpoint_io
+
+    @property
+    def recorder(self) -> Recorder:
+        """What ``self.log`` writes to."""
+        return Recorder() if self._run is None else self._run.recorder
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers, in declared order."""
+        return [] if self._run is None else self._run.optimizers
+
+    @property
+    def lr_scheduler_configs(self) -> list[SchedulerConfig]:
+        """The schedulers with interval, frequency, monitor and name."""
+        return [] if self._run is None else self._run.schedulers
+
+    @property
+    def global_rank(self) -> int:
+        """Number of this process in the job, from 0."""
+        return self.strategy.rank
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this process on its node, from 0."""
+        return self.strategy.local_rank
+
+    @property
+    def node_rank(self) -> int:
+        """Number of this node, from 0."""
+        return self.strategy.node_rank
+
+    @property
+    def world_size(self) -> int:
+        """Processes in the job."""
+        return self.strategy.world_size
+
+    @property
+    def num_devices(self) -> int:
+        """Devices on this node."""
+        return len(self.strategy.placement.devices)
+
+    @property
+    def device_ids(self) -> list[int]:
+        """Indices of the devices on this node."""
+        return list(self.strategy.placement.devices)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in the job."""
+        return self.strategy.placement.num_nodes
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process is rank 0."""
+        return self.strategy.rank == 0
+
+    @property
+    def default_root_dir(self) -> str:
+        """Where files go when nothing else says it."""
+        return self.settings.default_root_dir
+
+    @property
+    def log_dir(self) -> str | None:
+        """The folder of this run: the first logger's, else the default root."""
+        return (self.logger.log_dir if self.logger is not None else None) or self.default_root_dir
+
+    @property
+    def checkpoint_callbacks(self) -> list[Callback]:
+        """The callbacks that write checkpoints."""
+        return [callback for callback in self.callbacks if callback.role == "checkpoint"]
+
+    @property
+    def checkpoint_callback(self) -> Any:
+        """The first callback that writes checkpoints, or None."""
+        return next(iter(self.checkpoint_callbacks), None)
+
+    @property
+    def early_stopping_callbacks(self) -> list[Callback]:
+        """The callbacks that stop early."""
+        return [callback for callback in self.callbacks if callback.role == "early_stopping"]
+
+    @property
+    def early_stopping_callback(self) -> Any:
+        """The first callback that stops early, or None."""
+        return next(iter(self.early_stopping_callbacks), None)
+
+    @property
+    def progress_bar_callback(self) -> Any:
+        """The progress bar, or None."""
+        return next((callback for callback in self.callbacks if callback.role == "progress_bar"), None)
+
+    # ---- progress ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _position(self) -> Position:
+        return Position() if self._run is None else self._run.position
+
+    @property
+    def _phase(self) -> str:
+        return "" if self._run is None else self._run.phase
+
+    @property
+    def stage(self) -> str | None:
+        """The run: ``"fit"``, ``"validate"``, ``"test"``, ``"predict"``, or None outside of one."""
+        return self._run.stage if self._run is not None and self._run.status == "running" else None
+
+    @property
+    def current_stage(self) -> str | None:
+        """What is being read right now: ``train``, ``sanity_check``, ``validate``, ``test``, ``predict``, or None."""
+        return self._phase or None
+
+    @property
+    def training(self) -> bool:
+        """Whether training batches are being read (not the validation inside ``fit``)."""
+        return self._phase == "train"
+
+    @property
+    def validating(self) -> bool:
+        """Whether a validation runs, by itself or inside ``fit``."""
+        return self._phase == "validate"
+
+    @property
+    def testing(self) -> bool:
+        """Whether a test runs."""
+        return self._phase == "test"
+
+    @property
+    def predicting(self) -> bool:
+        """Whether a prediction runs."""
+        return self._phase == "predict"
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether a validation or test runs."""
+        return self._phase in ("validate", "test")
+
+    @property
+    def sanity_checking(self) -> bool:
+        """Whether the few validation batches before training run."""
+        return self._phase == "sanity_check"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal or Ctrl-C ended the last run."""
+        return self._run is not None and self._run.status == "interrupted"
+
+    @property
+    def received_sigterm(self) -> bool:
+        """Whether a signal has asked this run to stop."""
+        return self._run is not None and self._run.signal is not None
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the last fit ended, in words."""
+        return "" if self._run is None else self._run.stop_reason
+
+    @property
+    def current_epoch(self) -> int:
+        """Training epochs done, from 0; inside an epoch its number."""
+        return self._position.epoch
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps taken, from 0: windows in which at least one optimizer stepped."""
+        return self._position.step
+
+    @property
+    def batch_idx(self) -> int:
+        """Training batches done in this epoch; inside a batch its number."""
+        return self._position.batch
+
+    @property
+    def global_samples(self) -> int:
+        """Training samples consumed by all ranks; 0 where batches do not tell their size."""
+        feed = None if self._run is None else self._run.train_feed
+        return self._position.samples + ((feed.samples if feed is not None else None) or 0)
+
+    @property
+    def num_training_batches(self) -> int | float:
+        """Training batches in an epoch on this rank, limits applied; ``inf`` where unknown."""
+        if self._run is None:
+            return float("inf")
+        if self._run.train_feed is None and self._run.stage == "fit" and self._run.begun:
+            from lt_loops.preparation import ensure_train_feed
+
+            ensure_train_feed(self._run)
+        return self._run.num_train
+
+    def _counts(self, group: str) -> list[int | float]:
+        return [] if self._run is None else self.eval_limits(group, self._run.eval_feeds.get(group, []))
+
+    @property
+    def num_val_batches(self) -> list[int | float]:
+        """Validation batches for each loader, limits applied."""
+        return self._counts("validate")
+
+    @property
+    def num_sanity_val_batches(self) -> list[int | float]:
+        """Sanity-check batches for each loader."""
+        most = self.settings.num_sanity_val_steps
+        return [count if most == -1 else min(count, most) for count in self.num_val_batches]
+
+    @property
+    def num_test_batches(self) -> list[int | float]:
+        """Test batches for each loader, limits applied."""
+        return self._counts("test")
+
+    @property
+    def num_predict_batches(self) -> list[int | float]:
+        """Batches to predict for each loader, limits applied."""
+        return self._counts("predict")
+
+    def eval_limits(self, group: str, feeds: list[Feed]) -> list[int | float]:
+        """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""
+        name = _LIMITS[group]
+        return [limited(feed.num_batches, self._limits[name], name) for feed in feeds]
+
+    def window_of(self, epoch: int) -> int:
+        """Return how many micro-batches make an optimizer step in ``epoch``."""
+        asked = self._limits["accumulate_grad_batches"]
+        if isinstance(asked, int):
+            return asked
+        return int(asked[max(start for start in asked if start <= epoch)])
+
+    @property
+    def estimated_stepping_batches(self) -> int | float:
+        """Optimizer steps of the whole fit, as its limits allow; ``inf`` where nothing bounds them."""
+        max_steps, max_epochs = self._limits["max_steps"], self._limits["max_epochs"]
+        steps = float("inf") if max_steps == -1 else max_steps
+        batches = self.num_training_batches
+        if max_epochs in (None, -1) or batches == float("inf"):
+            return steps
+        per_epoch = [-(-int(batches) // self.window_of(epoch)) for epoch in range(max_epochs)]
+        return min(sum(per_epoch), steps)
+
+    # ---- data --------------------------------------------------------------------------------------------------------
+
+    def _loaders(self, kind: str) -> Any:
+        return None if self._run is None else self._run.loaders.get(kind)
+
+    @property
+    def train_dataloader(self) -> Any:
+        """The user's training loader or loaders."""
+        return self._loaders("train")
+
+    @property
+    def val_dataloaders(self) -> Any:
+        """The user's validation loader or loaders."""
+        return self._loaders("validate")
+
+    @property
+    def test_dataloaders(self) -> Any:
+        """The user's test loader or loaders."""
+        return self._loaders("test")
+
+    @property
+    def predict_dataloaders(self) -> Any:
+        """The user's loader or loaders to predict on."""
+        return self._loaders("predict")
+
+    def all_loaders(self, stage: str) -> list[Any]:
+        """Return the flat list of the user's loaders for ``"train"``, ``"val"``, ``"test"`` or ``"predict"``."""
+        return flatten(self._loaders({"val": "validate"}.get(stage, stage)))
+
+    # ---- metrics -----------------------------------------------------------------------------------------------------
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """Everything logged, by name; what callbacks monitor."""
+        return self.recorder.callback_metrics()
+
+    @property
+    def logged_metrics(self) -> dict[str, Tensor]:
+        """What went to the loggers last."""
+        return self.recorder.logged_metrics()
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """What the progress bar shows."""
+        return self.recorder.progress_bar_metrics()

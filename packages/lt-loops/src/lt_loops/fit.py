@@ -1,0 +1,185 @@
+"""Training: the loop over epochs and batches, read from top to bottom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from lt_core.launcher import RunResult
+from lt_core.overrides import is_overridden
+from lt_core.seed import preserve_generators
+from lt_core.strategy import Strategy
+from lt_loops.boundary import (
+    after_batch,
+    after_epoch,
+    begin_epoch,
+    end_of_data,
+    leave_training,
+    limits_reached,
+    look_ahead,
+    set_deadline,
+    skips_epoch,
+    stop_clock,
+    validates,
+)
+from lt_loops.evaluate import evaluate
+from lt_loops.losses import as_outputs, balanced
+from lt_loops.plan import make_plan
+from lt_loops.preparation import set_up
+from lt_loops.schedules import step_schedulers
+from lt_loops.session import Session
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["run_fit", "train_epoch"]
+
+
+def run_fit(run: Run) -> RunResult:
+    """Run ``trainer.fit``.
+
+    ::
+
+        configure_callbacks
+        prepare_data                                  # one process per node
+        setup("fit")                                  # datamodule, callbacks, module
+        configure_model
+        configure_optimizers                          # when the module is on its device
+        (restore the checkpoint: on_load_checkpoint before, module, optimizers, counters, generators)
+        on_fit_start
+        on_sanity_check_start, a few validation batches, on_sanity_check_end
+        on_train_start
+        for each epoch:
+            on_train_epoch_start
+            for each batch:
+                on_before_batch_transfer, transfer_batch_to_device, on_after_batch_transfer
+                on_train_batch_start                  # -1: skip the rest of the epoch
+                training_step
+                on_before_zero_grad, optimizer_zero_grad              # at a window's first micro-batch
+                on_before_backward, backward, on_after_backward
+                (unscale) on_before_optimizer_step, configure_gradient_clipping, optimizer_step   # at its last
+                lr_scheduler_step                     # schedulers that go by steps
+                on_train_batch_end                    # gradients are still there
+                (log, if due) (save, if asked for)
+                (validation, if due: see run_evaluate) (save, if asked for)
+            on_train_epoch_end                        # callbacks, module, callbacks that monitor
+            lr_scheduler_step                         # schedulers that go by epochs
+            (save, if asked for)
+        on_train_end
+        on_fit_end
+        teardown("fit")
+
+    Returns:
+        Position, metrics and why it ended; weights too where the run was in another process.
+    """
+    with Session(run):
+        set_up(run)
+        run.call("on_fit_start", phase="on_fit_start")
+        _sanity_check(run)
+        run.call("on_train_start", phase="train_start")
+        set_deadline(run)
+        while not limits_reached(run):
+            train_epoch(run)
+            after_epoch(run)
+        leave_training(run)
+        run.call("on_train_end", phase="on_train_end")
+        run.call("on_fit_end", phase="on_fit_end")
+        run.status = "interrupted" if run.signal is not None else "finished"
+    return run.result()
+
+
+def train_epoch(run: Run) -> None:
+    """Train on what is left of this epoch; returns at its end, or where the run must stop.
+
+    One training step of the plain plan stands here in full, in the order in which things happen. Other plans
+    (accumulation, closures, several optimizers, manual) are ``plan.run_batch``.
+    """
+    position, recorder, hooks = run.position, run.recorder, run.hooks
+    feed, batches = begin_epoch(run)
+    steps_by_step = any(config.interval == "step" for config in run.schedulers)
+    batch_done = run.strategy.batch_done if is_overridden(run.strategy, "batch_done", Strategy) else None
+    finished = after_batch(run, resumed=True)
+    while not finished:
+        run.plan = plan = make_plan(run)
+        look_ahead(run)
+        starts, ends = hooks["on_train_batch_start"], hooks["on_train_batch_end"]
+        step, takes_index, params, zero_grad = plan.step, plan.takes_index, plan.params, plan.zero_grad
+        backward, scale, unscale, clip, apply = plan.backward, plan.scale, plan.unscale, plan.clip, plan.apply
+        before_backward, after_backward, before_step = plan.before_backward, plan.after_backward, plan.before_step
+        run_batch, uneven = plan.run_batch, feed.uneven
+        optimizer = plan.optimizers[0] if plan.optimizers else None
+        groups = optimizer.param_groups if optimizer is not None else []
+        num_groups = len(groups)
+        recorder.enter("train_batch")
+        for batch in batches:
+            index = position.batch
+            recorder.batch = batch
+            if starts and skips_epoch(starts, batch, index):
+                run.exhausted = finished = True
+                break
+            if run_batch is not None:
+                output = run_batch(batch, index)
+            else:
+                output = step(batch, index) if takes_index else step(batch)
+                loss = output if output.__class__ is Tensor else balanced(run, output)
+                if loss is not None:
+                    if params is None:
+                        zero_grad(optimizer)
+                    else:
+                        for p in params:
+                            p.grad = None
+                    if uneven and feed.weight != 1.0:
+                        loss = loss * feed.weight
+                    if scale is not None:
+                        loss = scale(loss)
+                    for hook in before_backward:
+                        hook(loss)
+                    loss.backward() if backward is None else backward(loss)
+                    for hook in after_backward:
+                        hook()
+                    if unscale is not None:
+                        unscale(optimizer)
+                    for hook in before_step:
+                        hook(optimizer)
+                    if clip is not None:
+                        clip(optimizer)
+                    if apply is None:
+                        optimizer.step()
+                        position.step += 1
+                    elif apply(optimizer):
+                        position.step += 1
+                    if steps_by_step:
+                        step_schedulers(run, "step", position.step)
+            position.batch = index = index + 1
+            if ends:
+                outputs = as_outputs(output)
+                for hook in ends:
+                    hook(outputs, batch, index - 1)
+            if batch_done is not None:
+                batch_done("train")
+            if index >= run.next_due or run.attention or len(groups) != num_groups:
+                if after_batch(run):
+                    finished = True
+                    break
+                if run.dirty or len(groups) != num_groups:
+                    break
+                recorder.enter("train_batch")
+        else:
+            end_of_data(run)
+            finished = True
+    stop_clock(run)
+
+
+def _sanity_check(run: Run) -> None:
+    """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
+    limit = run.trainer.settings.num_sanity_val_steps
+    if not validates(run) or limit == 0 or run.restored is not None or run.position.step:
+        return
+    run.phase = "sanity_check"
+    run.call("on_sanity_check_start", phase="on_sanity_check_start")
+    with preserve_generators():
+        evaluate(run, "validate", limit=None if limit == -1 else limit)
+    run.recorder.forget_values()
+    run.call("on_sanity_check_end", phase="on_sanity_check_end")
+    run.phase = ""

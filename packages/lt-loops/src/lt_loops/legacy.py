@@ -1,0 +1,112 @@
+"""What the Trainer of 1.x had and that of 2.x has not: old arguments, and a Trainer made from a command line."""
+
+from __future__ import annotations
+
+import inspect
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import Any, Self
+
+from lt_core.errors import LtDeprecationWarning, warn
+from lt_loops.old_arguments import OLD_ARGUMENTS, translate
+from lt_loops.settings import ARGUMENTS
+
+__all__ = ["LegacyArguments", "translate"]
+
+_NO_OPTION = ("callbacks", "plugins", "checkpoint_callback", "early_stop_callback")
+"""Objects, which no command line can give."""
+
+_TEXT = ("accelerator", "strategy", "devices", "precision", "default_root_dir", "model_registry", "gpus", "tpu_cores")
+"""Arguments whose text is read by others: devices ``"0,1"``, a folder named ``2024``."""
+
+_FLAGS = (
+    "benchmark",
+    "deterministic",
+    "logger",
+    "replace_sampler_ddp",
+    "reload_dataloaders_every_epoch",
+    "stochastic_weight_avg",
+    "terminate_on_nan",
+)
+"""Options that may stand without a value, beside those whose default is a flag."""
+
+
+class LegacyArguments:
+    """The class methods by which 1.x read the Trainer's arguments from a command line."""
+
+    @classmethod
+    def default_attributes(cls) -> dict[str, Any]:
+        """Return the Trainer's arguments with their defaults."""
+        _note("Trainer.default_attributes()", "inspect.signature(Trainer)")
+        return _defaults(cls)
+
+    @classmethod
+    def add_argparse_args(cls, parent_parser: ArgumentParser, use_argument_group: bool = True) -> ArgumentParser:
+        """Add the Trainer's arguments to a parser, also in the spellings of 1.x, and return the parser.
+
+        Options that the parser has already stay as they are. Each can be written with underscores or dashes.
+
+        Args:
+            parent_parser: where to add.
+            use_argument_group: show them under a heading of their own.
+        """
+        _note("Trainer.add_argparse_args(parser)", "LightningCLI, or parser.add_argument for those that you need")
+        target: Any = parent_parser.add_argument_group(cls.__name__) if use_argument_group else parent_parser
+        for name, default in {**_defaults(cls), **dict.fromkeys(OLD_ARGUMENTS, SUPPRESS)}.items():
+            if name in _NO_OPTION:
+                continue
+            try:
+                target.add_argument(*_flags(name), **_option(name, default))
+            except ArgumentError:
+                continue  # the user's own option of this name comes first
+        return parent_parser
+
+    @classmethod
+    def from_argparse_args(cls, args: Namespace | ArgumentParser, **overrides: Any) -> Self:
+        """Return a Trainer made from parsed arguments; those that it does not know are left to others.
+
+        Args:
+            args: what the parser returned, or the parser itself, which then parses the command line.
+            overrides: arguments that come before the parsed ones, such as ``callbacks=[...]``.
+        """
+        _note("Trainer.from_argparse_args(args)", "Trainer(max_epochs=args.max_epochs, ...)")
+        parsed = vars(args.parse_args() if isinstance(args, ArgumentParser) else args)
+        known = {name: value for name, value in parsed.items() if name in ARGUMENTS or name in OLD_ARGUMENTS}
+        return cls(**{**known, **overrides})
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+
+
+def _flags(name: str) -> list[str]:
+    return list(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
+
+
+def _option(name: str, default: Any) -> dict[str, Any]:
+    """Return how argparse reads the argument ``name``."""
+    read: Callable[[str], Any] = str if name in _TEXT else _value
+    old = default == SUPPRESS
+    option: dict[str, Any] = {"dest": name, "type": read, "default": default, "metavar": "VALUE"}
+    option["help"] = SUPPRESS if old else f"default: {default}"
+    if isinstance(default, bool) or name.startswith("enable_") or name in _FLAGS:
+        option.update(nargs="?", const=True)
+    return option
+
+
+def _value(text: str) -> Any:
+    """Return the number, flag or None that a text stands for, else the text."""
+    words = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
+    if text.strip().lower() in words:
+        return words[text.strip().lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _note(old: str, new: str) -> None:
+    warn(f"{old} is a spelling of 1.x: use {new}.", code="LT903", category=LtDeprecationWarning, stacklevel=3)

@@ -1,0 +1,68 @@
+"""Limits and rates of a Trainer that may be changed while it runs; a change counts from the next batch on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lt_loops.argument_rules import find_problem
+from lt_loops.problems import raise_problems
+
+if TYPE_CHECKING:
+    from lt_loops.settings import Settings
+
+__all__ = ["LIMITS", "Limit", "first_values"]
+
+
+class Limit:
+    """An attribute of the Trainer that is checked when set, and has the plan of the loop made again.
+
+    Args:
+        doc: what the attribute is.
+    """
+
+    def __init__(self, doc: str) -> None:
+        """Describe the attribute; its name comes from the class body."""
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Take the attribute's name."""
+        self.name = name
+
+    def __get__(self, trainer: Any, owner: type | None = None) -> Any:
+        """Return the value that counts now."""
+        return self if trainer is None else trainer._limits[self.name]
+
+    def __set__(self, trainer: Any, value: Any) -> None:
+        """Check and take over a new value.
+
+        Raises:
+            ConfigError: for a value that the Trainer's argument of this name would not take.
+        """
+        problem = None if value is None else find_problem(self.name, value)
+        raise_problems([] if problem is None else [problem], f"trainer.{self.name}", code="LT143")
+        trainer._limits[self.name] = value
+        trainer.mark_dirty()
+
+
+LIMITS = (
+    "max_epochs",
+    "min_epochs",
+    "max_steps",
+    "min_steps",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "limit_train_batches",
+    "limit_val_batches",
+    "limit_test_batches",
+    "limit_predict_batches",
+    "val_check_interval",
+    "check_val_every_n_epoch",
+    "log_every_n_steps",
+)
+"""The arguments that are attributes of this kind."""
+
+
+def first_values(settings: Settings) -> dict[str, Any]:
+    """Return the values with which a Trainer starts."""
+    return {name: getattr(settings, name) for name in LIMITS}

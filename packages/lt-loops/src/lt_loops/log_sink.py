@@ -1,0 +1,82 @@
+"""The way of metrics to the loggers; a logger that fails never ends a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from lt_core.errors import warn
+
+if TYPE_CHECKING:
+    from lt_core.logger import Logger
+    from lt_loops.run import Run
+
+__all__ = ["LogSink"]
+
+_KEPT_ROWS = 10_000
+"""Rows kept for a logger that fails, to be sent when it works again."""
+
+
+class LogSink:
+    """Sends values to all loggers, on rank 0.
+
+    A logger's exception is reported once (LT520); its rows are kept and sent again later.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Send to ``run.loggers``; other ranks send nothing."""
+        self._run = run
+        self._loggers: list[Logger] = list(run.loggers) if run.strategy.rank == 0 else []
+        self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
+        self._reported: set[int] = set()
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is to be sent from any rank."""
+        return bool(self._run.loggers)
+
+    def send(self, values: dict[str, Any], step: int | None = None) -> None:
+        """Send one row; its axis is the key ``step`` in it, else ``step``, else the number of the last optimizer step."""
+        if not values:
+            return
+        run = self._run
+        row = dict(values)
+        axis = row.pop("step", None)
+        if axis is None:
+            axis = max(run.position.step - 1, 0) if step is None else step
+        elif isinstance(axis, Tensor):
+            axis = axis.item()
+        if run.stage == "fit":
+            row.setdefault("epoch", run.position.epoch)
+        run.recorder.logged_values.update(row)
+        for logger in self._loggers:
+            self._send_to(logger, row, int(axis))
+
+    def each(self, action: Callable[[Logger], Any]) -> None:
+        """Do ``action`` with every logger."""
+        for logger in self._loggers:
+            self._guarded(logger, lambda logger=logger: action(logger))  # type: ignore[misc]
+
+    def _send_to(self, logger: Logger, row: dict[str, Any], step: int) -> None:
+        kept = self._kept.setdefault(id(logger), [])
+        kept.append((row, step))
+        while kept and self._guarded(logger, lambda: logger.log_metrics(*kept[0])):
+            kept.pop(0)
+        del kept[:-_KEPT_ROWS]
+
+    def _guarded(self, logger: Logger, action: Callable[[], Any]) -> bool:
+        try:
+            action()
+        except Exception as error:
+            if id(logger) not in self._reported:
+                self._reported.add(id(logger))
+                warn(
+                    f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to {_KEPT_ROWS} "
+                    "rows are kept and sent when it works again.",
+                    code="LT520",
+                    stacklevel=6,
+                )
+            return False
+        return True

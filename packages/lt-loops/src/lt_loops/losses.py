@@ -1,0 +1,106 @@
+"""Reading what a training step returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lt_core.errors import HookError, did_you_mean
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["as_outputs", "balanced", "loss_and_weight", "read_losses", "zero_loss"]
+
+
+def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
+    """Return the loss of a step, shape ``()``, and the ``loss_weight`` that it came with.
+
+    Raises:
+        HookError: for a return value that is no loss.
+    """
+    if isinstance(output, Tensor):
+        return _scalar(output), None
+    if output is None:
+        return None, None
+    if isinstance(output, Mapping) and "loss" in output:
+        weight = output.get("loss_weight")
+        loss = output["loss"]
+        if loss is None:
+            return None, None
+        if isinstance(loss, Tensor):
+            return _scalar(loss), None if weight is None else float(weight)
+        raise _no_loss(output, f"its 'loss' is a {type(loss).__name__}")
+    raise _no_loss(output, "there is no loss in it")
+
+
+def read_losses(run: Run, output: Any) -> tuple[list[tuple[Tensor, str | None]], float | None]:
+    """Return the losses of a step with the name of the optimizer whose each is (None: all), and the weight."""
+    names = run.optimizer_names
+    if names is None or not isinstance(output, Mapping) or "loss" in output:
+        loss, weight = loss_and_weight(output)
+        return ([] if loss is None else [(loss, None)]), weight
+    weight = output.get("loss_weight")
+    losses = {name: value for name, value in output.items() if name != "loss_weight"}
+    unknown = [name for name in losses if name not in names]
+    if unknown and not any(name in names for name in losses):
+        raise _no_loss(output, f"expected 'loss' or losses by optimizer {names}")
+    for name in unknown:
+        if isinstance(losses[name], Tensor) and losses[name].requires_grad:
+            raise HookError(
+                f"training_step returned a loss {name!r}, but configure_optimizers named {names}."
+                f"{did_you_mean(str(name), names)}",
+                code="LT303",
+            )
+    kept = [(name, losses[name]) for name in names if losses.get(name) is not None]
+    for name, value in kept:
+        if not isinstance(value, Tensor):
+            raise _no_loss(output, f"its {name!r} is a {type(value).__name__}")
+    return [(_scalar(value), name) for name, value in kept], None if weight is None else float(weight)
+
+
+def balanced(run: Run, output: Any) -> Tensor | None:
+    """Return the loss of a plain step that returned no bare tensor; weighted over ranks where it asked for it."""
+    loss, weight = loss_and_weight(output)
+    if loss is None:
+        return zero_loss(run) if run.strategy.world_size > 1 else None
+    if weight is not None and run.strategy.world_size > 1:
+        total = run.strategy.all_reduce(torch.tensor(weight, dtype=torch.float64, device=run.strategy.device), "sum")
+        loss = loss * (weight * run.strategy.world_size / total.item())
+    return loss
+
+
+def zero_loss(run: Run) -> Tensor:
+    """Return a loss whose gradients are all zero, so that a rank that skips a batch still takes part in the reduction."""
+    terms = [p.sum() * 0.0 for p in run.module.parameters() if p.requires_grad]
+    return torch.stack([t.to(terms[0].dtype) for t in terms]).sum()
+
+
+def as_outputs(output: Any) -> Any:
+    """Return what hooks get as ``outputs``: ``{"loss": ...}`` detached, with whatever else the step returned."""
+    if isinstance(output, Tensor):
+        return {"loss": output.detach()}
+    if isinstance(output, Mapping):
+        return {k: v.detach() if isinstance(v, Tensor) else v for k, v in output.items()}
+    return output
+
+
+def _scalar(loss: Tensor) -> Tensor:
+    if loss.dim() and loss.numel() != 1:
+        raise HookError(
+            f"training_step returned a loss of shape {tuple(loss.shape)}; expected a single number. Take loss.mean().",
+            code="LT304",
+        )
+    return loss
+
+
+def _no_loss(output: Any, why: str) -> HookError:
+    shown = f"a dict with the keys {list(output)}" if isinstance(output, Mapping) else f"{output!r:.60} ({type(output).__name__})"
+    return HookError(
+        f"training_step returned {shown}: {why}. Return the loss (a tensor with one element), a dict with the key 'loss', or "
+        "None to skip the batch; in manual optimization set self.automatic_optimization = False.",
+        code="LT304",
+    )

@@ -1,0 +1,109 @@
+"""Manual optimization: the user's ``training_step`` runs backward and steps the optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from lt_core.optimizer import LightningOptimizer
+
+if TYPE_CHECKING:
+    from lt_loops.plan import Plan
+    from lt_loops.run import Run
+
+__all__ = ["Manual"]
+
+
+class Manual:
+    """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting.
+
+    With ``accumulate_grad_batches=N`` losses are divided by N, and ``zero_grad`` and ``step`` of the micro-batches in
+    between do nothing, so that the same ``training_step`` works for any N.
+    """
+
+    def __init__(self, run: Run, plan: Plan) -> None:
+        """Wrap the run's optimizers and hang this into the module."""
+        self.run, self.plan = run, plan
+        self.optimizers = [
+            LightningOptimizer(o, self._step, self._toggled, self._zero if plan.window > 1 else None) for o in run.optimizers
+        ]
+        self.last = True
+        self.syncing = True
+        self.stepped = False
+        run.module.__dict__["_manual"] = self
+
+    def run_batch(self, batch: Any, index: int) -> Any:
+        """Run the user's step and count it as one step if any optimizer stepped."""
+        plan, position = self.plan, self.run.position
+        self.stepped = False
+        left = self.run.trainer.num_training_batches - index
+        if position.micro == 0:
+            self.run.pending.begin(float(min(plan.window, left)))
+        self.last = position.micro + 1 >= plan.window or left <= 1
+        output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
+        position.micro = 0 if self.last else position.micro + 1
+        if self.stepped:
+            position.step += 1
+        return output
+
+    def flush(self) -> None:
+        """An unfinished window has nothing that could be stepped from outside; its gradients wait for the next one."""
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Divide, scale, run backward, reduce over the ranks."""
+        plan, run = self.plan, self.run
+        divisor = run.pending.divisor
+        if divisor != 1.0:
+            loss = loss / divisor
+        if plan.scale is not None:
+            loss = plan.scale(loss)
+        for hook in plan.before_backward:
+            hook(loss)
+        if plan.backward is not None:
+            plan.backward(loss, *args, **kwargs)
+        else:
+            loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        for hook in plan.after_backward:
+            hook()
+        if self.last and self.syncing and run.strategy.world_size > 1:
+            run.strategy.reduce_gradients([p for p in run.module.parameters() if p.grad is not None])
+
+    def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+        if not self.last:
+            return None
+        plan, value = self.plan, None
+        if closure is not None and (self.run.precision.scales or plan.apply is not None):
+            value = closure()
+            closure = None
+        if closure is not None:
+            self.stepped = True
+            return optimizer.step(closure)
+        if plan.unscale is not None:
+            plan.unscale(optimizer)
+        for hook in plan.before_step:
+            hook(optimizer)
+        if plan.clip is not None:
+            plan.clip(optimizer)
+        if plan.apply is not None:
+            self.stepped |= plan.apply(optimizer)
+        else:
+            optimizer.step()
+            self.stepped = True
+        return value
+
+    def _zero(self, optimizer: Optimizer, set_to_none: bool = True) -> None:
+        if self.run.position.micro == 0:
+            optimizer.zero_grad(set_to_none=set_to_none)
+
+    @contextmanager
+    def _toggled(self, optimizer: Optimizer, sync: bool) -> Iterator[None]:
+        before, self.syncing = self.syncing, sync
+        try:
+            with self.run.module.toggled_optimizer(optimizer):
+                yield
+        finally:
+            self.syncing = before

@@ -1,0 +1,243 @@
+"""The training step of a run, chosen once before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer
+
+from lt_core.errors import ConfigError, HookError
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.precision import Precision
+from lt_core.strategy import Strategy
+from lt_loops.signatures import count_arguments
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["Plan", "bind_step", "make_plan"]
+
+Hooks = tuple[Callable[..., Any], ...]
+
+
+class Plan:
+    """What a training batch is made of: slots of callables, each None or empty where nobody asked for it.
+
+    The plain plan (one optimizer, a step for each batch) is inlined in ``fit.train_epoch``; the others are a
+    ``run_batch`` of two blocks, micro-batch and finish (see ``window.py``).
+
+    Attributes:
+        kind: ``"manual"``, ``"several"``, ``"closure"``, ``"accumulated"`` or ``"plain"``, in order of choice.
+        step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
+        params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
+        zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.
+        scale: multiplies the loss before backward (GradScaler).
+        backward: None for ``loss.backward()``.
+        unscale, clip: called with the optimizer before its step.
+        apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
+        direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
+        window: micro-batches for one optimizer step.
+        run_batch: ``run_batch(batch, batch_idx)`` of the plans that are not plain; returns the step's output.
+        flush: finishes a window that the epoch's end cut short.
+    """
+
+    __slots__ = (
+        "after_backward",
+        "apply",
+        "backward",
+        "before_backward",
+        "before_step",
+        "before_zero",
+        "clip",
+        "direct",
+        "flush",
+        "kind",
+        "optimizer",
+        "optimizers",
+        "params",
+        "run_batch",
+        "scale",
+        "step",
+        "takes_index",
+        "unscale",
+        "window",
+        "zero_grad",
+    )
+
+    def __init__(self) -> None:
+        """Make an empty plan."""
+        self.kind = "plain"
+        self.step: Callable[..., Any]
+        self.takes_index = True
+        self.direct = False
+        self.optimizer: Optimizer
+        self.optimizers: list[Optimizer] = []
+        self.params: list[nn.Parameter] | None = None
+        self.zero_grad: Callable[[Optimizer], None]
+        self.scale: Callable[[Tensor], Tensor] | None = None
+        self.backward: Callable[[Tensor], None] | None = None
+        self.unscale: Callable[[Optimizer], None] | None = None
+        self.clip: Callable[[Optimizer], None] | None = None
+        self.apply: Callable[[Optimizer], bool] | None = None
+        self.before_zero: Hooks = ()
+        self.before_backward: Hooks = ()
+        self.after_backward: Hooks = ()
+        self.before_step: Hooks = ()
+        self.window = 1
+        self.run_batch: Callable[[Any, int], Any] | None = None
+        self.flush: Callable[[], None] | None = None
+
+
+def make_plan(run: Run) -> Plan:
+    """Choose the plan of ``run`` after setup and restore; called again when something marked the run dirty."""
+    plan = Plan()
+    plan.optimizers = run.optimizers
+    plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.trainer.window_of(run.position.epoch)
+    _fill_hooks(run, plan)
+    _fill_slots(run, plan)
+    plan.kind = _choose(run, plan)
+    plan.direct = _goes_direct(run, plan)
+    plan.step, plan.takes_index = bind_step(run, "training_step", direct=plan.direct)
+    _check(run, plan)
+    if plan.kind == "plain":
+        plan.optimizer = run.optimizers[0]
+    elif plan.kind == "manual":
+        from lt_loops.manual import Manual
+
+        manual = Manual(run, plan)
+        plan.run_batch, plan.flush = manual.run_batch, manual.flush
+    else:
+        from lt_loops.window import Window
+
+        window = Window(run, plan)
+        plan.run_batch, plan.flush = window.run_batch, window.flush
+    return plan
+
+
+def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[..., Any], bool]:
+    """Return what the loop calls for ``training_step``, and whether it takes ``batch_idx``.
+
+    Args:
+        run: whose strategy and precision wrap the method; with nothing to wrap it is the module's own.
+        method: the step's name.
+        direct: call the module, not the strategy's wrapper; gradients are then reduced by ``reduce_gradients``.
+    """
+    own = getattr(run.module, method)
+    takes_index = count_arguments(own, ("batch", "batch_idx")) == 2
+    step = own if direct else run.strategy.bind(run.model, method)
+    step = run.trainer.compiled(run.precision.wrap_step(step))
+    profiler = run.trainer.active_profiler
+    return (step if profiler is None else profiler.wrap(method, step)), takes_index
+
+
+def _choose(run: Run, plan: Plan) -> str:
+    if not run.module.automatic_optimization:
+        return "manual"
+    if len(run.optimizers) > 1 or run.optimizer_names is not None or not run.optimizers:
+        return "several"
+    if is_overridden(run.module, "optimizer_step", LightningModule) or isinstance(run.optimizers[0], LBFGS):
+        return "closure"
+    return "accumulated" if plan.window > 1 else "plain"
+
+
+def _goes_direct(run: Run, plan: Plan) -> bool:
+    """Return whether the plan calls the module itself where the strategy would reduce in the wrapper's forward."""
+    if not run.strategy.capabilities.syncs_in_forward:
+        return False
+    unknown_end = plan.window > 1 and (run.train_feed is None or run.train_feed.num_batches is None)
+    repeats = plan.kind == "closure"
+    return plan.kind == "manual" or run.optimizer_names is not None or unknown_end or repeats
+
+
+def _fill_hooks(run: Run, plan: Plan) -> None:
+    hooks = run.hooks
+    plan.before_zero = hooks["on_before_zero_grad"]
+    plan.before_backward = hooks["on_before_backward"]
+    plan.after_backward = hooks["on_after_backward"]
+    plan.before_step = hooks["on_before_optimizer_step"]
+
+
+def _fill_slots(run: Run, plan: Plan) -> None:
+    module, strategy, precision = run.module, run.strategy, run.precision
+    if is_overridden(precision, "scale_loss", Precision):
+        plan.scale = precision.scale_loss
+    if is_overridden(precision, "unscale", Precision):
+        plan.unscale = precision.unscale
+    if is_overridden(module, "backward", LightningModule):
+        plan.backward = module.backward
+    elif is_overridden(strategy, "backward", Strategy):
+        plan.backward = strategy.backward
+    if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
+        plan.apply = partial(_apply, strategy, precision)
+    plan.clip = _clip_slot(run)
+    plan.zero_grad = partial(_zero_grad, run)
+    if _zeroes_directly(run):
+        plan.params = [p for optimizer in run.optimizers for group in optimizer.param_groups for p in group["params"]]
+
+
+def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer) -> bool:
+    return precision.step(optimizer, partial(strategy.optimizer_step, optimizer))
+
+
+def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
+    trainer = run.trainer
+    value, algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+    if is_overridden(run.module, "configure_gradient_clipping", LightningModule):
+        hook = run.module.configure_gradient_clipping
+        return lambda optimizer: hook(optimizer, gradient_clip_val=value, gradient_clip_algorithm=algorithm)
+    if not value:
+        return None
+    clip, limit = run.strategy.clip_gradients, float(value)
+    return lambda optimizer: _ignore(clip(_params_of(optimizer), limit, algorithm or "norm"))
+
+
+def _ignore(norm: Tensor | None) -> None:
+    """Drop what clipping returns."""
+
+
+def _params_of(optimizer: Optimizer) -> list[nn.Parameter]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _zeroes_directly(run: Run) -> bool:
+    stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in run.optimizers)
+    hooked = is_overridden(run.module, "optimizer_zero_grad", LightningModule) or run.hooks["on_before_zero_grad"]
+    return stock and not hooked and not run.strategy.capabilities.owns_zero_grad
+
+
+def _zero_grad(run: Run, optimizer: Optimizer) -> None:
+    for hook in run.hooks["on_before_zero_grad"]:
+        hook(optimizer)
+    if run.strategy.capabilities.owns_zero_grad:
+        return
+    if is_overridden(run.module, "optimizer_zero_grad", LightningModule):
+        run.module.optimizer_zero_grad(run.position.epoch, run.position.batch, optimizer)
+    else:
+        optimizer.zero_grad()
+
+
+def _check(run: Run, plan: Plan) -> None:
+    if plan.kind == "several" and len(run.optimizers) > 1 and run.optimizer_names is None:
+        raise HookError(
+            f"configure_optimizers returned {len(run.optimizers)} optimizers without names, and automatic optimization cannot "
+            "know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or set "
+            "self.automatic_optimization = False and step them in training_step.",
+            code="LT301",
+        )
+    if any(isinstance(o, LBFGS) for o in run.optimizers) and plan.kind != "manual":
+        if run.precision.scales:
+            raise ConfigError(
+                f"LBFGS evaluates its closure several times a step, which precision={run.precision.name!r} cannot scale. "
+                "Take precision='32-true' or 'bf16-mixed'.",
+                code="LT302",
+            )
+        if plan.window > 1:
+            raise ConfigError(
+                f"LBFGS evaluates its closure several times a step, so accumulate_grad_batches={plan.window} cannot be "
+                "exact. Take accumulate_grad_batches=1 and a larger batch.",
+                code="LT302",
+            )

@@ -1,0 +1,88 @@
+"""Prediction: the module's outputs in the order of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lt_core.launcher import RunResult
+from lt_core.overrides import is_overridden
+from lt_core.strategy import Strategy
+from lt_loops.evaluate import eval_feeds, eval_step, gradients_off, model_in_eval_mode
+from lt_loops.preparation import set_up
+from lt_loops.session import Session
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["iterate_predictions", "run_predict"]
+
+
+def run_predict(run: Run, return_predictions: bool) -> RunResult:
+    """Run ``trainer.predict``: hooks as in validation, with ``predict_step`` and without logging.
+
+    One loader gives a list of the batches' outputs, several a list of such lists.
+    """
+    with Session(run):
+        set_up(run)
+        run.phase = "predict"
+        collected: list[list[Any]] = [[] for _ in eval_feeds(run, "predict")]
+        with gradients_off(run):
+            for loader_idx, output in _predictions(run):
+                if return_predictions:
+                    collected[loader_idx].append(output)
+        if return_predictions:
+            run.outputs = _in_order(run, collected)
+        run.status = "finished" if not run.stop_reason else "interrupted"
+    return run.result()
+
+
+def iterate_predictions(run: Run) -> Iterator[Any]:
+    """Yield the outputs batch by batch, so that memory stays bounded; on this rank."""
+    with Session(run):
+        set_up(run)
+        run.phase = "predict"
+        predictions = _predictions(run)
+        while True:
+            with gradients_off(run):  # off while a batch is computed, not in the caller's code between two batches
+                found = next(predictions, None)
+            if found is None:
+                break
+            yield found[1]
+        run.status = "finished"
+
+
+def _predictions(run: Run) -> Iterator[tuple[int, Any]]:
+    feeds = eval_feeds(run, "predict")
+    limits = run.trainer.eval_limits("predict", feeds)
+    step = eval_step(run, "predict_step", len(feeds) > 1)
+    starts, ends = run.hooks["on_predict_batch_start"], run.hooks["on_predict_batch_end"]
+    done = run.strategy.batch_done if is_overridden(run.strategy, "batch_done", Strategy) else None
+    with model_in_eval_mode(run, "predict"):
+        run.call("on_predict_start", phase="on_predict_start")
+        run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
+        run.recorder.enter("predict_step")
+        for loader_idx, feed in enumerate(feeds):
+            limit = limits[loader_idx]
+            for index, batch in enumerate(islice(feed, None if limit == float("inf") else int(limit))):
+                for hook in starts:
+                    hook(batch, index, loader_idx)
+                output = step(batch, index, loader_idx)
+                for hook in ends:
+                    hook(output, batch, index, loader_idx)
+                if done is not None:
+                    done("predict")
+                yield loader_idx, output
+                if run.attention and run.stop_reason:
+                    return
+        run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
+        run.call("on_predict_end", phase="on_predict_end")
+
+
+def _in_order(run: Run, collected: list[list[Any]]) -> Any:
+    """Join the ranks' outputs: shards of evaluation are contiguous, so rank order is the order of the data."""
+    if run.strategy.world_size > 1 and run.trainer.settings.use_distributed_sampler:
+        everyone = run.strategy.gather_objects(collected)
+        collected = [[output for rank in everyone for output in rank[i]] for i in range(len(collected))]
+    return collected[0] if len(collected) == 1 else collected

@@ -1,0 +1,173 @@
+"""From a run that has just begun to one that can take its first step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import Optimizer
+
+from lt_core.callback import Callback
+from lt_core.data import DataSource, prepare, setup_once
+from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
+from lt_core.hparams import HyperparametersMixin, plain_hparams
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
+from lt_loops.hook_calls import order_callbacks
+from lt_loops.optimizers import parse_optimizers
+from lt_loops.sources import limited, make_train_feed
+from lt_loops.state import restore_module, restore_training
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["ensure_train_feed", "set_up"]
+
+
+def set_up(run: Run) -> None:
+    """Prepare data, call the setup hooks, place the module, make the optimizers, restore the checkpoint."""
+    _attach_callbacks(run)
+    _check_hooks(run)
+    _prepare_data(run)
+    _name_the_run(run)
+    _call_setup(run)
+    restore_module(run)
+    run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
+    if run.stage == "fit":
+        ensure_train_feed(run)
+        restore_training(run)
+        _log_hyperparams(run)
+
+
+def ensure_train_feed(run: Run) -> None:
+    """Make the training feed, at the first moment where anybody wants its length."""
+    if run.train_feed is None:
+        run.train_feed = make_train_feed(run)
+        settings = run.trainer.settings
+        limit = settings.overfit_batches or run.trainer.limit_train_batches
+        if run.feed_state is not None:
+            run.train_feed.load_state_dict(run.feed_state)
+        run.num_train = limited(run.train_feed.num_batches, limit, "limit_train_batches")
+
+
+def _attach_callbacks(run: Run) -> None:
+    from lt_loops.session import attach
+
+    brought = run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else []
+    extra = [brought] if isinstance(brought, Callback) else list(brought or [])
+    for callback in extra:
+        if not isinstance(callback, Callback):
+            raise ConfigTypeError(
+                f"configure_callbacks returned {callback!r:.60} ({type(callback).__name__}); expected Callback instances.",
+                code="LT213",
+            )
+    replaced = {type(callback) for callback in extra}
+    kept = [cb for cb in run.callbacks if type(cb) not in replaced or cb in extra]
+    run.trainer.callbacks[:] = order_callbacks(kept + [cb for cb in extra if cb not in kept])
+    run.callbacks = run.trainer.callbacks
+    run.hooks.forget()
+    attach(run)
+
+
+def _check_hooks(run: Run) -> None:
+    """Say before the run what is missing or misspelt."""
+    module, name = run.module, type(run.module).__name__
+    if run.stage == "fit":
+        for needed in ("training_step", "configure_optimizers"):
+            if not is_overridden(module, needed, LightningModule):
+                raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
+        has_step, has_loader = is_overridden(module, "validation_step", LightningModule), run.loaders.has("validate")
+        if has_loader and not has_step:
+            warn(
+                f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
+                code="LT215",
+                stacklevel=6,
+            )
+    elif run.stage in ("validate", "test"):
+        needed = {"validate": "validation_step", "test": "test_step"}[run.stage]
+        if not is_overridden(module, needed, LightningModule):
+            raise HookError(f"{run.stage} needs {name}.{needed}: define it in the module.", code="LT214")
+    if run.stage != "fit" and not run.loaders.has(run.stage):
+        method = {"validate": "val_dataloader", "test": "test_dataloader", "predict": "predict_dataloader"}[run.stage]
+        raise HookError(
+            f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {method} in the module.", code="LT403"
+        )
+    warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS)
+    for callback in run.callbacks:
+        warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS)
+
+
+def _prepare_data(run: Run) -> None:
+    run.recorder.enter("prepare_data")
+    asked = run.trainer.settings.prepare_data_per_node
+    for source in (run.datamodule, run.module):
+        if source is not None and is_overridden(source, "prepare_data", DataSource):
+            per_node = source.prepare_data_per_node if asked is None else asked
+            prepare(source, run.strategy, per_node=per_node)
+
+
+def _name_the_run(run: Run) -> None:
+    """Have rank 0 choose each logger's version, for all ranks."""
+    for logger in run.loggers:
+        version = logger.claim_version() if run.strategy.rank == 0 else None
+        if run.strategy.world_size > 1:
+            version = run.strategy.broadcast(version)
+            if version is not None and run.strategy.rank != 0:
+                logger.use_version(version)
+
+
+def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> dict[str, Any]:
+    """Return the hyperparameters that loggers get: those of the module and the datamodule.
+
+    Raises:
+        ConfigError: when both have one of a name, with different values.
+    """
+    params = plain_hparams(module.hparams_initial) if module.logs_hyperparameters else {}
+    if isinstance(datamodule, HyperparametersMixin) and datamodule.logs_hyperparameters:
+        theirs = plain_hparams(datamodule.hparams_initial)
+        clashes = [name for name in theirs if name in params and params[name] != theirs[name]]
+        if clashes:
+            raise ConfigError(
+                f"Module and datamodule both save the hyperparameter {clashes[0]!r}, with {params[clashes[0]]!r} and "
+                f"{theirs[clashes[0]]!r}. Rename one, or save_hyperparameters(logger=False) in one of them.",
+                code="LT216",
+            )
+        params |= theirs
+    return params
+
+
+def _call_setup(run: Run) -> None:
+    run.recorder.enter("setup")
+    if run.datamodule is not None:
+        setup_once(run.datamodule, run.stage)
+    for callback in run.callbacks:
+        callback.setup(run.trainer, run.module, run.stage)
+    if is_overridden(run.module, "setup", LightningModule):
+        run.module.setup(run.stage)
+    if is_overridden(run.module, "configure_model", LightningModule):
+        with run.strategy.init_context(), run.precision.init_context():
+            run.module.configure_model()
+        from lt_loops.session import attach
+
+        attach(run)
+
+
+def _optimizer_maker(run: Run) -> Any:
+    if run.stage != "fit" or run.optimizers:
+        return (lambda: run.optimizers) if run.optimizers else None
+
+    def make() -> list[Optimizer]:
+        run.recorder.enter("configure_optimizers")
+        made = parse_optimizers(run.module.configure_optimizers(), run.module)
+        run.optimizers, run.optimizer_names, run.schedulers = made.optimizers, made.names, made.schedulers
+        return made.optimizers
+
+    return make
+
+
+def _log_hyperparams(run: Run) -> None:
+    params = logged_hparams(run.module, run.datamodule)
+    if params and run.restored is None:
+        run.sink.each(lambda logger: logger.log_hyperparams(params))
+    run.sink.each(lambda logger: logger.log_graph(run.module))
+    run.sink.each(lambda logger: logger.save())

@@ -1,0 +1,200 @@
+"""Names become objects: the accelerator, strategy, precision, loggers, callbacks and profiler of a Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lt_core import plugins
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.environment import Environment
+from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.launcher import Launcher
+from lt_core.logger import Logger
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
+from lt_core.strategy import Placement, Strategy
+from lt_loops.hook_calls import order_callbacks
+
+if TYPE_CHECKING:
+    from lt_loops.settings import Settings
+
+__all__ = ["Parts", "resolve"]
+
+_ROLES = {
+    "checkpoint": "enable_checkpointing",
+    "progress_bar": "enable_progress_bar",
+    "summary": "enable_model_summary",
+}
+
+
+class Parts:
+    """The objects that a Trainer works with."""
+
+    __slots__ = ("accelerator", "callbacks", "checkpoint_io", "loggers", "precision", "profiler", "strategy")
+
+    accelerator: Accelerator
+    strategy: Strategy
+    precision: Precision
+    checkpoint_io: CheckpointIO
+    loggers: list[Logger]
+    callbacks: list[Callback]
+    profiler: Profiler
+
+
+def resolve(settings: Settings) -> Parts:
+    """Return the objects for ``settings``.
+
+    Raises:
+        PluginError: for a name that no installed package provides.
+        ConfigError: for parts that do not fit together, or devices that are not there.
+    """
+    parts = Parts()
+    given = _sort_plugins(settings.plugins)
+    environment = given.get(Environment) or _find_environment()
+    parts.accelerator = _accelerator(settings)
+    parts.strategy = _strategy(settings, parts.accelerator, environment, given)
+    parts.precision = _precision(settings, given)
+    parts.checkpoint_io = given.get(CheckpointIO) or _checkpoint_io()
+    parts.loggers = _loggers(settings)
+    parts.callbacks = _callbacks(settings)
+    parts.profiler = _made("profilers", settings.profiler, Profiler) if settings.profiler is not None else Profiler()
+    return parts
+
+
+def _sort_plugins(given: list[Any]) -> dict[type, Any]:
+    """Return the objects of ``Trainer(plugins=...)`` by what they are."""
+    found: dict[type, Any] = {}
+    for plugin in given:
+        kind = next((k for k in (Environment, Launcher, Precision, CheckpointIO) if isinstance(plugin, k)), None)
+        if kind is None:
+            raise ConfigTypeError(
+                f"plugins: {plugin!r:.60} ({type(plugin).__name__}) is none of Precision, CheckpointIO, Launcher, "
+                "Environment.",
+                code="LT122",
+            )
+        if kind in found:
+            raise ConfigError(f"plugins: two of kind {kind.__name__}: {found[kind]!r:.60} and {plugin!r:.60}.", code="LT122")
+        found[kind] = plugin
+    return found
+
+
+def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
+    """Return an object for a name or a factory of ``group``; objects stay as they are."""
+    if not isinstance(given, str):
+        return given
+    made = plugins.load(group, given.lower())(**kwargs)
+    if not isinstance(made, base):
+        raise ConfigTypeError(
+            f"The {plugins.kind_of(group)} {given!r} made a {type(made).__name__}, which is no {base.__name__}.", code="LT103"
+        )
+    return made
+
+
+def _find_environment() -> Environment:
+    for name in plugins.names("environments"):
+        found: Environment | None = plugins.load("environments", name).detect()
+        if found is not None:
+            return found
+    return Environment()
+
+
+def _accelerator(settings: Settings) -> Accelerator:
+    given = settings.accelerator
+    if given == "auto":
+        classes = {plugins.load("accelerators", name) for name in plugins.names("accelerators")}
+        candidates: list[Accelerator] = sorted((make() for make in classes), key=lambda a: -a.priority)
+        return next((a for a in candidates if a.available()), Accelerator())
+    accelerator: Accelerator = _made("accelerators", given, Accelerator)
+    if not accelerator.available():
+        raise ConfigError(
+            f"accelerator={given!r}: {accelerator.unavailable_reason() or 'there is no such device here.'} "
+            "Take accelerator='auto' or 'cpu'.",
+            code="LT114",
+        )
+    return accelerator
+
+
+def _strategy(
+    settings: Settings, accelerator: Accelerator, environment: Environment, given: dict[type, Any]
+) -> Strategy:
+    asked = environment.local_world_size if settings.devices == "auto" and environment.processes_exist else settings.devices
+    devices = tuple(accelerator.parse_devices(asked))
+    strategy: Strategy = _made("strategies", _strategy_name(settings, accelerator, len(devices)), Strategy)
+    launcher = given.get(Launcher) or strategy.launcher
+    launcher = _made("launchers", launcher, Launcher) if launcher is not None else None
+    strategy.place(
+        Placement(
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=settings.num_nodes,
+            environment=environment,
+            launcher=launcher,
+            sync_batchnorm=settings.sync_batchnorm,
+        )
+    )
+    return strategy
+
+
+def _strategy_name(settings: Settings, accelerator: Accelerator, num_devices: int) -> Any:
+    if settings.strategy != "auto":
+        return settings.strategy
+    if accelerator.device_type == "xla":
+        return "xla"
+    return "single" if num_devices * settings.num_nodes == 1 else "ddp"
+
+
+def _precision(settings: Settings, given: dict[type, Any]) -> Precision:
+    if Precision in given and settings.precision is not None:
+        raise ConfigError(
+            f"precision={settings.precision!r} and plugins=[{type(given[Precision]).__name__}] both say the precision. "
+            "Leave one away.",
+            code="LT122",
+        )
+    precision: Precision = given.get(Precision) or _made("precision", settings.precision or "32-true", Precision)
+    return precision
+
+
+def _checkpoint_io() -> CheckpointIO:
+    io: CheckpointIO = (plugins.find("checkpoint_io", "default") or CheckpointIO)()
+    return io
+
+
+def _loggers(settings: Settings) -> list[Logger]:
+    wanted, folder = settings.logger, settings.default_root_dir
+    if wanted is False:
+        return []
+    if wanted is None or wanted is True:
+        factory = _provider("logger", wanted)
+        return [] if factory is None else [factory(save_dir=folder)]
+    return [_made("loggers", logger, Logger, save_dir=folder) for logger in wanted]
+
+
+def _provider(role: str, wanted: bool | None) -> Callable[..., Any] | None:
+    """Return who provides a default role; None where nobody does and nobody insists."""
+    provider: Callable[..., Any] | None = plugins.find_role(role)
+    if provider is None and wanted:
+        package = plugins.BROUGHT_BY["defaults"][role]
+        raise plugins.PluginError(
+            f"The default {role.replace('_', ' ')} comes with {package}: {plugins.install_hint(package)}", code="LT104"
+        )
+    return provider
+
+
+def _callbacks(settings: Settings) -> list[Callback]:
+    callbacks: list[Callback] = [_made("callbacks", given, Callback) for given in settings.callbacks]
+    for role, flag in _ROLES.items():
+        wanted: bool | None = getattr(settings, flag)
+        mine = [callback for callback in callbacks if callback.role == role]
+        if mine and wanted is False and not (settings.fast_dev_run or settings.barebones):
+            raise ConfigError(
+                f"{flag}=False, but callbacks holds a {type(mine[0]).__name__}. Leave one of the two away.", code="LT123"
+            )
+        if mine and wanted is False:
+            callbacks = [callback for callback in callbacks if callback.role != role]
+        elif not mine and wanted is not False:
+            provider = _provider(role, wanted)
+            callbacks += [provider()] if provider is not None else []
+    return order_callbacks(callbacks)

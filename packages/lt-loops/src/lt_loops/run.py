@@ -1,0 +1,273 @@
+"""The state of one run: where it stands and what it works with. Only the Trainer owns it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lt_core.launcher import RunResult
+from lt_core.recorder import Recorder
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from lt_core.callback import Callback
+    from lt_core.data import DataSource, Feed
+    from lt_core.logger import Logger
+    from lt_core.module import LightningModule
+    from lt_core.precision import Precision
+    from lt_core.strategy import Strategy
+    from lt_loops.hook_calls import HookCalls
+    from lt_loops.log_sink import LogSink
+    from lt_loops.optimizers import SchedulerConfig
+    from lt_loops.plan import Plan
+    from lt_loops.saving import SaveRequest
+    from lt_loops.sources import Loaders
+    from lt_loops.trainer import Trainer
+
+__all__ = ["NEVER", "Pending", "Position", "Run"]
+
+NEVER = 1 << 62
+"""A batch number that is never reached."""
+
+
+class Position:
+    """Where a run stands: saved and restored whole, so that a resume continues at this very batch.
+
+    Attributes:
+        epoch: training epochs done.
+        batch: training batches of this epoch done, on this rank.
+        micro: micro-batches done in the unfinished accumulation window; 0 at a window's edge.
+        step: optimizer steps taken: windows in which at least one optimizer stepped.
+        samples: training samples consumed by all ranks, in the epochs done.
+        total_batches: training batches done in the epochs done.
+        validated: batch of this epoch at which the last validation was done; -1 for none.
+        validated_total: training batches of all epochs done at the last validation.
+        validated_seconds: training seconds at the last validation.
+        seconds: training seconds in this and earlier processes.
+    """
+
+    __slots__ = (
+        "batch",
+        "epoch",
+        "micro",
+        "samples",
+        "seconds",
+        "step",
+        "total_batches",
+        "validated",
+        "validated_seconds",
+        "validated_total",
+    )
+
+    def __init__(self) -> None:
+        """Stand at the start."""
+        self.epoch = self.batch = self.micro = self.step = self.samples = self.total_batches = self.validated_total = 0
+        self.validated = -1
+        self.seconds = self.validated_seconds = 0.0
+
+    def next_epoch(self, samples: int) -> None:
+        """Move to the start of the next epoch; ``samples`` were consumed in this one."""
+        self.epoch += 1
+        self.total_batches += self.batch
+        self.samples += samples
+        self.batch, self.validated = 0, -1
+
+    def mark_validated(self) -> None:
+        """Note that the validation due here is done."""
+        self.validated, self.validated_total = self.batch, self.total_batches + self.batch
+        self.validated_seconds = self.seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all counters as plain numbers."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; counters that an older file lacks stay as they are."""
+        for name in self.__slots__:
+            if name in state:
+                setattr(self, name, state[name])
+
+
+class Pending:
+    """What an unfinished accumulation window has seen, besides the gradients.
+
+    Attributes:
+        divisor: what each loss of the window is divided by.
+        counted: micro-batches that returned a loss.
+        weight: sum of their ``loss_weight``.
+        weighted: whether losses came with a weight.
+    """
+
+    __slots__ = ("counted", "divisor", "weight", "weighted")
+
+    def __init__(self) -> None:
+        """Begin a window of one."""
+        self.begin(1.0)
+
+    def begin(self, divisor: float) -> None:
+        """Begin a window whose losses are divided by ``divisor``."""
+        self.divisor, self.counted, self.weight, self.weighted = divisor, 0, 0.0, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts as plain numbers."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        for name in self.__slots__:
+            setattr(self, name, state[name])
+
+
+class Run:
+    """One ``fit``, ``validate``, ``test`` or ``predict``.
+
+    Attributes:
+        stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+        phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
+        module: the user's module; ``model`` is the same as the strategy set it up.
+        plan: the training step, chosen for this run.
+        next_due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
+        attention: something happened that the loop must look at now: stop, signal, dirty.
+        dirty: the plan must be made again.
+        exhausted: this epoch's batches are all read.
+        generators: states to put back right before the first epoch of a resumed run.
+        clock: when the present stretch of training began (``time.perf_counter``).
+        stop_reason: why the run ends, in words; empty while it goes on.
+    """
+
+    __slots__ = (
+        "attention",
+        "begun",
+        "callbacks",
+        "ckpt_path",
+        "datamodule",
+        "dirty",
+        "error",
+        "clock",
+        "deadline",
+        "eval_feeds",
+        "eval_steps",
+        "hooks",
+        "exhausted",
+        "feed_state",
+        "generators",
+        "loaders",
+        "loggers",
+        "model",
+        "module",
+        "next_due",
+        "next_log",
+        "num_train",
+        "optimizer_names",
+        "optimizers",
+        "outputs",
+        "pending",
+        "phase",
+        "plan",
+        "position",
+        "precision",
+        "recorder",
+        "requests",
+        "restored",
+        "schedulers",
+        "signal",
+        "sink",
+        "stage",
+        "status",
+        "stop_reason",
+        "strategy",
+        "strict",
+        "train_feed",
+        "trainer",
+        "trusted",
+        "weights_only",
+    )
+
+    def __init__(self, trainer: Trainer, stage: str, module: LightningModule, loaders: Loaders, ckpt_path: Any) -> None:
+        """Describe a run that has not begun: nothing here is tied to a process."""
+        self.trainer, self.stage, self.module, self.loaders, self.ckpt_path = trainer, stage, module, loaders, ckpt_path
+        self.datamodule: DataSource | None = loaders.datamodule
+        self.strategy: Strategy = trainer.strategy
+        self.precision: Precision = trainer.precision_plugin
+        self.callbacks: list[Callback] = []
+        self.loggers: list[Logger] = []
+        self.model: nn.Module = module
+        self.position = Position()
+        self.pending = Pending()
+        self.recorder = Recorder()
+        self.optimizers: list[Optimizer] = []
+        self.optimizer_names: list[str] | None = None
+        self.schedulers: list[SchedulerConfig] = []
+        self.plan: Plan
+        self.hooks: HookCalls
+        self.sink: LogSink
+        self.train_feed: Feed | None = None
+        self.feed_state: dict[str, Any] | None = None
+        self.eval_feeds: dict[str, list[Feed]] = {}
+        self.eval_steps: dict[str, int] = {}
+        self.num_train: int | float = float("inf")
+        self.deadline = float("inf")
+        self.outputs: Any = None
+        self.requests: list[SaveRequest] = []
+        self.restored: dict[str, Any] | None = None
+        self.phase = ""
+        self.exhausted = False
+        self.generators: dict[str, Any] | None = None
+        self.clock = 0.0
+        self.next_due = self.next_log = NEVER
+        self.attention = self.dirty = False
+        self.stop_reason = ""
+        self.status = "running"
+        self.signal: int | None = None
+        self.error: BaseException | None = None
+        self.begun = False
+        self.strict = True
+        self.trusted = self.weights_only = False
+
+    def call(self, name: str, *args: Any, phase: str | None = None) -> None:
+        """Call a hook of all callbacks and the module; ``phase`` says how ``self.log`` works in it."""
+        if phase is not None:
+            self.recorder.enter(phase)
+        for hook in self.hooks[name]:
+            hook(*args)
+
+    def stop(self, reason: str) -> None:
+        """End training at the next boundary; the first reason counts."""
+        self.stop_reason = self.stop_reason or reason
+        self.attention = True
+
+    def next_eval_step(self, group: str) -> int:
+        """Count the batches of ``group`` whose step values went to the loggers: their x axis."""
+        count = self.eval_steps.get(group, -1) + 1
+        self.eval_steps[group] = count
+        return count
+
+    def mark_dirty(self) -> None:
+        """Have the plan made again at the next boundary."""
+        self.dirty = self.attention = True
+
+    def result(self) -> RunResult:
+        """Return what the run leaves behind."""
+        crosses = self.strategy.capabilities.returns_results
+        return RunResult(
+            outputs=self.outputs,
+            position=self.position.state_dict(),
+            metrics=self._metrics() if crosses else {},
+            status=self.status,
+            stop_reason=self.stop_reason,
+            callbacks={cb.state_key: cb.state_dict() for cb in self.callbacks} if crosses else {},
+            weights=self._cpu_weights() if crosses and self.stage == "fit" else None,
+        )
+
+    def _metrics(self) -> dict[str, dict[str, Any]]:
+        recorder = self.recorder
+        return {
+            "callback": {name: value.cpu() for name, value in recorder.callback_metrics().items()},
+            "logged": {name: value.cpu() for name, value in recorder.logged_metrics().items()},
+            "progress_bar": recorder.progress_bar_metrics(),
+        }
+
+    def _cpu_weights(self) -> dict[str, Any]:
+        state = self.strategy.module_state(self.model)
+        return {name: value.detach().cpu() if hasattr(value, "detach") else value for name, value in state.items()}

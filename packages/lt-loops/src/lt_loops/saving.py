@@ -1,0 +1,51 @@
+"""Save points: callbacks ask, the loop saves when a boundary is complete."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lt_loops.state import capture
+
+if TYPE_CHECKING:
+    from lt_core.callback import Callback
+    from lt_loops.run import Run
+
+__all__ = ["SaveRequest", "save_now", "serve_requests"]
+
+
+class SaveRequest(NamedTuple):
+    """A checkpoint that somebody asked for."""
+
+    path: str
+    weights_only: bool
+    owner: Callback | None
+
+
+def serve_requests(run: Run) -> None:
+    """Write what was asked for since the last boundary: all hooks have run, schedulers stepped, the position moved."""
+    if not run.requests:
+        return
+    requests, run.requests = run.requests, []
+    kept: dict[bool, dict[str, Any]] = {}
+    run.sink.each(lambda logger: logger.save())
+    for request in requests:
+        if request.weights_only not in kept:
+            kept[request.weights_only] = capture(run, weights_only=request.weights_only)
+        _write(run, request.path, kept[request.weights_only])
+        if request.owner is not None:
+            request.owner.on_saved(request.path)
+            owner = request.owner
+            run.sink.each(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
+
+
+def save_now(run: Run, path: str | PathLike[str], weights_only: bool = False) -> None:
+    """Write a checkpoint of this moment."""
+    _write(run, fspath(path), capture(run, weights_only=weights_only))
+
+
+def _write(run: Run, path: str, tree: dict[str, Any]) -> None:
+    if run.strategy.rank == 0 and "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    run.strategy.save_checkpoint(run.trainer.checkpoint_io, tree, path)

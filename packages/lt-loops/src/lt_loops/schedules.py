@@ -1,0 +1,61 @@
+"""When learning-rate schedulers step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from lt_core.errors import ConfigError, did_you_mean, warn
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+
+if TYPE_CHECKING:
+    from lt_loops.optimizers import SchedulerConfig
+    from lt_loops.run import Run
+
+__all__ = ["step_epoch_schedulers", "step_schedulers"]
+
+
+def step_schedulers(run: Run, interval: str, count: int) -> None:
+    """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1."""
+    for config in run.schedulers:
+        if config.interval == interval and count % config.frequency == 0:
+            step_one(run, config)
+
+
+def step_epoch_schedulers(run: Run) -> None:
+    """Step the schedulers that go by epochs, at the end of one."""
+    step_schedulers(run, "epoch", run.position.epoch + 1)
+
+
+def step_one(run: Run, config: SchedulerConfig) -> None:
+    """Step one scheduler, with its monitored value where it wants one."""
+    metric = None
+    if config.reduce_on_plateau:
+        metric = _monitored(run, config)
+        if metric is None:
+            return
+    if is_overridden(run.module, "lr_scheduler_step", LightningModule):
+        run.module.lr_scheduler_step(config.scheduler, metric)
+    elif metric is None:
+        config.scheduler.step()
+    else:
+        config.scheduler.step(metric)
+
+
+def _monitored(run: Run, config: SchedulerConfig) -> Any:
+    metrics = run.recorder.callback_metrics()
+    value = metrics.get(config.monitor or "")
+    if value is None:
+        have = ", ".join(map(repr, metrics)) or "nothing"
+        message = (
+            f"The scheduler {type(config.scheduler).__name__} monitors {config.monitor!r}, which was not logged. Logged so "
+            f"far: {have}.{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its 'frequency' so that "
+            "it steps when a validation has run."
+        )
+        if config.strict:
+            raise ConfigError(message, code="LT321")
+        warn(message, code="LT321")
+        return None
+    return value.item() if isinstance(value, Tensor) else value

@@ -1,0 +1,120 @@
+"""The frame around a run in one process: what is opened before it, and closed after it whatever happens."""
+
+from __future__ import annotations
+
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lt_core.data import teardown
+from lt_core.errors import warn
+from lt_core.module import LightningModule
+from lt_loops.hook_calls import HookCalls
+from lt_loops.log_sink import LogSink
+from lt_loops.signals import Signals
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Enters the strategy, attaches module and callbacks; on the way out runs teardown hooks and closes loggers.
+
+    An exception of the user's comes out as it is. The hooks of the way out all run, even when one of them fails too;
+    the first error is the one that is raised.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Note the run; nothing happens yet."""
+        self.run = run
+        self.signals = Signals(run)
+        self.failed: BaseException | None = None
+
+    def __enter__(self) -> None:
+        """Open the strategy and attach everything."""
+        run = self.run
+        run.strategy.open()
+        self.signals.install()
+        run.begun = True
+        trainer = run.trainer
+        trainer._run = run
+        run.callbacks, run.loggers = trainer.callbacks, trainer.loggers
+        run.recorder.rank = run.strategy.rank
+        run.hooks = HookCalls(run, trainer.active_profiler)
+        run.sink = LogSink(run)
+        attach(run)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Run the hooks of the way out, close loggers, detach."""
+        run = self.run
+        self.failed = error
+        if error is not None:
+            run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            run.error = error
+            self._try(lambda: run.call("on_exception", error, phase="on_exception"))
+            if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
+                self._try(lambda: run.datamodule.on_exception(error))  # type: ignore[union-attr]
+        self._try(run.trainer.checkpoint_io.wait)
+        self._try(self._tear_down)
+        outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
+        run.sink.each(lambda logger: (logger.save(), logger.finalize(outcome)))
+        for feed in [run.train_feed, *(f for feeds in run.eval_feeds.values() for f in feeds)]:
+            if feed is not None:
+                self._try(feed.close)
+        self._try(lambda: run.strategy.close(error))
+        self.signals.restore()
+        detach(run)
+        if self.failed is not None and self.failed is not error:
+            raise self.failed
+
+    def _tear_down(self) -> None:
+        run = self.run
+        if run.datamodule is not None:
+            self._try(lambda: teardown(run.datamodule, run.stage))  # type: ignore[arg-type]
+        run.recorder.enter("teardown")
+        for hook in run.hooks["teardown"]:
+            self._try(lambda hook=hook: hook(run.stage))  # type: ignore[misc]
+
+    def _try(self, action: object) -> None:
+        """Do ``action``; keep its error if it is the first one, else report it."""
+        try:
+            action()  # type: ignore[operator]
+        except BaseException as error:
+            if self.failed is None:
+                self.failed = error
+                self.run.status = "failed"
+            elif error is not self.failed:
+                warn(
+                    f"While a run ended with {type(self.failed).__name__}, {type(error).__name__} was raised too: {error}",
+                    code="LT221",
+                    stacklevel=4,
+                )
+
+
+def attach(run: Run) -> None:
+    """Hang the run into every LightningModule of the module and into the callbacks."""
+    reference = weakref.ref(run.trainer)
+    for part in run.module.modules():
+        if isinstance(part, LightningModule):
+            part.__dict__["_trainer"] = reference
+            part.__dict__["_recorder"] = run.recorder
+    if run.datamodule is not None:
+        run.datamodule.trainer = run.trainer  # type: ignore[attr-defined]
+    for callback in run.callbacks:
+        callback.__dict__["log"] = run.module.log
+        callback.__dict__["log_dict"] = run.module.log_dict
+
+
+def detach(run: Run) -> None:
+    """Take the recorder out again; the module keeps its weak reference to the Trainer for its properties."""
+    run.recorder.enter("outside")
+    for part in run.module.modules():
+        part.__dict__.pop("_recorder", None)
+        part.__dict__.pop("_manual", None)
+    for callback in run.callbacks:
+        callback.__dict__.pop("log", None)
+        callback.__dict__.pop("log_dict", None)

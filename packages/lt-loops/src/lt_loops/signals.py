@@ -1,0 +1,65 @@
+"""Signals: a handler only sets a flag, the loop stops at a batch boundary."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["EXIT_STATUS", "Signals", "exits_process"]
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+_HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}
+
+EXIT_STATUS = {number: 128 + int(number) for number in _HANDLED}
+"""Exit status of a script that a signal ended, as shells know it: 130, 143, 138, 129."""
+
+
+class Signals:
+    """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
+
+    The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end run.
+    A second Ctrl-C raises ``KeyboardInterrupt`` at once.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Note the run; :meth:`install` sets the handlers."""
+        self._run = run
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Set the handlers, in the main thread only (Python allows it nowhere else)."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in _HANDLED:
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                self._before[number] = signal.signal(number, self._handle)
+
+    def restore(self) -> None:
+        """Put the user's handlers back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        run = self._run
+        if run.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        run.signal = number
+        run.stop(f"signal {_HANDLED[signal.Signals(number)]}")
+
+
+def exits_process(on_signal: str) -> bool:
+    """Return whether a run ended by a signal ends the script: not in IPython, an interactive session or under pytest."""
+    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules and _in_ipython()
+    return on_signal == "exit" and not interactive and "pytest" not in sys.modules
+
+
+def _in_ipython() -> bool:
+    shell = getattr(sys.modules["IPython"], "get_ipython", None)
+    return shell is not None and shell() is not None

@@ -1,0 +1,228 @@
+"""Where a run's batches come from: arguments, the datamodule or the module; and how many of them are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from lt_core import plugins
+from lt_core.data import DataSource, Feed, make_feed
+from lt_core.errors import ConfigError, ConfigTypeError, DataError
+from lt_core.overrides import is_overridden
+from lt_core.strategy import Shard, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lt_core.module import LightningModule
+    from lt_loops.run import Run
+
+__all__ = ["Loaders", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
+
+_METHODS = {
+    "train": "train_dataloader",
+    "validate": "val_dataloader",
+    "test": "test_dataloader",
+    "predict": "predict_dataloader",
+}
+
+
+class Loaders:
+    """The user's loaders by kind (``train``, ``validate``, ``test``, ``predict``), asked for when they are needed.
+
+    Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
+    """
+
+    def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
+        """Note where loaders may come from; ``given`` holds arguments by kind."""
+        self.module, self.datamodule = module, datamodule
+        self.given = {kind: value for kind, value in given.items() if value is not None}
+        self.asked: dict[str, Any] = {}
+
+    def has(self, kind: str) -> bool:
+        """Return whether there are loaders of ``kind``, without making them."""
+        return kind in self.given or self._owner(kind) is not None
+
+    def get(self, kind: str) -> Any:
+        """Return the loaders of ``kind`` as the user gave them; methods are asked once, until :meth:`forget`."""
+        if kind in self.given:
+            return self.given[kind]
+        if kind not in self.asked:
+            owner = self._owner(kind)
+            self.asked[kind] = None if owner is None else getattr(owner, _METHODS[kind])()
+        return self.asked[kind]
+
+    def forget(self, kind: str) -> None:
+        """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""
+        self.asked.pop(kind, None)
+
+    def _owner(self, kind: str) -> DataSource | None:
+        for owner in (self.datamodule, self.module):
+            if owner is not None and is_overridden(owner, _METHODS[kind], DataSource):
+                return owner
+        return None
+
+
+def flatten(loaders: Any) -> list[Any]:
+    """Return the flat list of single loaders in what a user gives for evaluation.
+
+    A list or dict of loaders stands for several; a list of batches is one loader.
+    """
+    if loaders is None:
+        return []
+    if isinstance(loaders, Mapping):
+        return [one for value in loaders.values() for one in flatten(value)]
+    if isinstance(loaders, (list, tuple)) and loaders and all(_is_loader(item) for item in loaders):
+        return [one for value in loaders for one in flatten(value)]
+    return [loaders]
+
+
+def _is_loader(item: Any) -> bool:
+    if isinstance(item, (Tensor, str, bytes, int, float)):
+        return False
+    if isinstance(item, (list, tuple)):
+        return bool(item) and all(_is_loader(part) for part in item)
+    return hasattr(item, "__iter__") and not isinstance(item, Mapping) and not hasattr(item, "keys")
+
+
+def limited(num_batches: int | None, limit: int | float | None, name: str) -> int | float:
+    """Return how many batches are read of a loader: its length cut by a limit (a count, or a fraction of 1.0).
+
+    Args:
+        num_batches: the loader's length, or None where unknown.
+        limit: an int is a count, a float a fraction; None for all.
+        name: the limit's name, for the error.
+
+    Raises:
+        ConfigError: for a fraction of a loader without a length.
+    """
+    length = math.inf if num_batches is None else num_batches
+    if limit is None or (isinstance(limit, float) and limit == 1.0):
+        return length
+    if isinstance(limit, int):
+        return min(length, limit)
+    if limit == 0.0:
+        return 0
+    if num_batches is None:
+        raise ConfigError(
+            f"{name}={limit}: a fraction needs a loader with a length, and this one has none. Take a count of batches.",
+            code="LT401",
+        )
+    kept = int(num_batches * limit)
+    if kept == 0:
+        raise ConfigError(
+            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least {1 / num_batches:.3g}, or a count.",
+            code="LT402",
+        )
+    return kept
+
+
+def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | None:
+    """Return what brings a batch to the device with the user's hooks around it; None where nothing is to be done.
+
+    The hooks are the datamodule's where it defines them, else the module's.
+    """
+    device = run.strategy.device
+    before, move, after = (_transfer_hook(run, name) for name in _TRANSFER_HOOKS)
+    stays = device.type == "cpu" and not is_overridden(run.strategy, "to_device", Strategy)
+    if before is None and move is None and after is None and stays and not _converts(run):
+        return None
+    stages: list[Callable[[Any], Any]] = []
+    if before is not None:
+        stages.append(lambda batch: before(batch, dataloader_idx))
+    if move is not None:
+        stages.append(lambda batch: move(batch, device, dataloader_idx))
+    elif not stays:
+        stages.append(run.strategy.to_device)
+    if _converts(run):
+        stages.append(run.precision.convert_input)
+    if after is not None:
+        stages.append(lambda batch: after(batch, dataloader_idx))
+    return stages[0] if len(stages) == 1 else partial(_in_turn, stages)
+
+
+_TRANSFER_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+
+
+def _in_turn(stages: list[Callable[[Any], Any]], batch: Any) -> Any:
+    for stage in stages:
+        batch = stage(batch)
+    return batch
+
+
+def _converts(run: Run) -> bool:
+    from lt_core.precision import Precision
+
+    return is_overridden(run.precision, "convert_input", Precision)
+
+
+def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:
+    for owner in (run.datamodule, run.module):
+        if owner is not None and is_overridden(owner, name, DataSource):
+            return getattr(owner, name)  # type: ignore[no-any-return]
+    return None
+
+
+def make_train_feed(run: Run) -> Feed:
+    """Return the feed of the training loader or loaders.
+
+    Raises:
+        DataError: when there is none, or it is empty.
+    """
+    loaders = run.loaders.get("train")
+    if loaders is None:
+        raise DataError(
+            "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the module.",
+            code="LT403",
+        )
+    loaders = check_loader(loaders, "train")
+    several = len(flatten(loaders)) > 1 or isinstance(loaders, Mapping)
+    if several and plugins.find("data", "feed") is None:
+        raise ConfigError(
+            f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}", code="LT104"
+        )
+    feed = make_feed(loaders, stage="fit", shard=_shard(run), seed=run.trainer.data_seed, transfer=make_transfer(run))
+    if feed.num_batches == 0:
+        raise DataError(
+            "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with drop_last=True?",
+            code="LT404",
+        )
+    return feed
+
+
+def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
+    """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
+    loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
+    return [
+        make_feed(
+            loader, stage=kind, shard=_shard(run), seed=run.trainer.data_seed, transfer=make_transfer(run, dataloader_idx=index)
+        )
+        for index, loader in enumerate(loaders)
+    ]
+
+
+def check_loader(loader: Any, kind: str) -> Any:
+    """Return ``loader`` if batches can be read from it.
+
+    Raises:
+        ConfigTypeError: for a class, a module, a datamodule in the wrong place, or what cannot be iterated.
+    """
+    argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
+    expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
+    if isinstance(loader, DataSource):
+        raise ConfigTypeError(f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405")
+    if isinstance(loader, type):
+        raise ConfigTypeError(f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405")
+    if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
+        raise ConfigTypeError(f"{expected} {loader!r:.80} ({type(loader).__name__}).", code="LT405")
+    if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
+        return loader
+    raise ConfigTypeError(f"{expected} {type(loader).__name__}, which cannot be iterated.", code="LT405")
+
+
+def _shard(run: Run) -> Shard:
+    return run.strategy.data_shard if run.trainer.settings.use_distributed_sampler else Shard()

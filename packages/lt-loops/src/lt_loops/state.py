@@ -1,0 +1,248 @@
+"""A run as plain data: captured for a checkpoint, restored from one.
+
+The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``,
+``callbacks``, ``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
+
+- ``position``: the counters (``Position``),
+- ``pending``: counts of an unfinished accumulation window,
+- ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
+  gradients of an unfinished window,
+- ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
+"""
+
+from __future__ import annotations
+
+import copy
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from lt_core.errors import CheckpointError
+from lt_core.hparams import HyperparametersMixin, saved_hparams
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.seed import capture_generators
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["LIGHTNING_VERSION", "capture", "restore_module", "restore_training"]
+
+LIGHTNING_VERSION = "2.5.0"
+"""The version of Lightning whose checkpoint layout is written."""
+
+
+def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
+    """Return everything that a resume needs, as plain data and tensors; called on every rank.
+
+    Args:
+        run: the run.
+        weights_only: only the module's weights and hyperparameters.
+    """
+    position, strategy = run.position, run.strategy
+    tree: dict[str, Any] = {
+        "epoch": position.epoch,
+        "global_step": position.step,
+        "pytorch-lightning_version": LIGHTNING_VERSION,
+        "lt_version": _version(),
+        "state_dict": strategy.module_state(run.model),
+        **saved_hparams(run.module),
+        **(saved_hparams(run.datamodule, "datamodule_") if isinstance(run.datamodule, HyperparametersMixin) else {}),
+    }
+    if not weights_only:
+        tree |= _training_state(run)
+        for callback in run.callbacks:
+            callback.on_save_checkpoint(run.trainer, run.module, tree)
+        if run.datamodule is not None and hasattr(run.datamodule, "on_save_checkpoint"):
+            run.datamodule.on_save_checkpoint(tree)
+    if is_overridden(run.module, "on_save_checkpoint", LightningModule):
+        run.module.on_save_checkpoint(tree)
+    return tree
+
+
+def _training_state(run: Run) -> dict[str, Any]:
+    position, strategy = run.position, run.strategy
+    ranks = strategy.gather_objects(_rank_state(run))
+    return {
+        "loops": _lightning_loops(run),
+        "callbacks": {cb.state_key: state for cb in run.callbacks if (state := cb.state_dict())},
+        "optimizer_states": [strategy.optimizer_state(run.model, optimizer) for optimizer in run.optimizers],
+        "lr_schedulers": [config.scheduler.state_dict() for config in run.schedulers],
+        **_datamodule_state(run),
+        "lt": {
+            "position": position.state_dict(),
+            "pending": run.pending.state_dict(),
+            "ranks": ranks,
+            "world_size": strategy.world_size,
+            "precision": run.precision.state_dict(),
+            "loggers": [logger.state_dict() for logger in run.loggers],
+            "optimizers": [type(optimizer).__qualname__ for optimizer in run.optimizers],
+        },
+    }
+
+
+def _rank_state(run: Run) -> dict[str, Any]:
+    grads: dict[str, Any] = {}
+    if run.position.micro:
+        grads = {name: p.grad.cpu() for name, p in run.module.named_parameters() if p.grad is not None}
+    return {
+        "generators": capture_generators(),
+        "recorder": run.recorder.state_dict(),
+        "feed": run.train_feed.state_dict() if run.train_feed is not None and run.position.batch else None,
+        "gradients": grads,
+    }
+
+
+def _datamodule_state(run: Run) -> dict[str, Any]:
+    dm = run.datamodule
+    state = dm.state_dict() if dm is not None and hasattr(dm, "state_dict") else {}
+    return {type(dm).__qualname__: state} if state else {}
+
+
+def _lightning_loops(run: Run) -> dict[str, Any]:
+    """Return the counters as Lightning's loops keep them, so that it can open our files."""
+    position = run.position
+    total = {"ready": position.step, "completed": position.step}
+    counts = dict.fromkeys(("ready", "completed", "started", "processed"), position.batch)
+    epochs = dict.fromkeys(("ready", "completed", "started", "processed"), position.epoch)
+    progress = {"total": counts, "current": dict(counts)}
+    steps = {"total": total, "current": dict(total)}
+    return {
+        "fit_loop": {
+            "state_dict": {},
+            "epoch_progress": {"total": epochs, "current": dict(epochs)},
+            "epoch_loop.state_dict": {"_batches_that_stepped": position.step},
+            "epoch_loop.batch_progress": {**progress, "is_last_batch": position.batch == 0},
+            "epoch_loop.scheduler_progress": copy.deepcopy(steps),
+            "epoch_loop.automatic_optimization.state_dict": {},
+            "epoch_loop.automatic_optimization.optim_progress": {
+                "optimizer": {"step": copy.deepcopy(steps), "zero_grad": copy.deepcopy(steps)}
+            },
+        }
+    }
+
+
+def _version() -> str:
+    try:
+        return version("lt-loops")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# ---- restore ---------------------------------------------------------------------------------------------------------
+
+
+def restore_module(run: Run) -> None:
+    """Read the checkpoint that the run was asked for, and load the module's weights."""
+    path = run.ckpt_path
+    if path is None:
+        return
+    tree = run.strategy.load_checkpoint(run.trainer.checkpoint_io, path, trusted=run.trusted)
+    if not isinstance(tree.get("state_dict"), dict):
+        raise CheckpointError(
+            f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare weights "
+            "call module.load_state_dict(...) yourself.",
+            code="LT601",
+        )
+    run.restored = tree
+    for callback in run.callbacks:
+        callback.on_load_checkpoint(run.trainer, run.module, tree)
+    if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):
+        run.datamodule.on_load_checkpoint(tree)
+    if is_overridden(run.module, "on_load_checkpoint", LightningModule):
+        run.module.on_load_checkpoint(tree)
+    if not run.strategy.capabilities.sharded_parameters:
+        run.module.load_state_dict(tree["state_dict"], strict=run.module.strict_loading)
+
+
+def restore_training(run: Run) -> None:
+    """Restore all but the module's weights: optimizers, schedulers, counters, sums, place in the data, generators."""
+    tree = run.restored
+    if tree is None:
+        return
+    if run.strategy.capabilities.sharded_parameters:
+        run.strategy.load_module_state(run.model, tree["state_dict"], strict=run.module.strict_loading)
+    if "optimizer_states" not in tree:
+        if run.weights_only:
+            return
+        raise CheckpointError(
+            f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a warm start "
+            "load it by load_from_checkpoint and call fit without ckpt_path.",
+            code="LT602",
+        )
+    _restore_optimizers(run, tree)
+    _restore_callbacks(run, tree)
+    extra = tree.get("lt")
+    if extra is None:
+        _take_lightning_counters(run, tree)
+        return
+    run.position.load_state_dict(extra["position"])
+    run.pending.load_state_dict(extra["pending"])
+    run.precision.load_state_dict(extra["precision"])
+    for logger, state in zip(run.loggers, extra["loggers"], strict=False):
+        if run.strategy.rank == 0:
+            logger.load_state_dict(state)
+    _restore_rank(run, extra)
+    dm = run.datamodule
+    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
+        dm.load_state_dict(tree[type(dm).__qualname__])
+
+
+def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
+    saved = tree["optimizer_states"]
+    if len(saved) != len(run.optimizers):
+        raise CheckpointError(
+            f"{run.ckpt_path} holds {len(saved)} optimizers, configure_optimizers made {len(run.optimizers)}. Resume with the "
+            "same ones, or warm-start from the weights (load_from_checkpoint).",
+            code="LT603",
+        )
+    kinds = (tree.get("lt") or {}).get("optimizers") or [type(o).__qualname__ for o in run.optimizers]
+    for optimizer, state, kind in zip(run.optimizers, saved, kinds, strict=True):
+        mine = type(optimizer).__qualname__
+        groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
+        if kind != mine or groups != asked:
+            raise CheckpointError(
+                f"{run.ckpt_path} was written with {kind} over {groups} parameter groups, configure_optimizers made {mine} "
+                f"over {asked}. Resume with the same optimizer, or warm-start from the weights (load_from_checkpoint).",
+                code="LT603",
+            )
+        run.strategy.load_optimizer_state(run.model, optimizer, copy.deepcopy(state))
+    for config, state in zip(run.schedulers, tree.get("lr_schedulers", []), strict=False):
+        config.scheduler.load_state_dict(state)
+
+
+def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
+    saved = tree.get("callbacks") or {}
+    for callback in run.callbacks:
+        state = saved.get(callback.state_key, saved.get(type(callback).__qualname__))
+        if state:
+            callback.load_state_dict(copy.deepcopy(state))
+
+
+def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
+    ranks = extra["ranks"]
+    same_size = extra["world_size"] == run.strategy.world_size
+    mine = ranks[run.strategy.rank] if same_size else ranks[0]
+    feed = run.train_feed
+    if mine["feed"] is not None and feed is not None:
+        feed.load_state_dict(mine["feed"])
+    if same_size:
+        run.recorder.load_state_dict(mine["recorder"])
+        run.generators = mine["generators"]
+    for name, parameter in run.module.named_parameters():
+        if name in mine["gradients"]:
+            parameter.grad = mine["gradients"][name].to(parameter.device)
+
+
+def _take_lightning_counters(run: Run, tree: dict[str, Any]) -> None:
+    """Take over epoch and step of a file that Lightning wrote."""
+    run.position.step = int(tree.get("global_step", 0))
+    loops = (tree.get("loops") or {}).get("fit_loop") or {}
+    epochs = (loops.get("epoch_progress") or {}).get("current") or {}
+    run.position.epoch = int(epochs.get("completed", int(tree.get("epoch", -1)) + 1))
+    batches = loops.get("epoch_loop.batch_progress") or {}
+    if not batches.get("is_last_batch", True):
+        run.position.batch = int((batches.get("current") or {}).get("completed", 0))
+        if run.train_feed is not None and run.position.batch:
+            run.train_feed.load_state_dict(
+                {"epoch": run.position.epoch, "batches": run.position.batch, "before": capture_generators()}
+            )

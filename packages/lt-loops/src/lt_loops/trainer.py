@@ -1,0 +1,510 @@
+"""``Trainer``: what the user calls. It checks arguments, makes runs and keeps what they leave behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from datetime import timedelta
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import nn
+
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.data import DataSource
+from lt_core.errors import ConfigTypeError, silence, warn
+from lt_core.launcher import RunResult
+from lt_core.logger import Logger
+from lt_core.media import as_media
+from lt_core.media_files import write_media
+from lt_core.module import LightningModule
+from lt_core.profiler import Profiler
+from lt_core.seed import seed_of_environment
+from lt_core.strategy import Strategy
+from lt_loops.checkpoint_choice import choose_checkpoint
+from lt_loops.evaluate import run_evaluate
+from lt_loops.facts import TrainerFacts
+from lt_loops.fit import run_fit
+from lt_loops.limits import Limit, first_values
+from lt_loops.predict import iterate_predictions, run_predict
+from lt_loops.resolve import resolve
+from lt_loops.run import Run
+from lt_loops.saving import SaveRequest, save_now
+from lt_loops.settings import Settings
+from lt_loops.signals import EXIT_STATUS, exits_process
+from lt_loops.sources import Loaders
+from lt_loops.table import format_results
+
+__all__ = ["Trainer"]
+
+
+class Trainer(TrainerFacts):
+    """Trains, validates, tests and predicts with a ``LightningModule``.
+
+    Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. ``None`` for ``logger``
+    and the ``enable_*`` flags means "if an installed package provides it".
+
+    Args:
+        accelerator: ``"cpu"``, ``"cuda"``/``"gpu"``, ``"mps"``, ``"xla"``/``"tpu"``, ``"auto"`` or an Accelerator.
+        strategy: ``"auto"``, ``"single"``, ``"ddp"``, ``"fsdp"``..., any installed one, or a Strategy.
+        devices: a count, -1 for all, indices (``[0, 2]``, ``"0,2"``) or ``"auto"``.
+        num_nodes: nodes in the job.
+        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision.
+        logger: True for the default one, False for none, a name, a Logger, or a list of these.
+        callbacks: a Callback, a name, or a list of these.
+        fast_dev_run: run 1 (True) or N batches of everything, without logger and checkpoints.
+        max_epochs: epochs after which training ends, -1 for no limit.
+        min_epochs: epochs before which nothing ends training early.
+        max_steps: optimizer steps after which training ends, -1 for no limit.
+        min_steps: optimizer steps before which nothing ends training early.
+        max_time: training time after which training ends: a timedelta, ``"DD:HH:MM:SS"``, or a dict for timedelta.
+        limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction.
+        limit_val_batches: the same for each validation loader.
+        limit_test_batches: the same for each test loader.
+        limit_predict_batches: the same for each loader to predict on.
+        overfit_batches: train and validate on only so many batches.
+        val_check_interval: validate after this fraction of an epoch (float), this many batches (int), or this time.
+        check_val_every_n_epoch: validate in every n-th epoch; None counts batches across epochs.
+        num_sanity_val_steps: validation batches before training, -1 for all.
+        log_every_n_steps: optimizer steps between two rows of step values in the loggers.
+        enable_checkpointing: whether a default ModelCheckpoint is added.
+        enable_progress_bar: whether a progress bar is shown.
+        enable_model_summary: whether the weights summary is printed.
+        accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches.
+        gradient_clip_val: the limit to which gradients are clipped.
+        gradient_clip_algorithm: ``"norm"`` (total norm) or ``"value"``.
+        deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none.
+        benchmark: torch's ``cudnn.benchmark``.
+        inference_mode: evaluate under ``torch.inference_mode``, else ``no_grad``.
+        use_distributed_sampler: shard the data over ranks; False leaves it to the user.
+        profiler: a name (``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
+        detect_anomaly: torch's anomaly detection, and NaN losses are errors.
+        barebones: nothing but the loop.
+        plugins: objects for precision, checkpoint IO, launcher, environment.
+        sync_batchnorm: batch norm over the batches of all ranks.
+        reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
+        default_root_dir: where files go when nothing else says it; default: the working directory.
+        compile: True, or arguments for ``torch.compile``, to compile the training step.
+        silence: codes of warnings that are not shown.
+        on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.
+        prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the
+            attribute of the module or datamodule.
+        eval_precision: a number format of its own for validation, test and prediction.
+
+    Raises:
+        ConfigError: for arguments that cannot be; the message lists all problems.
+        PluginError: for a name that no installed package provides.
+    """
+
+    max_epochs = Limit("Epochs after which training ends; -1 for no limit.")
+    min_epochs = Limit("Epochs before which nothing ends training early, or None.")
+    max_steps = Limit("Optimizer steps after which training ends; -1 for no limit.")
+    min_steps = Limit("Optimizer steps before which nothing ends training early, or None.")
+    accumulate_grad_batches = Limit("Batches for each optimizer step, or a dict from epoch to batches.")
+    gradient_clip_val = Limit("The limit to which gradients are clipped, or None.")
+    gradient_clip_algorithm = Limit("``norm`` or ``value``, or None.")
+    limit_train_batches = Limit("Training batches of an epoch that are read: a count, or a fraction.")
+    limit_val_batches = Limit("Validation batches of each loader that are read: a count, or a fraction.")
+    limit_test_batches = Limit("Test batches of each loader that are read: a count, or a fraction.")
+    limit_predict_batches = Limit("Batches of each loader that are predicted: a count, or a fraction.")
+    val_check_interval = Limit("Validation after a fraction of an epoch, a count of batches, or a time.")
+    check_val_every_n_epoch = Limit("Validation in every n-th epoch; None counts batches across epochs.")
+    log_every_n_steps = Limit("Optimizer steps between two rows of step values in the loggers.")
+
+    def __init__(
+        self,
+        *,
+        accelerator: str | Accelerator | None = None,
+        strategy: str | Strategy | None = None,
+        devices: int | str | list[int] | None = None,
+        num_nodes: int | None = None,
+        precision: Any = None,
+        logger: bool | str | Logger | list[Logger | str] | None = None,
+        callbacks: Callback | str | list[Callback | str] | None = None,
+        fast_dev_run: bool | int | None = None,
+        max_epochs: int | None = None,
+        min_epochs: int | None = None,
+        max_steps: int | None = None,
+        min_steps: int | None = None,
+        max_time: str | timedelta | dict[str, int] | None = None,
+        limit_train_batches: int | float | None = None,
+        limit_val_batches: int | float | None = None,
+        limit_test_batches: int | float | None = None,
+        limit_predict_batches: int | float | None = None,
+        overfit_batches: int | float | None = None,
+        val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
+        check_val_every_n_epoch: int | None = 1,
+        num_sanity_val_steps: int | None = None,
+        log_every_n_steps: int | None = None,
+        enable_checkpointing: bool | None = None,
+        enable_progress_bar: bool | None = None,
+        enable_model_summary: bool | None = None,
+        accumulate_grad_batches: int | dict[int, int] | None = None,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+        deterministic: bool | str | None = None,
+        benchmark: bool | None = None,
+        inference_mode: bool | None = None,
+        use_distributed_sampler: bool | None = None,
+        profiler: str | Profiler | None = None,
+        detect_anomaly: bool | None = None,
+        barebones: bool | None = None,
+        plugins: Any = None,
+        sync_batchnorm: bool | None = None,
+        reload_dataloaders_every_n_epochs: int | None = None,
+        default_root_dir: str | PathLike[str] | None = None,
+        enable_autolog_hparams: bool | None = None,
+        model_registry: str | None = None,
+        compile: bool | dict[str, Any] | None = None,  # torch's name of it
+        silence: Any = None,
+        on_signal: str | None = None,
+        prepare_data_per_node: bool | None = None,
+        eval_precision: Any = None,
+        **unknown: Any,
+    ) -> None:
+        """Check all arguments and make the objects that names stand for; see the class for the arguments."""
+        given = dict(locals())
+        given.update(given.pop("unknown"))
+        del given["self"]
+        given.pop("__class__", None)
+        self._set_up(Settings.checked(given))
+
+    def _set_up(self, settings: Settings) -> None:
+        self.settings = settings
+        silence(settings.silence)
+        _set_backends(settings)
+        self._limits = first_values(settings)
+        self._parts = resolve(settings)
+        self._run: Run | None = None
+        self._fitted: Run | None = None
+        self._should_stop = False
+        self._media_told = False
+
+    # ---- runs --------------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        model: LightningModule,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: DataSource | None = None,
+        ckpt_path: str | PathLike[str] | None = None,
+        weights_only: bool | None = None,
+    ) -> None:
+        """Train ``model``. Called again with the same module it continues, when limits were raised or it was interrupted.
+
+        Args:
+            model: the module.
+            train_dataloaders: a loader, or a nest of them; or the datamodule.
+            val_dataloaders: a loader, or a list of them.
+            datamodule: gives the loaders instead.
+            ckpt_path: resume exactly from a checkpoint: a path, ``"last"``, ``"best"``, or ``"auto"`` (the newest if there
+                is one).
+            weights_only: False reads the checkpoint even if it could run code; only for files that you made yourself.
+        """
+        if isinstance(train_dataloaders, DataSource) and datamodule is None:
+            train_dataloaders, datamodule = None, train_dataloaders
+        run = self._new_run(
+            "fit", model, datamodule, ckpt_path, weights_only, train=train_dataloaders, validate=val_dataloaders
+        )
+        self.settings.note_default_epochs(stacklevel=2)
+        self._continue(run)
+        result = self.strategy.launch(run_fit, run)
+        self._finish(run, result)
+
+    def validate(
+        self,
+        model: LightningModule | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | PathLike[str] | None = None,
+        verbose: bool = True,
+        datamodule: DataSource | None = None,
+        weights_only: bool | None = None,
+    ) -> list[dict[str, float]]:
+        """Run the validation loaders once; return what was logged, a dict for each loader.
+
+        Args:
+            model: the module; without one, the last fit's with its best weights.
+            dataloaders: a loader, or a list of them; or the datamodule.
+            ckpt_path: weights to load first: a path, ``"best"`` or ``"last"``.
+            verbose: print a table of the results.
+            datamodule: gives the loaders instead.
+            weights_only: as in :meth:`fit`.
+        """
+        return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
+
+    def test(
+        self,
+        model: LightningModule | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | PathLike[str] | None = None,
+        verbose: bool = True,
+        datamodule: DataSource | None = None,
+        weights_only: bool | None = None,
+    ) -> list[dict[str, float]]:
+        """Run the test loaders once; arguments and result as in :meth:`validate`."""
+        return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
+
+    def predict(
+        self,
+        model: LightningModule | None = None,
+        dataloaders: Any = None,
+        datamodule: DataSource | None = None,
+        return_predictions: bool | None = None,
+        ckpt_path: str | PathLike[str] | None = None,
+        weights_only: bool | None = None,
+    ) -> Any:
+        """Run ``predict_step`` on every batch; return the outputs in the order of the data.
+
+        Args:
+            model: the module; without one, the last fit's with its best weights.
+            dataloaders: a loader, or a list of them; or the datamodule.
+            datamodule: gives the loaders instead.
+            return_predictions: False keeps nothing, for callbacks that write the outputs.
+            ckpt_path: weights to load first: a path, ``"best"`` or ``"last"``.
+            weights_only: as in :meth:`fit`.
+
+        Returns:
+            A list of outputs, or for several loaders a list of such lists; None without ``return_predictions``.
+        """
+        run = self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, weights_only)
+        result = self.strategy.launch(run_predict, run, return_predictions is not False)
+        self._finish(run, result)
+        return result.outputs
+
+    def predict_iter(
+        self,
+        model: LightningModule | None = None,
+        dataloaders: Any = None,
+        datamodule: DataSource | None = None,
+        ckpt_path: str | PathLike[str] | None = None,
+    ) -> Iterator[Any]:
+        """Yield the outputs of ``predict_step`` one batch at a time, on this process, so that memory stays bounded."""
+        return iterate_predictions(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
+
+    def _evaluate(
+        self,
+        stage: str,
+        model: LightningModule | None,
+        dataloaders: Any,
+        ckpt_path: str | PathLike[str] | None,
+        verbose: bool,
+        datamodule: DataSource | None,
+        weights_only: bool | None,
+    ) -> list[dict[str, float]]:
+        run = self._eval_run(stage, model, dataloaders, ckpt_path, datamodule, weights_only)
+        result = self.strategy.launch(run_evaluate, run)
+        self._finish(run, result)
+        results: list[dict[str, float]] = result.outputs
+        if verbose and self.is_global_zero:
+            self.print(format_results(results, stage))
+        return results
+
+    def _eval_run(
+        self,
+        stage: str,
+        model: LightningModule | None,
+        dataloaders: Any,
+        ckpt_path: str | PathLike[str] | None,
+        datamodule: DataSource | None,
+        weights_only: bool | None,
+    ) -> Run:
+        if isinstance(dataloaders, DataSource) and datamodule is None:
+            dataloaders, datamodule = None, dataloaders
+        if model is None:
+            if self._run is None:
+                raise ConfigTypeError(f"{stage}() needs a module: nothing was fitted by this Trainer yet.", code="LT131")
+            model, datamodule = self._run.module, datamodule or (self._run.datamodule if dataloaders is None else None)
+            best = getattr(self.checkpoint_callback, "best_model_path", "")
+            ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
+        run = self._new_run(stage, model, datamodule, ckpt_path, weights_only, **{stage: dataloaders})
+        if self._fitted is not None:
+            run.position = self._fitted.position
+        return run
+
+    def _new_run(
+        self,
+        stage: str,
+        model: Any,
+        datamodule: DataSource | None,
+        ckpt_path: str | PathLike[str] | None,
+        weights_only: bool | None,
+        **loaders: Any,
+    ) -> Run:
+        if self._run is not None and self._run.status == "running":
+            raise ConfigTypeError(
+                f"{stage}() was called inside a run of the same Trainer ({self._run.stage}). Use another Trainer for it.",
+                code="LT132",
+            )
+        module = self._module_of(model, stage)
+        if datamodule is not None and not isinstance(datamodule, DataSource):
+            raise ConfigTypeError(
+                f"datamodule={datamodule!r:.60} ({type(datamodule).__name__}): expected a LightningDataModule instance. "
+                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
+                code="LT133",
+            )
+        given = [name for name, value in loaders.items() if value is not None]
+        if datamodule is not None and given:
+            raise ConfigTypeError(
+                f"{stage}() got both loaders ({', '.join(given)}) and a datamodule. Pass one of the two.", code="LT134"
+            )
+        run = Run(self, stage, module, Loaders(module, datamodule, **loaders), choose_checkpoint(self, ckpt_path, stage))
+        run.trusted = weights_only is False
+        return run
+
+    def _module_of(self, model: Any, stage: str) -> LightningModule:
+        inner = getattr(model, "_orig_mod", None)
+        if isinstance(model, nn.Module) and isinstance(inner, LightningModule):
+            self._compile_options = self._compile_options or {}
+            return inner
+        if isinstance(model, LightningModule):
+            return model
+        what = f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.", code="LT131")
+
+    def _continue(self, run: Run) -> None:
+        """Take over the last fit's optimizers, counters and place where this one continues it."""
+        last = self._fitted
+        self._should_stop = False
+        if last is None or last.module is not run.module or run.ckpt_path is not None:
+            return
+        run.position, run.pending, run.recorder = last.position, last.pending, last.recorder
+        run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
+        run.feed_state = last.feed_state
+
+    def _finish(self, run: Run, result: RunResult) -> None:
+        """Take over what a run left, say why it ended, end the script where a signal asked for it."""
+        self._run = run
+        if self.strategy.capabilities.returns_results:
+            self._absorb(run, result)
+        run.status = result.status
+        if run.stage == "fit":
+            self._fitted = run
+        if run.signal is not None and exits_process(self.settings.on_signal):
+            raise SystemExit(EXIT_STATUS[run.signal])
+
+    def _absorb(self, run: Run, result: RunResult) -> None:
+        """Bring the results of a run in other processes into this one."""
+        run.position.load_state_dict(result.position)
+        run.stop_reason = result.stop_reason
+        if result.weights is not None:
+            run.module.load_state_dict(result.weights)
+        recorder = run.recorder
+        metrics = result.metrics
+        recorder.callback_values = dict(metrics.get("callback", {}))
+        recorder.logged_values, recorder.bar_values = dict(metrics.get("logged", {})), dict(metrics.get("progress_bar", {}))
+        for callback in self.callbacks:
+            if state := result.callbacks.get(callback.state_key):
+                callback.load_state_dict(state)
+
+    # ---- actions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def should_stop(self) -> bool:
+        """Set it to True to end training at the next boundary, once ``min_epochs`` and ``min_steps`` are reached."""
+        return self._should_stop
+
+    @should_stop.setter
+    def should_stop(self, value: bool) -> None:
+        self._should_stop = bool(value)
+        if self._run is not None:
+            self._run.attention = True
+
+    def mark_dirty(self) -> None:
+        """Have the plan of the loop made again at the next batch; after a change that the loop cannot see."""
+        if self._run is not None:
+            self._run.mark_dirty()
+
+    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
+        """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
+
+        Raises:
+            ConfigTypeError: before the first run.
+            CheckpointError: when the file cannot be written.
+        """
+        if self._run is None:
+            raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
+        save_now(self._run if self._run.status == "running" else self._fitted or self._run, filepath, weights_only)
+
+    def request_save(
+        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
+    ) -> None:
+        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
+
+        The ``owner``'s ``on_saved(path)`` is called when it is.
+        """
+        if self._run is None:
+            raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
+        self._run.requests.append(SaveRequest(os.fspath(path), weights_only, owner))
+        self._run.attention = True
+
+    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
+        """Delete a checkpoint."""
+        self.strategy.remove_checkpoint(self.checkpoint_io, path)
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Send numbers to the loggers at once, at ``step`` (default: the last optimizer step)."""
+        if self._run is not None:
+            self._run.sink.send(metrics, step)
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> None:
+        """Send an image, figure, histogram, text, table, audio or video to the loggers.
+
+        Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so.
+
+        Args:
+            name: what to call it; ``/`` makes groups.
+            value: anything that :func:`lt_core.media.as_media` knows, or a library's own object.
+            step: x axis; default: the last optimizer step.
+        """
+        if self._run is None or not self.is_global_zero:
+            return
+        at = max(self.global_step - 1, 0) if step is None else step
+        shown = [logger for logger in self.loggers if logger.log_media(name, value, at)]
+        if not shown:
+            path = write_media(os.path.join(self.log_dir or ".", "media"), name, as_media(value), at)  # noqa: PTH118
+            if not self._media_told:
+                self._media_told = True
+                warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521", stacklevel=2)
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print on rank 0 only."""
+        if self.is_global_zero:
+            print(*args, **kwargs)
+
+    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
+        """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
+        stack = ExitStack()
+        stack.enter_context(self.strategy.init_context())
+        stack.enter_context(self.precision_plugin.init_context())
+        return stack
+
+    # ---- for the loops -----------------------------------------------------------------------------------------------
+
+    _compile_options: dict[str, Any] | None = None
+
+    def compiled(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the training step compiled where ``compile`` was asked for, else as it is."""
+        options = self._compile_options if self.settings.compile is False else self.settings.compile
+        return step if options is None else torch.compile(step, **options)  # type: ignore[no-any-return]
+
+    @property
+    def active_profiler(self) -> Profiler | None:
+        """The profiler if the user asked for one."""
+        return None if self.settings.profiler is None else self.profiler
+
+    @property
+    def data_seed(self) -> int:
+        """The seed from which shards are shuffled: that of ``seed_everything``, else 0."""
+        return seed_of_environment() or 0
+
+
+def _set_backends(settings: Settings) -> None:
+    if settings.deterministic:
+        torch.use_deterministic_algorithms(True, warn_only=settings.deterministic == "warn")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if settings.benchmark is not None:
+        torch.backends.cudnn.benchmark = settings.benchmark
