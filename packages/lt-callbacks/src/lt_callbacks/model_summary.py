@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from lt_callbacks.arguments import whole
 from lt_callbacks.module_table import ModuleTable
 from lt_core.callback import Callback
 
@@ -25,8 +26,10 @@ class ModelSummary(Callback):
         summarize_kwargs: passed on to :meth:`summarize`, for a subclass that prints in another way.
     """
 
+    role = "summary"
+
     def __init__(self, max_depth: int = 1, **summarize_kwargs: Any) -> None:
-        self._max_depth = max_depth
+        self._max_depth = whole("ModelSummary", "max_depth", max_depth, -1, "0 for totals only, -1 for all levels")
         self._summarize_kwargs = summarize_kwargs
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:

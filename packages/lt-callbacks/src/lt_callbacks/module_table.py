@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from lt_core.errors import ConfigError, warn
+from lt_callbacks.arguments import whole
+from lt_core.errors import warn
 from lt_core.seed import preserve_generators
 from lt_core.transfer import move_to_device
 
@@ -62,11 +63,7 @@ class ModuleTable:
     """
 
     def __init__(self, module: nn.Module, max_depth: int = 1, wrap: Run | None = None) -> None:
-        if not isinstance(max_depth, int) or max_depth < -1:
-            raise ConfigError(
-                f"max_depth={max_depth!r}: expected 0 for totals only, a number of levels, or -1 for all.", code="LT174"
-            )
-        self.max_depth = max_depth
+        self.max_depth = whole("ModelSummary", "max_depth", max_depth, -1, "0 for totals only, -1 for all levels")
         self.layers = dict(_layers(module, max_depth))
         parameters = list(module.parameters())
         self.total_parameters = sum(map(_count, parameters))
@@ -208,7 +205,7 @@ def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) 
 
     sizes: dict[str, tuple[Any, Any]] = {}
     handles = [layer.register_forward_hook(_note_sizes(sizes, name)) for name, layer in layers.items()]
-    counter = FlopCounterMode(display=False, depth=None)
+    counter = FlopCounterMode(display=False)
     try:
         with preserve_generators(), _evaluating(module), torch.no_grad(), counter:
             _call(wrap(module) if wrap is not None else module, module.example_input_array, module)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from lt_callbacks.arguments import whole
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Display, Phase
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -35,16 +35,12 @@ class ProgressBar(Callback):
         ConfigError: for a negative ``refresh_rate``.
     """
 
+    role = "progress_bar"
     monitors = True
     priority = 100
 
     def __init__(self, refresh_rate: int = 1) -> None:
-        if not isinstance(refresh_rate, int) or refresh_rate < 0:
-            raise ConfigError(
-                f"refresh_rate={refresh_rate!r}: expected a number of batches, 0 for no bar, 1 for the usual one.",
-                code="LT171",
-            )
-        self._refresh_rate = refresh_rate
+        self._refresh_rate = whole(type(self).__name__, "refresh_rate", refresh_rate, 0, "0 for no bar")
         self._enabled = refresh_rate > 0
         self._rank_draws = True
         self._trainer: TrainerAPI | None = None
@@ -139,7 +135,7 @@ class ProgressBar(Callback):
         """Training batches in this epoch, ``inf`` where unknown; fewer where ``max_steps`` ends it."""
         trainer = self.trainer
         total = trainer.num_training_batches
-        if trainer.max_steps is not None and trainer.max_steps >= 0:
+        if trainer.max_steps >= 0:
             steps_left = max(trainer.max_steps - trainer.global_step, 0)
             total = min(total, trainer.batch_idx + steps_left * trainer.accumulate_grad_batches)
         return total

@@ -139,8 +139,10 @@ class _RichDisplay:
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         task = self._tasks.get(phase.kind)
+        if task is None and phase.over:
+            return  # its line stands already
         if task is None:
-            task = self._tasks[phase.kind] = self._progress.add_task("", total=None, **dict.fromkeys(_FIELDS, ""))
+            task = self._tasks[phase.kind] = self._progress.add_task("", total=None)
         theme = self._theme
         shown = {} if phase.nested else metrics()
         self._progress.update(
@@ -175,12 +177,9 @@ class _RichDisplay:
         self._progress.stop()
 
 
-_FIELDS = ("count", "times", "speed", "metrics")
-
-
 def _field(name: str, style: str) -> ProgressColumn:
     from rich.progress import ProgressColumn
     from rich.text import Text
 
-    render: Callable[[ProgressColumn, Task], Text] = lambda _, task: Text(task.fields[name], style=style)  # noqa: E731
+    render: Callable[[ProgressColumn, Task], Text] = lambda _, task: Text(task.fields.get(name, ""), style=style)  # noqa: E731
     return type(f"{name.title()}Column", (ProgressColumn,), {"render": render})()  # type: ignore[no-any-return]

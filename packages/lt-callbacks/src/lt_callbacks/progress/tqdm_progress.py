@@ -6,10 +6,10 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from lt_callbacks.arguments import whole
 from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
-from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -46,11 +46,7 @@ class TQDMProgressBar(ProgressBar):
 
     def __init__(self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False) -> None:
         super().__init__(refresh_rate)
-        if process_position < 0:
-            raise ConfigError(
-                f"process_position={process_position}: expected a number of lines, 0 or more.", code="LT172"
-            )
-        self._process_position = process_position
+        self._process_position = whole("TQDMProgressBar", "process_position", process_position)
         self._leave = leave
 
     @property
@@ -115,6 +111,8 @@ class _TqdmDisplay:
         return _INTERVAL
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
+        if phase.over and phase.kind not in self._bars:
+            return  # its line stands already
         self._guard.settle()
         bar = self._bar_of(phase)
         bar.set_postfix_str(format_metrics(metrics()) if not phase.nested else "", refresh=False)
