@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from lt_core.errors import LtDeprecationWarning, warn
 from lt_loops.old_arguments import OLD_ARGUMENTS, translate
-from lt_loops.settings import ARGUMENTS
+from lt_loops.settings import ARGUMENTS, Settings
 
 __all__ = ["LegacyArguments", "translate"]
 
@@ -21,14 +21,16 @@ _TEXT = ("accelerator", "strategy", "devices", "precision", "default_root_dir", 
 
 _FLAGS = (
     "benchmark",
-    "deterministic",
     "logger",
+    "prepare_data_per_node",
     "replace_sampler_ddp",
     "reload_dataloaders_every_epoch",
     "stochastic_weight_avg",
     "terminate_on_nan",
 )
 """Options that may stand without a value, beside those whose default is a flag."""
+
+_DEFAULTS = Settings(default_root_dir="the working directory")
 
 
 class LegacyArguments:
@@ -89,8 +91,9 @@ def _option(name: str, default: Any) -> dict[str, Any]:
     read: Callable[[str], Any] = str if name in _TEXT else _value
     old = default == SUPPRESS
     option: dict[str, Any] = {"dest": name, "type": read, "default": default, "metavar": "VALUE"}
-    option["help"] = SUPPRESS if old else f"default: {default}"
-    if isinstance(default, bool) or name.startswith("enable_") or name in _FLAGS:
+    meant = getattr(_DEFAULTS, name, None)
+    option["help"] = SUPPRESS if old else f"default: {meant}"
+    if isinstance(meant, bool) or name.startswith("enable_") or name in _FLAGS:
         option.update(nargs="?", const=True)
     return option
 
