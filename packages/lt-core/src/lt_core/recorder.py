@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -90,6 +91,22 @@ class Recorder:
         if page is None:
             page = self._pages[phase, loader_idx] = {}
         self.slots = page
+
+    def mute(self, muted: bool) -> None:
+        """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample."""
+        if muted:
+            self.slots = _NO_SLOTS
+        elif self.slots is _NO_SLOTS:
+            self.enter(self.phase, self.loader_idx)
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Return a context in which ``self.log`` does nothing."""
+        self.mute(True)
+        try:
+            yield
+        finally:
+            self.mute(False)
 
     def reset(self, group: str) -> None:
         """Forget the sums of ``group``; slots keep their settings. Metric objects are reset."""
@@ -269,6 +286,33 @@ class Recorder:
         self.callback_values[slot.plain_name] = value
         if slot.prog_bar:
             self.bar_values[shown] = value
+
+
+class _Anything:
+    """Settings that are the same as any."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _NoSlot:
+    """Takes every value and keeps none."""
+
+    given = _Anything()
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        """Do nothing."""
+
+
+class _NoSlots(dict[str, Any]):
+    def get(self, name: str, default: Any = None) -> Any:
+        return _NO_SLOT
+
+
+_NO_SLOT = _NoSlot()
+_NO_SLOTS = _NoSlots()
 
 
 def _check_name(name: object, phase: str) -> None:

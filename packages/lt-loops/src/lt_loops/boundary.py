@@ -59,8 +59,10 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         run.recorder.reopen("train")
     run.clock = time.perf_counter()
     feed.set_epoch(position.epoch)
-    left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
-    return feed, iter(islice(feed, left))
+    if feed.num_batches is None or run.num_train < feed.num_batches:
+        left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
+        return feed, iter(islice(feed, left))
+    return feed, iter(feed)
 
 
 def skips_epoch(hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:

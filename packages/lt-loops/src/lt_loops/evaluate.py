@@ -100,11 +100,15 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
     done = strategy.batch_done if is_overridden(strategy, "batch_done", Strategy) else None
     feed.set_epoch(run.position.epoch)
     logs_steps = run.sink.active and run.phase != "sanity_check"
-    stepping = recorder.stepping
+    stepping, uneven = recorder.stepping, feed.uneven
     for index, batch in enumerate(islice(feed, None if limit == float("inf") else int(limit))):
         for hook in starts:
             hook(batch, index, loader_idx)
         recorder.batch = batch
+        if uneven and feed.weight == 0.0:
+            with recorder.muted():
+                step(batch, index, loader_idx)
+            continue
         output = step(batch, index, loader_idx)
         for hook in ends:
             hook(output, batch, index, loader_idx)

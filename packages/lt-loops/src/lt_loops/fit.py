@@ -118,6 +118,8 @@ def train_epoch(run: Run) -> None:
             if starts and skips_epoch(starts, batch, index):
                 run.exhausted = finished = True
                 break
+            if uneven:
+                recorder.mute(feed.weight == 0.0)  # a stand-in: this rank has no sample left in this step
             if run_batch is not None:
                 output = run_batch(batch, index)
             else:

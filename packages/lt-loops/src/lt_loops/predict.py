@@ -69,6 +69,8 @@ def _predictions(run: Run) -> Iterator[tuple[int, Any]]:
                 for hook in starts:
                     hook(batch, index, loader_idx)
                 output = step(batch, index, loader_idx)
+                if feed.weight == 0.0:
+                    continue  # a stand-in: this rank has no sample left and takes part for the others' sake
                 for hook in ends:
                     hook(output, batch, index, loader_idx)
                 if done is not None:
@@ -81,8 +83,9 @@ def _predictions(run: Run) -> Iterator[tuple[int, Any]]:
 
 
 def _in_order(run: Run, collected: list[list[Any]]) -> Any:
-    """Join the ranks' outputs: shards of evaluation are contiguous, so rank order is the order of the data."""
+    """Join the ranks' outputs in the order of the data."""
     if run.strategy.world_size > 1 and run.trainer.settings.use_distributed_sampler:
         everyone = run.strategy.gather_objects(collected)
-        collected = [[output for rank in everyone for output in rank[i]] for i in range(len(collected))]
+        feeds = eval_feeds(run, "predict")
+        collected = [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]
     return collected[0] if len(collected) == 1 else collected

@@ -185,7 +185,15 @@ def make_train_feed(run: Run) -> Feed:
         raise ConfigError(
             f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}", code="LT104"
         )
-    feed = make_feed(loaders, stage="fit", shard=_shard(run), seed=run.trainer.data_seed, transfer=make_transfer(run))
+    gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
+    feed = make_feed(
+        loaders,
+        stage="fit",
+        shard=_shard(run),
+        seed=run.trainer.data_seed,
+        transfer=make_transfer(run),
+        gather=gather,
+    )
     if feed.num_batches == 0:
         raise DataError(
             "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with drop_last=True?",
@@ -197,9 +205,15 @@ def make_train_feed(run: Run) -> Feed:
 def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
     loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
+    capable = run.strategy.capabilities
     return [
         make_feed(
-            loader, stage=kind, shard=_shard(run), seed=run.trainer.data_seed, transfer=make_transfer(run, dataloader_idx=index)
+            loader,
+            stage=kind,
+            shard=_shard(run),
+            seed=run.trainer.data_seed,
+            transfer=make_transfer(run, dataloader_idx=index),
+            stand_ins=capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks,
         )
         for index, loader in enumerate(loaders)
     ]

@@ -225,6 +225,8 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     feed = run.train_feed
     if mine["feed"] is not None and feed is not None:
         feed.load_state_dict(mine["feed"])
+        if not same_size:
+            run.position.batch = feed.batches_done
     if same_size:
         run.recorder.load_state_dict(mine["recorder"])
         run.generators = mine["generators"]
