@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -25,6 +26,9 @@ class Precision:
 
     name: str = "32-true"
     scales: bool = False
+
+    def open(self, device: torch.device) -> None:
+        """Get to know the device; called by ``Strategy.setup`` before anything else here."""
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         """Return the module in this precision; in place where possible. Called before it moves to its device."""

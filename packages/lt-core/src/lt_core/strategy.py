@@ -199,6 +199,7 @@ class Strategy:
         Returns:
             The module that the loops use (the same object wherever possible) and the optimizers.
         """
+        precision.open(self.device)
         module = precision.convert_module(module).to(self.device)
         return module, make_optimizers() if make_optimizers is not None else []
 

@@ -109,6 +109,7 @@ class DDP(Distributed):
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
+        precision.open(self.device)
         module = precision.convert_module(module).to(self.device)
         if self.placement.sync_batchnorm:
             module = self._with_sync_batchnorm(module)

@@ -1,0 +1,196 @@
+"""Number formats of torch itself: 64, 16 and bfloat16 throughout, and mixed precision by autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from lt_core.errors import ConfigError, did_you_mean
+from lt_core.precision import Precision
+from lt_core.transfer import map_batch
+
+__all__ = ["Mixed", "ScaledMixed", "TruePrecision", "bf16_mixed", "bf16_true", "double", "half_true"]
+
+_TRUE = {"64-true": torch.float64, "32-true": torch.float32, "16-true": torch.float16, "bf16-true": torch.bfloat16}
+
+
+class TruePrecision(Precision):
+    """Parameters, inputs and arithmetic in one format.
+
+    Args:
+        name: ``"64-true"``, ``"32-true"``, ``"16-true"`` or ``"bf16-true"``.
+    """
+
+    def __init__(self, name: str) -> None:
+        if name not in _TRUE:
+            hint = did_you_mean(name, _TRUE)
+            raise ConfigError(f"TruePrecision({name!r}): expected one of {', '.join(_TRUE)}.{hint}", code="LT730")
+        self.name, self.dtype = name, _TRUE[name]
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        return module.to(self.dtype)
+
+    def init_context(self) -> AbstractContextManager[Any]:
+        return _default_dtype(self.dtype)
+
+    def convert_input(self, batch: Any) -> Any:
+        return map_batch(self._convert, batch)
+
+    def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``step`` with this format as torch's default, for the tensors that it makes."""
+
+        def in_dtype(*args: Any, **kwargs: Any) -> Any:
+            with _default_dtype(self.dtype):
+                return step(*args, **kwargs)
+
+        return in_dtype
+
+    def _convert(self, item: Any) -> Any:
+        return item.to(self.dtype) if isinstance(item, Tensor) and item.is_floating_point() else item
+
+
+class Mixed(Precision):
+    """Parameters in 32 bits, the step under autocast.
+
+    Args:
+        dtype: what autocast computes in.
+    """
+
+    name = "bf16-mixed"
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.dtype = dtype
+        self._device_type = "cuda" if torch.cuda.device_count() else "cpu"
+
+    def open(self, device: torch.device) -> None:
+        self._device_type = device.type
+
+    def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        context = torch.autocast(self._device_type, dtype=self.dtype)
+
+        def autocast_step(*args: Any, **kwargs: Any) -> Any:
+            with context:
+                return step(*args, **kwargs)
+
+        return autocast_step
+
+
+class ScaledMixed(Mixed):
+    """Float16 under autocast; the loss is scaled so that small gradients do not vanish, and overflowing steps skipped.
+
+    Args:
+        scaler: in place of a ``torch.amp.GradScaler`` with its defaults.
+
+    Its state holds the scale and the scaler's counts of steps; a resume goes on with them.
+    """
+
+    name = "16-mixed"
+    scales = True
+
+    def __init__(self, scaler: GradScaler | None = None) -> None:
+        super().__init__(torch.float16)
+        self._scaler = scaler
+        self._state: dict[str, Any] | None = None
+        self._stand_ins: dict[int, _StandIn] = {}
+        self._unscaled: set[int] = set()
+        self._stepped = False
+
+    @property
+    def scaler(self) -> GradScaler:
+        """The scaler, made for the device at its first use."""
+        if self._scaler is None:
+            self._scaler = GradScaler(self._device_type)
+        if self._state is not None:
+            self._scaler.load_state_dict(self._state)
+            self._state = None
+        return self._scaler
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        self._finish_step()
+        scaled: Tensor = self.scaler.scale(loss)
+        return scaled
+
+    def unscale(self, optimizer: Optimizer) -> None:
+        if id(optimizer) not in self._unscaled and _has_gradients(optimizer):
+            self._unscaled.add(id(optimizer))
+            self.scaler.unscale_(self._stand_in(optimizer))  # type: ignore[arg-type]
+
+    def step(self, optimizer: Optimizer, take_step: Callable[[], bool]) -> bool:
+        if not _has_gradients(optimizer):
+            return take_step()
+        stand_in = self._stand_in(optimizer)
+        stand_in.take_step = take_step
+        self._stepped = True
+        return bool(self.scaler.step(stand_in))  # type: ignore[arg-type]
+
+    def state_dict(self) -> dict[str, Any]:
+        self._finish_step()
+        return self.scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._state = state or None
+
+    def _finish_step(self) -> None:
+        """Adapt the scale once all optimizers of a window have stepped: the next loss, or a save, tells so."""
+        self._unscaled.clear()
+        if self._stepped:
+            self._stepped = False
+            self.scaler.update()
+
+    def _stand_in(self, optimizer: Optimizer) -> _StandIn:
+        return self._stand_ins.setdefault(id(optimizer), _StandIn(optimizer))
+
+
+class _StandIn:
+    """What the scaler sees as the optimizer: its step is the strategy's, which may say "not yet"."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self.take_step: Callable[[], bool] = lambda: True
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self._optimizer.param_groups
+
+    def step(self) -> bool:
+        return self.take_step()
+
+
+def _has_gradients(optimizer: Optimizer) -> bool:
+    return any(param.grad is not None for group in optimizer.param_groups for param in group["params"])
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def double() -> TruePrecision:
+    """Return 64 bits throughout."""
+    return TruePrecision("64-true")
+
+
+def half_true() -> TruePrecision:
+    """Return 16 bits throughout; nothing is scaled."""
+    return TruePrecision("16-true")
+
+
+def bf16_true() -> TruePrecision:
+    """Return bfloat16 throughout."""
+    return TruePrecision("bf16-true")
+
+
+def bf16_mixed() -> Mixed:
+    """Return bfloat16 under autocast."""
+    return Mixed()

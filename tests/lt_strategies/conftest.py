@@ -1,0 +1,58 @@
+"""Ranks as forked processes of the test: one launch for a whole set of facts, which the tests then look at."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lt_core.launcher import RunResult
+from lt_core.strategy import Placement, Strategy
+from lt_strategies import DDP, ForkLauncher
+
+JOBS = Path(__file__).parent / "jobs"
+
+
+def on_ranks(fn: Callable[[Any], Any], world_size: int, strategy: Strategy | None = None) -> list[Any]:
+    """Run ``fn(strategy)`` on forked ranks; return what each returned, in rank order."""
+    strategy = strategy or DDP(timeout=60)
+    strategy.place(Placement(devices=tuple(range(world_size)), launcher=ForkLauncher()))
+
+    def run() -> RunResult:
+        strategy.open()
+        error = None
+        try:
+            return RunResult(outputs=strategy.gather_objects(fn(strategy)))
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            strategy.close(error)
+
+    return strategy.launch(run).outputs
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Callable[..., list[Any]]:
+    return on_ranks
+
+
+@pytest.fixture
+def job() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script of ``jobs/`` as a user would; environment variables as keywords."""
+
+    def run(name: str, *arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LT_"))}
+        return subprocess.run(
+            [sys.executable, "-W", "error", str(JOBS / name), *arguments],
+            env={**kept, "OMP_NUM_THREADS": "1", **environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
