@@ -90,6 +90,9 @@ class Callback:
     def on_saved(self, path: str) -> None:
         """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is complete."""
 
+    def on_save_failed(self, path: str, error: BaseException) -> None:
+        """A checkpoint that this callback asked for could not be written; training goes on."""
+
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:

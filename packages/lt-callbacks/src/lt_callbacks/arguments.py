@@ -1,0 +1,57 @@
+"""Arguments of callbacks, checked where they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lt_core.errors import ConfigError, did_you_mean
+
+__all__ = ["choice", "fraction", "number", "whole"]
+
+
+def whole(who: str, name: str, value: object, least: int = 0, meaning: str = "") -> int:
+    """Return ``value``, a whole number of at least ``least``.
+
+    Raises:
+        ConfigError: for anything else; ``meaning`` explains special values.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    hint = f", {meaning}" if meaning else ""
+    raise ConfigError(f"{who}({name}={value!r}): expected a whole number, {least} or more{hint}.", code="LT171")
+
+
+def number(who: str, name: str, value: object, least: float | None = None) -> float:
+    """Return ``value`` as a float, at least ``least``.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and (least is None or value >= least):
+        return float(value)
+    hint = f" of at least {least:g}" if least is not None else ""
+    raise ConfigError(f"{who}({name}={value!r}): expected a number{hint}.", code="LT172")
+
+
+def fraction(who: str, name: str, value: object) -> float:
+    """Return ``value``, a float from 0 to 1.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    if isinstance(value, float) and 0.0 <= value <= 1.0:
+        return value
+    raise ConfigError(f"{who}({name}={value!r}): expected a fraction from 0.0 to 1.0.", code="LT174")
+
+
+def choice(who: str, name: str, value: object, allowed: Iterable[str]) -> str:
+    """Return ``value``, one of ``allowed``.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    known = list(allowed)
+    if isinstance(value, str) and value in known:
+        return value
+    hint = did_you_mean(str(value), known)
+    raise ConfigError(f"{who}({name}={value!r}): expected {' or '.join(map(repr, known))}.{hint}", code="LT175")

@@ -1,0 +1,88 @@
+"""The folder of a run's checkpoints: what is there, what is the run's own, links to one of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path, PurePosixPath
+from uuid import uuid4
+
+from lt_callbacks.ledger import Ledger
+from lt_core.checkpoint import CheckpointIO
+
+__all__ = ["CheckpointFiles", "is_remote"]
+
+
+def is_remote(path: str) -> bool:
+    """Return whether ``path`` is a URL of another file system, such as ``s3://bucket/run``."""
+    return "://" in path
+
+
+class CheckpointFiles:
+    """Looks after the files of one run in one folder; changes nothing that the run did not write.
+
+    Args:
+        folder: absolute path or URL.
+        run_id: the run's id, which its resumed processes take over.
+        io: what writes the files; asked for what is there in a remote folder.
+        known: names, relative to the folder, that the run's saved state tells of.
+    """
+
+    def __init__(self, folder: str, run_id: str, io: CheckpointIO, known: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.remote = is_remote(folder)
+        self._run_id = run_id
+        self._io = io
+        self._ledger = Ledger(None if self.remote else Path(folder))
+        self._known = set(known) if self.remote else set()
+
+    def record(self, path: str) -> None:
+        """Note that the run is about to write ``path``."""
+        name = self.name_of(path)
+        if name is not None:
+            self._known.add(name)
+            self._ledger.record(self._run_id, name)
+
+    def owns(self, path: str) -> bool:
+        """Return whether the run wrote ``path``, in this process or before it was resumed."""
+        name = self.name_of(path)
+        return name is not None and (name in self._known or self._ledger.owns(self._run_id, name))
+
+    def name_of(self, path: str) -> str | None:
+        """Return ``path`` relative to the folder, or None where it lies outside."""
+        return relative_name(path, self.folder)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or folder at ``path``."""
+        return self._io.exists(path) if self.remote else os.path.lexists(path)
+
+    def link(self, source: str, target: str, *, symbolic: bool) -> None:
+        """Put ``target`` in place as another name of ``source``, at once, over what stood there.
+
+        Args:
+            source: a complete checkpoint in this folder.
+            target: the other name, in this folder.
+            symbolic: a symbolic link; else a second name that stays when ``source`` is deleted, or a copy where the
+                file system has no such thing.
+        """
+        beside = f"{target}.{uuid4().hex}.tmp"
+        if symbolic or Path(source).is_dir():
+            Path(beside).symlink_to(os.path.relpath(source, os.path.dirname(target)))  # noqa: PTH120
+        else:
+            try:
+                os.link(source, beside)
+            except OSError:
+                shutil.copy2(source, beside)
+        if Path(target).is_dir() and not Path(target).is_symlink():
+            shutil.rmtree(target)
+        os.replace(beside, target)  # noqa: PTH105
+
+
+def relative_name(path: str, folder: str) -> str | None:
+    """Return ``path`` relative to ``folder``, with ``/``; None where it lies outside or is the folder itself."""
+    root = PurePosixPath(folder.replace(os.sep, "/"))
+    try:
+        name = PurePosixPath(path.replace(os.sep, "/")).relative_to(root)
+    except ValueError:
+        return None
+    return None if ".." in name.parts or not name.parts else str(name)

@@ -1,0 +1,94 @@
+"""Names of checkpoint files, filled with metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath, PureWindowsPath
+from string import Formatter
+from typing import Any
+
+from torch import Tensor
+
+from lt_core.errors import ConfigError, did_you_mean, warn
+
+__all__ = ["check_template", "fill_template"]
+
+
+def check_template(who: str, template: str) -> str:
+    """Return a template such as ``"{epoch}-{val_loss:.2f}"``.
+
+    Raises:
+        ConfigError: where it is no format string, has fields without a name, or leads out of its folder.
+    """
+    try:
+        fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
+    except ValueError as error:
+        raise ConfigError(f"{who}(filename={template!r}) is no format string: {error}.", code="LT176") from error
+    if "" in fields:
+        raise ConfigError(f"{who}(filename={template!r}): each {{}} needs a metric's name.", code="LT176")
+    _check_inside(who, template, template)
+    return template
+
+
+def fill_template(
+    who: str, template: str, metrics: Mapping[str, Any], *, insert_names: bool = True, equals: str = "="
+) -> str:
+    """Return ``template`` filled with ``metrics``.
+
+    A ``/`` in a metric's name becomes ``_``, so that no metric makes a folder. A metric that is not there counts as 0,
+    with one warning.
+
+    Args:
+        who: the callback, for errors.
+        template: for instance ``"{epoch}-{val/loss:.2f}"``.
+        metrics: numbers and 0-dim tensors by name.
+        insert_names: write ``name=value`` in place of ``value``.
+        equals: what stands between name and value.
+
+    Raises:
+        ConfigError: where a value does not fit its format, or the result leads out of the folder.
+    """
+    parts = []
+    for literal, field, spec, conversion in Formatter().parse(template):
+        parts.append(literal)
+        if field is not None:
+            value = _value(who, field, metrics)
+            prefix = f"{field}{equals}".replace("/", "_").replace("\\", "_") if insert_names else ""
+            parts.append(prefix + _format(who, field, value, spec or "", conversion))
+    name = "".join(parts)
+    _check_inside(who, template, name)
+    return name
+
+
+def _value(who: str, field: str, metrics: Mapping[str, Any]) -> Any:
+    if field not in metrics:
+        logged = ", ".join(map(repr, sorted(metrics))) or "nothing"
+        warn(
+            f"{who}(filename=...): {field!r} was not logged, so the file's name says 0. Logged: {logged}."
+            f"{did_you_mean(field, metrics)}",
+            code="LT631",
+            stacklevel=4,
+        )
+        return 0
+    value = metrics[field]
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def _format(who: str, field: str, value: Any, spec: str, conversion: str | None) -> str:
+    try:
+        text = format(repr(value) if conversion == "r" else str(value) if conversion else value, spec)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{who}(filename=...): {field}={value!r} does not fit the format {spec!r}: {error}.", code="LT176"
+        ) from error
+    return text.replace("/", "_").replace("\\", "_")
+
+
+def _check_inside(who: str, template: str, name: str) -> None:
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in (*posix.parts, *windows.parts):
+        raise ConfigError(
+            f"{who}(filename={template!r}): {name!r} leads out of the folder. Give a name without '..' or a '/' at its "
+            "start, and the folder as dirpath.",
+            code="LT177",
+        )

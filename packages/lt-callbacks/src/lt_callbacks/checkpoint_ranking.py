@@ -1,0 +1,122 @@
+"""Which checkpoints are kept, and which is best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lt_callbacks.arguments import whole
+from lt_core.errors import ConfigError
+
+__all__ = ["CheckpointRanking"]
+
+
+class CheckpointRanking:
+    """The kept checkpoints with their scores; without a monitor only the latest counts.
+
+    Args:
+        monitor: the metric's name, or None.
+        mode: ``"min"`` or ``"max"``.
+        save_top_k: how many to keep, -1 for all.
+
+    Attributes:
+        files: all paths saved and not given up, in the order of saving.
+        scores: scores of the ranked ones by path.
+        best: path of the best, or of the latest without a monitor; empty where there is none.
+        worst: path of the one that goes next, empty while there is room.
+        last: path of the copy or link that stands for the newest.
+        newest: path saved last.
+
+    Raises:
+        ConfigError: for a ``save_top_k`` below -1, or above 1 without a monitor.
+    """
+
+    def __init__(self, monitor: str | None, mode: str, save_top_k: int) -> None:
+        whole("ModelCheckpoint", "save_top_k", save_top_k, -1, "0 for none, -1 for all")
+        if monitor is None and save_top_k not in (-1, 0, 1):
+            raise ConfigError(
+                f"ModelCheckpoint(save_top_k={save_top_k}) without monitor: expected -1, 0 or 1, as nothing says which "
+                "are best. Name a metric: monitor='val_loss'.",
+                code="LT178",
+            )
+        self.monitor = monitor
+        self.mode = mode
+        self.save_top_k = save_top_k
+        self.files: list[str] = []
+        self.scores: dict[str, Tensor] = {}
+        self.best = self.worst = self.last = self.newest = ""
+        self.current: Tensor | None = None
+
+    @property
+    def best_score(self) -> Tensor | None:
+        """Score of the best one, 0-dim, or None."""
+        return self.scores.get(self.best)
+
+    @property
+    def worst_score(self) -> Tensor | None:
+        """Score of the one that goes next, 0-dim, or None while there is room."""
+        return self.scores.get(self.worst)
+
+    def takes(self, score: Tensor) -> bool:
+        """Return whether a checkpoint of ``score`` would be among the kept ones."""
+        worst = self.worst_score
+        if worst is None or self.save_top_k == -1:
+            return True
+        return bool(score < worst if self.mode == "min" else score > worst)
+
+    def add(self, path: str, score: Tensor | None) -> None:
+        """Keep ``path``: ranked by ``score``, or as the latest where there is no monitor."""
+        self.keep(path)
+        if score is not None:
+            self.scores[path] = score
+            self.rank()
+        else:
+            self.best = path
+
+    def keep(self, path: str) -> None:
+        """Keep ``path`` without a rank."""
+        if path not in self.files:
+            self.files.append(path)
+        self.newest = path
+
+    def drop(self, path: str) -> None:
+        """Give ``path`` up."""
+        if path in self.files:
+            self.files.remove(path)
+        if self.scores.pop(path, None) is not None:
+            self.rank()
+
+    def rank(self) -> None:
+        """Find the best and the worst anew."""
+        scores = self.scores
+        if not scores:
+            self.best = self.worst = ""
+            return
+        best, worst = (min, max) if self.mode == "min" else (max, min)
+        self.best = best(scores, key=lambda path: float(scores[path]))
+        room = self.save_top_k != -1 and len(scores) < self.save_top_k
+        self.worst = "" if room else worst(scores, key=lambda path: float(scores[path]))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of everything, for :meth:`restore`."""
+        return {
+            "files": list(self.files),
+            "scores": dict(self.scores),
+            "best": self.best,
+            "worst": self.worst,
+            "last": self.last,
+            "newest": self.newest,
+            "current": self.current,
+        }
+
+    def restore(self, state: dict[str, Any], place: Callable[[str], str] = str) -> None:
+        """Take back a snapshot; ``place`` says where a path is now, or ``""`` to forget it."""
+        self.files = [moved for moved in map(place, state["files"]) if moved]
+        scores = {place(path): torch.as_tensor(score) for path, score in state["scores"].items()}
+        self.scores = {path: score for path, score in scores.items() if path}
+        for name in ("best", "worst", "last", "newest"):
+            setattr(self, name, place(state[name]))
+        self.current = state["current"]

@@ -1,0 +1,94 @@
+"""When checkpoints are due."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from lt_callbacks.agreed_interval import AgreedInterval
+from lt_callbacks.arguments import whole
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["CheckpointSchedule"]
+
+
+class CheckpointSchedule:
+    """Says at which steps, epochs or times a checkpoint is due.
+
+    Args:
+        every_n_train_steps: optimizer steps between two saves; 0 or None for never.
+        every_n_epochs: epochs between two saves; 1 where neither of the others is given.
+        train_time_interval: time between two saves.
+        on_train_epoch_end: save at the epoch's end (True), at validation's (False), or as validation runs (None).
+
+    Raises:
+        ConfigError: for counts below 0, and where more than one of the three is asked for.
+    """
+
+    def __init__(
+        self,
+        every_n_train_steps: int | None,
+        every_n_epochs: int | None,
+        train_time_interval: timedelta | None,
+        on_train_epoch_end: bool | None,
+    ) -> None:
+        _check(every_n_train_steps, every_n_epochs, train_time_interval)
+        by_epoch = every_n_train_steps is None and train_time_interval is None
+        self.every_n_epochs = every_n_epochs if every_n_epochs is not None else int(by_epoch)
+        self.every_n_train_steps = every_n_train_steps or 0
+        self.train_time_interval = train_time_interval
+        self._interval = AgreedInterval(train_time_interval.total_seconds()) if train_time_interval else None
+        self._on_train_epoch_end = on_train_epoch_end
+        self.in_epoch = bool(self.every_n_train_steps or self._interval)
+
+    def start(self) -> None:
+        """Begin to measure the time between two saves."""
+        if self._interval is not None:
+            self._interval.restart()
+
+    def due_after_batch(self, trainer: TrainerAPI) -> bool:
+        """Return whether steps or time ask for a save after this batch; the same on all ranks."""
+        due = self.every_n_train_steps >= 1 and trainer.global_step % self.every_n_train_steps == 0
+        if self._interval is not None and self._interval.passed(trainer):
+            due = True
+            self._interval.restart()
+        return due
+
+    def due_after_epoch(self, trainer: TrainerAPI) -> bool:
+        """Return whether this epoch is one of those after which to save."""
+        return self.every_n_epochs >= 1 and (trainer.current_epoch + 1) % self.every_n_epochs == 0
+
+    def on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
+        """Return whether the moment is the epoch's end: True; or validation's: False."""
+        if self._on_train_epoch_end is not None:
+            return self._on_train_epoch_end
+        if trainer.check_val_every_n_epoch != 1:
+            return False
+        return sum(trainer.num_val_batches) == 0 or trainer.val_check_interval == 1.0
+
+
+def _check(every_n_train_steps: int | None, every_n_epochs: int | None, train_time_interval: timedelta | None) -> None:
+    for name, count in (("every_n_train_steps", every_n_train_steps), ("every_n_epochs", every_n_epochs)):
+        if count is not None:
+            whole("ModelCheckpoint", name, count, 0, "0 for never")
+    interval: object = train_time_interval
+    if interval is not None and not isinstance(interval, timedelta):
+        raise ConfigError(
+            f"ModelCheckpoint(train_time_interval={interval!r}): expected a datetime.timedelta, such as "
+            "timedelta(minutes=30).",
+            code="LT178",
+        )
+    given = {
+        "every_n_train_steps": every_n_train_steps,
+        "every_n_epochs": every_n_epochs,
+        "train_time_interval": train_time_interval,
+    }
+    asked = [f"{name}={value!r}" for name, value in given.items() if value]
+    if len(asked) > 1:
+        raise ConfigError(
+            f"ModelCheckpoint({', '.join(asked)}): expected one of them. Add a second ModelCheckpoint for the other.",
+            code="LT178",
+        )

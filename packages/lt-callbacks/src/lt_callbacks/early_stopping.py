@@ -1,0 +1,207 @@
+"""Ends training when a metric stops getting better."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lt_callbacks.arguments import choice, number, whole
+from lt_callbacks.monitored import missing
+from lt_core.callback import Callback
+from lt_core.errors import warn
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["EarlyStopping", "EarlyStoppingReason"]
+
+
+class EarlyStoppingReason(Enum):
+    """Why training was ended."""
+
+    NOT_STOPPED = 0
+    STOPPING_THRESHOLD = 1
+    DIVERGENCE_THRESHOLD = 2
+    PATIENCE_EXHAUSTED = 3
+    NON_FINITE_METRIC = 4
+
+
+class EarlyStopping(Callback):
+    """Ends training when ``monitor`` has not got better for ``patience`` checks in a row, and says why.
+
+    All ranks stop together as soon as one would. The state holds the best value and the checks waited, so that a
+    resumed run stops where the uninterrupted one would.
+
+    Args:
+        monitor: the metric to watch.
+        min_delta: smallest change that counts as better.
+        patience: checks without getting better after which training ends.
+        verbose: say when the metric got better.
+        mode: ``"min"`` where smaller is better, or ``"max"``.
+        strict: a metric that was not logged is an error; False: a warning, and the check is left out.
+        check_finite: end training when the metric is NaN or infinite.
+        stopping_threshold: end training as soon as the metric is better than this.
+        divergence_threshold: end training as soon as the metric is worse than this.
+        check_on_train_epoch_end: check at the epoch's end (True) or at validation's (False); None: at validation's
+            where it does not run exactly once an epoch.
+        log_rank_zero_only: do not tell what the other ranks saw.
+
+    Attributes:
+        wait_count: checks since the metric last got better.
+        stopped_epoch: the epoch in which training was ended, or 0.
+        best_score: the best value so far, 0-dim.
+        stopping_reason: which rule ended training.
+        stopping_reason_message: the same in words.
+
+    Raises:
+        ConfigError: for wrong values.
+        LogError: when ``monitor`` was not logged at a check and ``strict`` is set.
+    """
+
+    role = "early_stopping"
+    monitors = True
+
+    def __init__(
+        self,
+        monitor: str,
+        min_delta: float = 0.0,
+        patience: int = 3,
+        verbose: bool = False,
+        mode: str = "min",
+        strict: bool = True,
+        check_finite: bool = True,
+        stopping_threshold: float | None = None,
+        divergence_threshold: float | None = None,
+        check_on_train_epoch_end: bool | None = None,
+        log_rank_zero_only: bool = False,
+    ) -> None:
+        who = "EarlyStopping"
+        self.monitor = monitor
+        self.min_delta = number(who, "min_delta", min_delta, 0.0)
+        self.patience = whole(who, "patience", patience, 0)
+        self.verbose = verbose
+        self.mode = choice(who, "mode", mode, ("min", "max"))
+        self.strict = strict
+        self.check_finite = check_finite
+        self.stopping_threshold = stopping_threshold
+        self.divergence_threshold = divergence_threshold
+        self.log_rank_zero_only = log_rank_zero_only
+        self._check_on_train_epoch_end = check_on_train_epoch_end
+        self.wait_count = 0
+        self.stopped_epoch = 0
+        self.best_score = torch.tensor(math.inf if mode == "min" else -math.inf)
+        self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
+        self.stopping_reason_message: str | None = None
+
+    @property
+    def state_key(self) -> str:
+        return self._generate_state_key(monitor=self.monitor, mode=self.mode)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "wait_count": self.wait_count,
+            "stopped_epoch": self.stopped_epoch,
+            "best_score": self.best_score,
+            "patience": self.patience,
+            "stopping_reason": self.stopping_reason.value,
+            "stopping_reason_message": self.stopping_reason_message,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.wait_count = int(state_dict["wait_count"])
+        self.stopped_epoch = int(state_dict["stopped_epoch"])
+        self.best_score = torch.as_tensor(state_dict["best_score"])
+        self.patience = int(state_dict["patience"])
+        self.stopping_reason = EarlyStoppingReason(state_dict.get("stopping_reason", 0))
+        self.stopping_reason_message = state_dict.get("stopping_reason_message")
+
+    def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Check, where the epoch's end is the moment."""
+        if self._checks_on_train_epoch_end(trainer):
+            self._check(trainer)
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Check, where validation's end is the moment."""
+        if trainer.stage == "fit" and not trainer.sanity_checking and not self._checks_on_train_epoch_end(trainer):
+            self._check(trainer)
+
+    def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
+        if self._check_on_train_epoch_end is not None:
+            return self._check_on_train_epoch_end
+        return trainer.val_check_interval == 1.0 and trainer.check_val_every_n_epoch == 1
+
+    def _check(self, trainer: TrainerAPI) -> None:
+        metrics = trainer.callback_metrics
+        if self.monitor not in metrics:
+            error = missing("EarlyStopping", self.monitor, metrics)
+            if self.strict:
+                raise error
+            warn(str(error), code="LT532")
+            return
+        current = metrics[self.monitor].detach().squeeze().cpu()
+        best_before = self.best_score
+        reason, message = self._judge(current)
+        if self.verbose and self.wait_count == 0 and not message:
+            better = f" by {abs(float(current - best_before)):.5g}" if torch.isfinite(best_before) else ""
+            trainer.print(f"{self.monitor} got better{better}; best so far: {float(current):.5g}.")
+        if self._any_rank(trainer, bool(message)):
+            self._stop(trainer, reason, message)
+
+    def _stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
+        told = [(rank, *told) for rank, told in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
+        first = next((rank, value, text) for rank, value, text in told if text)
+        self.stopping_reason = reason if message else EarlyStoppingReason(first[1])
+        self.stopping_reason_message = message or f"rank {first[0]}: {first[2]}"
+        self.stopped_epoch = trainer.current_epoch
+        trainer.should_stop = True
+        trainer.print(f"Training ends after epoch {trainer.current_epoch}: {self.stopping_reason_message}")
+        if not self.log_rank_zero_only:
+            for rank, _, text in told[1:]:
+                if text:
+                    trainer.print(f"  rank {rank}: {text}")
+
+    def _judge(self, current: Tensor) -> tuple[EarlyStoppingReason, str]:
+        """Take note of the value; return which rule says stop, and why."""
+        name, value = self.monitor, f"{float(current):.5g}"
+        if self.check_finite and not bool(torch.isfinite(current)):
+            return EarlyStoppingReason.NON_FINITE_METRIC, f"{name} = {value} is not finite."
+        if self.stopping_threshold is not None and self._better(current, self.stopping_threshold):
+            self._improve(current)
+            return (
+                EarlyStoppingReason.STOPPING_THRESHOLD,
+                f"{name} = {value} is better than stopping_threshold = {self.stopping_threshold:g}.",
+            )
+        if self.divergence_threshold is not None and self._better(-current, -self.divergence_threshold):
+            return (
+                EarlyStoppingReason.DIVERGENCE_THRESHOLD,
+                f"{name} = {value} is worse than divergence_threshold = {self.divergence_threshold:g}.",
+            )
+        if self._better(current, float(self.best_score), self.min_delta):
+            self._improve(current)
+            return EarlyStoppingReason.NOT_STOPPED, ""
+        self.wait_count += 1
+        if self.wait_count < self.patience:
+            return EarlyStoppingReason.NOT_STOPPED, ""
+        lately = f"in the last {self.wait_count} checks; its best was {float(self.best_score):.5g}."
+        return (
+            EarlyStoppingReason.PATIENCE_EXHAUSTED,
+            f"{name} did not get better by more than {self.min_delta:g} {lately}",
+        )
+
+    def _better(self, current: Tensor, than: float, by: float = 0.0) -> bool:
+        return bool(current < than - by if self.mode == "min" else current > than + by)
+
+    def _improve(self, current: Tensor) -> None:
+        self.best_score = current
+        self.wait_count = 0
+
+    def _any_rank(self, trainer: TrainerAPI, stop: bool) -> bool:
+        if trainer.world_size == 1:
+            return stop
+        strategy = trainer.strategy
+        return bool(strategy.all_reduce(torch.tensor(float(stop), device=strategy.device), "max") > 0)

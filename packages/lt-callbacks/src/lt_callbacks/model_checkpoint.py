@@ -1,0 +1,560 @@
+"""When checkpoints are saved, under which name, and which ones are kept."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import torch
+from torch import Tensor
+
+from lt_callbacks.arguments import choice
+from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name
+from lt_callbacks.checkpoint_name import check_template, fill_template
+from lt_callbacks.checkpoint_ranking import CheckpointRanking
+from lt_callbacks.checkpoint_schedule import CheckpointSchedule
+from lt_callbacks.monitored import missing
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, warn
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["ModelCheckpoint"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Save:
+    """A save that was asked for and is not known to be complete.
+
+    Attributes:
+        removes: files that it makes superfluous.
+        links: other names for it: path, and whether the link is symbolic.
+        before: the ranking before it, for a save that fails.
+    """
+
+    removes: list[str] = field(default_factory=list)
+    links: list[tuple[str, bool]] = field(default_factory=list)
+    before: dict[str, Any] | None = None
+
+
+class ModelCheckpoint(Callback):
+    """Has checkpoints saved, keeps the best ones, and deletes those that they replace.
+
+    The loop writes them when the boundary is complete; only then are old ones deleted. It deletes only files that this
+    run has written. The state holds the kept files with their scores and the unfinished saves, so that a resumed run
+    keeps what the uninterrupted one would have kept.
+
+    Args:
+        dirpath: folder; default ``checkpoints`` in the run's log folder.
+        filename: name without ending, filled with metrics: ``"{epoch}-{val_loss:.2f}"``. Default ``"{epoch}-{step}"``.
+        monitor: metric that decides which are best; None keeps the latest.
+        verbose: say what was saved and why.
+        save_last: True also keeps the newest as ``last.ckpt``; ``"link"`` makes that a symbolic link.
+        save_top_k: how many to keep; 0 none, -1 all.
+        save_weights_only: leave out what a resume needs.
+        mode: ``"min"`` or ``"max"`` of ``monitor`` is best.
+        auto_insert_metric_name: ``{epoch}`` becomes ``epoch=3``; False: ``3``.
+        every_n_train_steps: save after every so many optimizer steps.
+        train_time_interval: save whenever this time has passed, at the next batch.
+        every_n_epochs: save after every so many epochs; 1 where neither of the two above is given.
+        save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
+            it does not run exactly once an epoch.
+        enable_version_counter: a file of another run is not overwritten, but ``-v1`` added.
+        save_on_exception: save when an exception ends the run.
+
+    Raises:
+        ConfigError: for wrong values and combinations.
+        LogError: when ``monitor`` was not logged at the first moment where a save was due.
+    """
+
+    role = "checkpoint"
+
+    CHECKPOINT_JOIN_CHAR = "-"
+    CHECKPOINT_EQUALS_CHAR = "="
+    CHECKPOINT_NAME_LAST = "last"
+    FILE_EXTENSION = ".ckpt"
+    STARTING_VERSION = 1
+
+    monitors = True
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str | None = None,
+        monitor: str | None = None,
+        verbose: bool = False,
+        save_last: bool | Literal["link"] | None = None,
+        save_top_k: int = 1,
+        save_weights_only: bool = False,
+        mode: str = "min",
+        auto_insert_metric_name: bool = True,
+        every_n_train_steps: int | None = None,
+        train_time_interval: timedelta | None = None,
+        every_n_epochs: int | None = None,
+        save_on_train_epoch_end: bool | None = None,
+        enable_version_counter: bool = True,
+        save_on_exception: bool = False,
+    ) -> None:
+        if save_last not in (None, True, False, "link"):
+            raise ConfigError(
+                f"ModelCheckpoint(save_last={save_last!r}): expected True, False or 'link'.", code="LT178"
+            )
+        self.monitor = monitor
+        self.verbose = verbose
+        self.save_last = save_last
+        self.save_top_k = save_top_k
+        self.save_weights_only = save_weights_only
+        self.mode = choice("ModelCheckpoint", "mode", mode, ("min", "max"))
+        self.auto_insert_metric_name = auto_insert_metric_name
+        self.enable_version_counter = enable_version_counter
+        self.save_on_exception = save_on_exception
+        self.filename = check_template("ModelCheckpoint", filename) if filename is not None else None
+        self.dirpath: str | None = _absolute(dirpath) if dirpath is not None else None
+        self._own_dirpath = self.dirpath
+        self._schedule = CheckpointSchedule(
+            every_n_train_steps, every_n_epochs, train_time_interval, save_on_train_epoch_end
+        )
+        self._ranking = CheckpointRanking(monitor, mode, save_top_k)
+        self._saves: dict[str, _Save] = {}
+        self._run_id = uuid4().hex
+        self._trainer: TrainerAPI | None = None
+        self._files: CheckpointFiles | None = None
+        self._resumed = self._validated = False
+        self._moved_from: str | None = None
+        self._last_global_step_saved = 0
+
+    # ---- what users read ---------------------------------------------------------------------------------------------
+
+    @property
+    def best_model_path(self) -> str:
+        """The best checkpoint, or the latest without ``monitor``; empty where there is none."""
+        return self._ranking.best
+
+    @property
+    def best_model_score(self) -> Tensor | None:
+        """The metric of the best checkpoint, 0-dim."""
+        return self._ranking.best_score
+
+    @property
+    def best_k_models(self) -> dict[str, Tensor]:
+        """Metrics of the kept checkpoints by path."""
+        return self._ranking.scores
+
+    @property
+    def kth_best_model_path(self) -> str:
+        """The kept checkpoint that goes next; empty while there is room."""
+        return self._ranking.worst
+
+    @property
+    def kth_value(self) -> Tensor | None:
+        """The metric that a new checkpoint must beat, 0-dim."""
+        return self._ranking.worst_score
+
+    @property
+    def current_score(self) -> Tensor | None:
+        """The metric as it was looked at last, 0-dim."""
+        return self._ranking.current
+
+    @property
+    def last_model_path(self) -> str:
+        """What ``save_last`` keeps."""
+        return self._ranking.last
+
+    @property
+    def every_n_epochs(self) -> int | None:
+        """Epochs between two saves; 0 where steps or time decide."""
+        return self._schedule.every_n_epochs
+
+    # ---- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def state_key(self) -> str:
+        schedule = self._schedule
+        return self._generate_state_key(
+            monitor=self.monitor,
+            mode=self.mode,
+            every_n_train_steps=schedule.every_n_train_steps,
+            every_n_epochs=schedule.every_n_epochs,
+            train_time_interval=schedule.train_time_interval,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        ranking = self._ranking
+        return {
+            "monitor": self.monitor,
+            "dirpath": self.dirpath,
+            "best_model_path": ranking.best,
+            "best_model_score": ranking.best_score,
+            "best_k_models": dict(ranking.scores),
+            "kth_best_model_path": ranking.worst,
+            "kth_value": ranking.worst_score,
+            "current_score": ranking.current,
+            "last_model_path": ranking.last,
+            "files": list(ranking.files),
+            "newest": ranking.newest,
+            "last_global_step_saved": self._last_global_step_saved,
+            "validated": self._validated,
+            "run_id": self._run_id,
+            "unfinished": {
+                path: {"removes": list(save.removes), "links": [list(link) for link in save.links]}
+                for path, save in self._saves.items()
+            },
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the lists of a killed or finished run; paths that lead out of its folder are dropped."""
+        there = str(state_dict.get("dirpath") or self.dirpath or "")
+        here = self.dirpath or there
+
+        def place(path: Any) -> str:
+            name = relative_name(str(path), there) if path else None
+            return "" if name is None else _join(here, name)
+
+        scores = state_dict.get("best_k_models", {})
+        latest = [state_dict.get("best_model_path") or "", state_dict.get("last_model_path") or ""]
+        self._ranking.restore(
+            {
+                "files": state_dict.get("files", [*scores, *latest]),
+                "scores": scores,
+                "best": latest[0],
+                "worst": state_dict.get("kth_best_model_path"),
+                "last": latest[1],
+                "newest": state_dict.get("newest"),
+                "current": state_dict.get("current_score"),
+            },
+            place,
+        )
+        self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
+        self._validated = bool(state_dict.get("validated", False))
+        self._run_id = str(state_dict.get("run_id", self._run_id))
+        self._saves = {}
+        for path, save in state_dict.get("unfinished", {}).items():
+            removes = [place(removed) for removed in save["removes"] if place(removed)]
+            links = [(place(link), bool(symbolic)) for link, symbolic in save["links"] if place(link)]
+            if place(path):
+                self._saves[place(path)] = _Save(removes=removes, links=links)
+        self._resumed = True
+        self._moved_from = there if there and there != here else None
+        if self._trainer is not None:
+            self._files = self._files_of(self._trainer)
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Settle the folder, the same on all ranks."""
+        if stage != "fit":
+            return
+        self._trainer = trainer
+        if self._own_dirpath is None:
+            self.dirpath = _join(_absolute(trainer.log_dir or trainer.default_root_dir), "checkpoints")
+        self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
+        self._files = self._files_of(trainer)
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Finish what a killed predecessor had begun."""
+        self._schedule.start()
+        if self._resumed:
+            self._resumed = False
+            self._take_over(trainer)
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save by steps or by time."""
+        if not self._schedule.in_epoch:
+            return
+        if self._schedule.due_after_batch(trainer) and self._may_save(trainer):
+            self._save(trainer, top_k=True)
+
+    def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Save by epochs, where validation does not decide the moment."""
+        if self._may_save(trainer) and self._schedule.on_train_epoch_end(trainer):
+            self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Save after a validation, where that is the moment."""
+        if trainer.stage != "fit" or trainer.sanity_checking:
+            return
+        self._validated = True
+        if self._may_save(trainer) and not self._schedule.on_train_epoch_end(trainer):
+            self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
+
+    def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
+        """Save what there is, where asked for."""
+        if not self.save_on_exception or not self._may_save(trainer):
+            return
+        path = self.format_checkpoint_name(self._metrics(trainer))
+        if trainer.is_global_zero:
+            self._folder.record(path)
+        trainer.save_checkpoint(path, self.save_weights_only)
+        self._ranking.keep(path)
+        self._last_global_step_saved = trainer.global_step
+        trainer.print(f"Saved {path} after {type(exception).__name__}.")
+
+    def on_saved(self, path: str) -> None:
+        """A checkpoint is complete: put its other names in place and delete what it replaces."""
+        save = self._saves.pop(path, None)
+        trainer = self._trainer
+        if save is None or trainer is None:
+            return
+        if trainer.is_global_zero:
+            for target, symbolic in save.links:
+                self._folder.link(path, target, symbolic=symbolic)
+        self._remove(trainer, save.removes)
+        if trainer.is_global_zero:
+            for logger in trainer.loggers:
+                logger.after_save_checkpoint(self)
+
+    def on_save_failed(self, path: str, error: BaseException) -> None:
+        """A checkpoint could not be written: keep what it would have replaced."""
+        save = self._saves.pop(path, None)
+        if save is None:
+            return
+        if save.before is None or self._saves:
+            self._ranking.drop(path)
+        else:
+            self._ranking.restore(save.before)
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Say what was kept."""
+        if self._trainer is not None and stage == "fit" and self._ranking.files:
+            trainer.print(self._report())
+        self._trainer = None
+
+    # ---- names -------------------------------------------------------------------------------------------------------
+
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any],
+        filename: str | None = None,
+        ver: int | None = None,
+        prefix: str | None = None,
+    ) -> str:
+        """Return the path for ``metrics``: folder, prefix, filled name, version, ending.
+
+        Raises:
+            ConfigError: where a value does not fit its format, or the name leads out of the folder.
+        """
+        join, equals = self.CHECKPOINT_JOIN_CHAR, self.CHECKPOINT_EQUALS_CHAR
+        template = filename or self.filename or f"{{epoch}}{join}{{step}}"
+        insert = self.auto_insert_metric_name
+        name = fill_template("ModelCheckpoint", template, metrics, insert_names=insert, equals=equals)
+        name = join.join(([prefix] if prefix else []) + [name] + ([f"v{ver}"] if ver is not None else []))
+        return _join(self.dirpath or "", name + self.FILE_EXTENSION)
+
+    def to_yaml(self, filepath: str | os.PathLike[str] | None = None) -> None:
+        """Write the kept checkpoints with their scores as YAML, by default beside them."""
+        path = Path(filepath) if filepath is not None else Path(self.dirpath or "") / "best_k_models.yaml"
+        lines = [f"{kept}: {float(score)}\n" for kept, score in self.best_k_models.items()]
+        path.write_text("".join(lines), encoding="utf-8")
+
+    # ---- what --------------------------------------------------------------------------------------------------------
+
+    def _may_save(self, trainer: TrainerAPI) -> bool:
+        fitting = trainer.stage == "fit" and not trainer.sanity_checking
+        return fitting and self._last_global_step_saved != trainer.global_step
+
+    def _metrics(self, trainer: TrainerAPI) -> dict[str, Any]:
+        metrics: dict[str, Any] = {"epoch": trainer.current_epoch, "step": trainer.global_step}
+        for name, value in trainer.callback_metrics.items():
+            metrics[name] = int(value) if name in metrics else value
+        return metrics
+
+    def _save(self, trainer: TrainerAPI, top_k: bool) -> None:
+        metrics = self._metrics(trainer)
+        before = self._ranking.snapshot()
+        saved = ""
+        if top_k and self.save_top_k != 0:
+            save = self._save_latest if self.monitor is None else self._save_best
+            saved = save(trainer, metrics, before)
+        if self.save_last:
+            self._save_last(trainer, metrics, saved, before)
+
+    def _save_latest(self, trainer: TrainerAPI, metrics: dict[str, Any], before: dict[str, Any]) -> str:
+        leaves = self._ranking.best if self.save_top_k == 1 else ""
+        path = self._agreed_path(trainer, metrics, leaves)
+        self._ranking.add(path, None)
+        self._request(trainer, path, leaves, before)
+        return path
+
+    def _save_best(self, trainer: TrainerAPI, metrics: dict[str, Any], before: dict[str, Any]) -> str:
+        assert self.monitor is not None
+        if self.monitor not in metrics:
+            self._say_missing(trainer, metrics)
+            return ""
+        ranking, value = self._ranking, torch.as_tensor(metrics[self.monitor])
+        score = ranking.current = self._agreed_score(trainer, value)
+        if not ranking.takes(score):
+            self._tell(trainer, f"{self.monitor!r} was not in top {self.save_top_k}")
+            return ""
+        leaves = "" if self.save_top_k == -1 else ranking.worst
+        path = self._agreed_path(trainer, metrics, leaves)
+        self._tell(trainer, f"{self.monitor!r} reached {float(score):.5f}, saving {path}")
+        if leaves != path:
+            ranking.drop(leaves)
+        ranking.add(path, score)
+        self._request(trainer, path, leaves, before)
+        return path
+
+    def _save_last(self, trainer: TrainerAPI, metrics: dict[str, Any], saved: str, before: dict[str, Any]) -> None:
+        ranking = self._ranking
+        previous = ranking.last
+        target = self._agreed_path(trainer, metrics, previous, template=self.CHECKPOINT_NAME_LAST)
+        symbolic = self.save_last == "link" and self.save_top_k != 0
+        source = ranking.newest if symbolic else saved
+        whole = symbolic or not trainer.strategy.capabilities.sharded_parameters
+        ranking.last = target
+        if not source or self._folder.remote or not whole:
+            ranking.keep(target)
+            self._request(trainer, target, previous, before)
+            return
+        self._record(trainer, target)
+        replaced = [previous] if previous not in ("", target) else []
+        save = self._saves.get(source)
+        if save is not None:  # the link follows when the save is complete
+            save.links.append((target, symbolic))
+            save.removes += replaced
+            return
+        if trainer.is_global_zero:
+            self._folder.link(source, target, symbolic=symbolic)
+        self._remove(trainer, replaced)
+
+    def _request(self, trainer: TrainerAPI, path: str, leaves: str, before: dict[str, Any] | None) -> None:
+        """Have ``path`` written, and then ``leaves`` deleted."""
+        removes = [leaves] if leaves not in ("", path) else []
+        for left in removes:
+            self._ranking.drop(left)
+        self._record(trainer, path)
+        self._saves[path] = _Save(removes=removes, before=before)
+        self._last_global_step_saved = trainer.global_step
+        trainer.request_save(path, weights_only=self.save_weights_only, owner=self)
+
+    # ---- agreement and files -----------------------------------------------------------------------------------------
+
+    @property
+    def _folder(self) -> CheckpointFiles:
+        assert self._files is not None
+        return self._files
+
+    def _files_of(self, trainer: TrainerAPI) -> CheckpointFiles:
+        folder = self.dirpath or ""
+        removed = [path for save in self._saves.values() for path in save.removes]
+        names = (relative_name(path, folder) for path in (*self._ranking.files, *self._saves, *removed))
+        return CheckpointFiles(
+            folder, self._run_id, trainer.checkpoint_io, tuple(name for name in names if name is not None)
+        )
+
+    def _record(self, trainer: TrainerAPI, path: str) -> None:
+        if trainer.is_global_zero:
+            self._folder.record(path)
+
+    def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
+        value = float(trainer.strategy.broadcast(float(score)))
+        if math.isnan(value):
+            value = math.inf if self.mode == "min" else -math.inf
+        return torch.tensor(value, dtype=score.dtype if score.is_floating_point() else None)
+
+    def _agreed_path(self, trainer: TrainerAPI, metrics: dict[str, Any], may_replace: str, template: str = "") -> str:
+        found = self._free_path(metrics, may_replace, template) if trainer.is_global_zero else ""
+        return str(trainer.strategy.broadcast(found))
+
+    def _free_path(self, metrics: dict[str, Any], may_replace: str, template: str) -> str:
+        """Return a path where nothing stands but what this run may write over."""
+        version: int | None = None
+        while True:
+            path = self.format_checkpoint_name(metrics, template or None, ver=version)
+            if not self.enable_version_counter or path == may_replace or self._is_free(path):
+                return path
+            version = self.STARTING_VERSION if version is None else version + 1
+
+    def _is_free(self, path: str) -> bool:
+        if path in self._kept():
+            return False
+        return not self._folder.exists(path) or self._folder.owns(path)
+
+    def _kept(self) -> set[str]:
+        return {*self._ranking.files, *self._saves, self._ranking.last}
+
+    def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
+        kept = self._kept()
+        for path in paths:
+            own = trainer.is_global_zero and self._folder.owns(path) and self._folder.exists(path)
+            if path not in kept and trainer.strategy.broadcast(own):
+                trainer.remove_checkpoint(path)
+
+    def _take_over(self, trainer: TrainerAPI) -> None:
+        """Finish what a killed predecessor had begun at the boundary that this run resumes from."""
+        if self._moved_from is not None:
+            self._leave_behind(trainer)
+        for path in list(self._saves):
+            if trainer.strategy.broadcast(self._folder.exists(path)):
+                self.on_saved(path)
+            else:  # killed between two saves of one boundary, which is the boundary we stand at
+                trainer.request_save(path, weights_only=self.save_weights_only, owner=self)
+
+    def _leave_behind(self, trainer: TrainerAPI) -> None:
+        """Forget files that did not come along to this run's folder."""
+        ranking = self._ranking
+        here = set(trainer.strategy.broadcast([path for path in _paths_in(ranking) if self._folder.exists(path)]))
+        ranking.restore(ranking.snapshot(), lambda path: path if path in here else "")
+        if self.monitor is not None:
+            ranking.rank()
+        self._saves.clear()
+        warn(
+            f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
+            f"{self.dirpath}. Those that are not there are left alone and count no more.",
+            code="LT632",
+        )
+        self._moved_from = None
+
+    # ---- words -------------------------------------------------------------------------------------------------------
+
+    def _say_missing(self, trainer: TrainerAPI, metrics: dict[str, Any]) -> None:
+        assert self.monitor is not None
+        to_come = not self._validated and sum(trainer.num_val_batches) > 0 and self._schedule.in_epoch
+        logged = [name for name in metrics if name not in ("epoch", "step")]
+        if not to_come:
+            raise missing("ModelCheckpoint", self.monitor, logged)
+        warn(
+            f"ModelCheckpoint(monitor={self.monitor!r}) has nothing to go by before the first validation and saves "
+            f"nothing. Logged so far: {', '.join(map(repr, sorted(logged))) or 'nothing'}.",
+            code="LT633",
+        )
+
+    def _tell(self, trainer: TrainerAPI, text: str) -> None:
+        if self.verbose:
+            trainer.print(f"Epoch {trainer.current_epoch}, global step {trainer.global_step}: {text}")
+
+    def _report(self) -> str:
+        ranking, name_of = self._ranking, self._folder.name_of
+        parts = []
+        if ranking.best:
+            score = ranking.best_score
+            told = f" ({self.monitor}={float(score):.5g})" if score is not None else ""
+            parts.append(f"{'newest' if self.monitor is None else 'best'} {name_of(ranking.best)}{told}")
+        if len(ranking.files) > 1:
+            parts.append(f"{len(ranking.files)} kept")
+        if ranking.last:
+            parts.append(f"last {name_of(ranking.last)}")
+        return f"Checkpoints in {self.dirpath}: {', '.join(parts)}"
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    return text if is_remote(text) else str(Path(text).expanduser().absolute())
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
+
+
+def _paths_in(ranking: CheckpointRanking) -> set[str]:
+    return {*ranking.files, ranking.best, ranking.worst, ranking.last, ranking.newest} - {""}

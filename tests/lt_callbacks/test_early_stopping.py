@@ -1,0 +1,103 @@
+import pytest
+import torch
+from lt_callbacks import EarlyStopping
+from lt_callbacks.early_stopping import EarlyStoppingReason
+from lt_core.errors import ConfigError, LogError, LtWarning
+from lt_core.strategy import Strategy
+from lt_core.testing import FakeTrainer
+
+
+def checks(callback, values, trainer=None, metric="val_loss"):
+    """Feed one value an epoch; return the number of epochs run."""
+    trainer = trainer or FakeTrainer()
+    for epoch, value in enumerate(values):
+        trainer.current_epoch = epoch
+        trainer.callback_metrics = {metric: torch.as_tensor(value)}
+        callback.on_validation_end(trainer, trainer.lightning_module)
+        callback.on_train_epoch_end(trainer, trainer.lightning_module)
+        if trainer.should_stop:
+            return epoch + 1
+    return len(values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values", "epochs"),
+    [
+        ({"patience": 2}, [3.0, 2.0, 2.5, 2.5, 2.5], 4),
+        ({"patience": 2, "mode": "max"}, [1.0, 2.0, 1.5, 1.5, 1.5], 4),
+        ({"patience": 1, "min_delta": 0.5}, [3.0, 2.8, 2.0], 2),
+        ({"patience": 0}, [3.0, 2.0, 2.5], 3),
+        ({"stopping_threshold": 1.0}, [3.0, 2.0, 0.5, 0.4], 3),
+        ({"divergence_threshold": 9.0}, [3.0, 10.0, 2.0], 2),
+        ({"divergence_threshold": 0.1, "mode": "max"}, [0.5, 0.05, 0.6], 2),
+        ({}, [3.0, float("nan"), 1.0], 2),
+        ({"check_finite": False, "patience": 9}, [3.0, float("nan"), 1.0], 3),
+    ],
+)
+def test_it_stops_when_its_rules_say_so(arguments, values, epochs):
+    assert checks(EarlyStopping("val_loss", **arguments), values) == epochs
+
+
+def test_it_says_why():
+    callback, trainer = EarlyStopping("val_loss", patience=1), FakeTrainer()
+    checks(callback, [0.5, 0.75], trainer)
+    assert trainer.printed == [
+        "Training ends after epoch 1: val_loss did not get better by more than 0 in the last 1 checks; its best was 0.5."
+    ]
+    assert callback.stopping_reason is EarlyStoppingReason.PATIENCE_EXHAUSTED
+    assert callback.stopped_epoch == 1
+
+
+def test_a_resumed_run_stops_where_the_uninterrupted_one_does():
+    values = [3.0, 2.0, 2.5, 2.5, 2.5, 2.5]
+    whole = checks(EarlyStopping("val_loss", patience=3), values)
+    first, second = EarlyStopping("val_loss", patience=3), EarlyStopping("val_loss", patience=3)
+    checks(first, values[:3])
+    second.load_state_dict(first.state_dict())
+    assert 3 + checks(second, values[3:]) == whole
+
+
+def test_the_moment_is_validations_end_where_it_does_not_run_once_an_epoch():
+    callback, trainer = EarlyStopping("val_loss", patience=1), FakeTrainer(val_check_interval=0.5)
+    trainer.callback_metrics = {"val_loss": torch.tensor(1.0)}
+    callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    assert callback.wait_count == 0
+    assert torch.isinf(callback.best_score)
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    assert float(callback.best_score) == 1.0
+
+
+def test_the_sanity_check_does_not_count():
+    callback, trainer = EarlyStopping("val_loss", check_on_train_epoch_end=False), FakeTrainer(sanity_checking=True)
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    assert torch.isinf(callback.best_score)
+
+
+def test_an_unknown_monitor_is_an_error_with_what_was_logged():
+    with pytest.raises(LogError, match=r"'val_los'.*Logged so far: 'val_loss'. Did you mean 'val_loss'\?"):
+        checks(EarlyStopping("val_los"), [1.0])
+
+
+def test_an_unknown_monitor_is_a_warning_where_not_strict():
+    with pytest.warns(LtWarning, match="val_los"):
+        assert checks(EarlyStopping("val_los", strict=False), [1.0]) == 1
+
+
+def test_all_ranks_stop_when_one_would_and_say_which():
+    class TwoRanks(Strategy):
+        def all_reduce(self, tensor, op="mean"):
+            assert op == "max"
+            return torch.ones_like(tensor)
+
+        def gather_objects(self, value):
+            return [value, (EarlyStoppingReason.NON_FINITE_METRIC.value, "val_loss = nan is not finite.")]
+
+    callback, trainer = EarlyStopping("val_loss"), FakeTrainer(strategy=TwoRanks(), world_size=2)
+    assert checks(callback, [1.0, 0.5], trainer) == 1
+    assert callback.stopping_reason_message == "rank 1: val_loss = nan is not finite."
+
+
+@pytest.mark.parametrize("arguments", [{"mode": "mim"}, {"patience": -1}, {"patience": 1.5}, {"min_delta": -1.0}])
+def test_wrong_arguments_are_refused(arguments):
+    with pytest.raises(ConfigError, match=next(iter(arguments))):
+        EarlyStopping("val_loss", **arguments)

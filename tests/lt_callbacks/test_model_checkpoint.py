@@ -1,0 +1,451 @@
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from lt_callbacks import ModelCheckpoint
+from lt_callbacks.agreed_interval import AgreedInterval
+from lt_core.errors import ConfigError, LogError, LtWarning
+from lt_core.logger import Logger
+from lt_core.strategy import Strategy
+from lt_core.testing import FakeTrainer
+
+
+class LateTrainer(FakeTrainer):
+    """Writes when told to, as a loop does at the boundary and a background writer after it."""
+
+    def __init__(self, **attributes):
+        super().__init__(**attributes)
+        self.asked = []
+
+    def request_save(self, path, *, weights_only=False, owner=None):
+        self.asked.append((str(path), weights_only, owner))
+
+    def write(self, fail=False):
+        asked, self.asked = self.asked, []
+        for path, weights_only, owner in asked:
+            if fail:
+                owner.on_save_failed(path, OSError("disk full"))
+            else:
+                self.save_checkpoint(path, weights_only)
+                owner.on_saved(path)
+
+
+def start(callback, tmp_path, kind=FakeTrainer, state=None, **attributes):
+    defaults = {"default_root_dir": str(tmp_path), "num_val_batches": [1], "max_epochs": 10}
+    trainer = kind(**{**defaults, **attributes})
+    module = trainer.lightning_module
+    callback.setup(trainer, module, "fit")
+    if state is not None:
+        callback.load_state_dict(state)
+    callback.on_train_start(trainer, module)
+    return trainer
+
+
+def epoch(callback, trainer, number, steps=10, **metrics):
+    trainer.current_epoch, trainer.global_step = number, (number + 1) * steps
+    trainer.callback_metrics = {name: torch.as_tensor(value) for name, value in metrics.items()}
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    callback.on_train_epoch_end(trainer, trainer.lightning_module)
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).glob("*.ckpt"))
+
+
+def test_by_default_the_newest_epoch_is_kept_below_the_log_folder(tmp_path):
+    callback = ModelCheckpoint()
+    trainer = start(callback, tmp_path)
+    for number in range(3):
+        epoch(callback, trainer, number)
+    assert names(tmp_path / "checkpoints") == ["epoch=2-step=30.ckpt"]
+    assert callback.best_model_path == str(tmp_path / "checkpoints" / "epoch=2-step=30.ckpt")
+
+
+def test_the_best_k_are_kept_and_the_others_deleted(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}-{val_loss:.2f}", "val_loss", save_top_k=2)
+    trainer = start(callback, tmp_path)
+    for number, loss in enumerate((0.5, 0.9, 0.3, 0.7, 0.4)):
+        epoch(callback, trainer, number, val_loss=loss)
+    assert names(tmp_path) == ["epoch=2-val_loss=0.30.ckpt", "epoch=4-val_loss=0.40.ckpt"]
+    assert float(callback.best_model_score) == pytest.approx(0.3)
+    assert float(callback.kth_value) == pytest.approx(0.4)
+    assert Path(callback.kth_best_model_path).name == "epoch=4-val_loss=0.40.ckpt"
+
+
+def test_mode_max_keeps_the_highest_and_nan_is_the_worst(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "acc", mode="max")
+    trainer = start(callback, tmp_path)
+    for number, accuracy in enumerate((float("nan"), 0.2, 0.8, float("nan"), 0.5)):
+        epoch(callback, trainer, number, acc=accuracy)
+    assert names(tmp_path) == ["epoch=2.ckpt"]
+
+
+def test_save_top_k_minus_one_keeps_all_and_zero_none(tmp_path):
+    for count, expected in ((-1, 3), (0, 0)):
+        callback = ModelCheckpoint(tmp_path / str(count), save_top_k=count)
+        trainer = start(callback, tmp_path)
+        for number in range(3):
+            epoch(callback, trainer, number)
+        assert len(names(tmp_path / str(count))) == expected
+
+
+def test_a_constant_name_never_overwrites_what_is_kept(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "model", save_top_k=-1)
+    trainer = start(callback, tmp_path)
+    for number in range(3):
+        epoch(callback, trainer, number)
+    assert names(tmp_path) == ["model-v1.ckpt", "model-v2.ckpt", "model.ckpt"]
+
+
+def test_a_constant_name_with_one_kept_is_replaced_in_place(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "model")
+    trainer = start(callback, tmp_path)
+    for number in range(3):
+        epoch(callback, trainer, number)
+    assert names(tmp_path) == ["model.ckpt"]
+    assert trainer.removed == []
+
+
+def test_a_file_of_another_run_is_neither_overwritten_nor_deleted(tmp_path):
+    first, second = ModelCheckpoint(tmp_path, "model"), ModelCheckpoint(tmp_path, "model")
+    epoch(first, start(first, tmp_path), 0)
+    trainer = start(second, tmp_path)
+    epoch(second, trainer, 0)
+    epoch(second, trainer, 1)
+    assert names(tmp_path) == ["model-v1.ckpt", "model.ckpt"]
+
+
+def test_without_version_counter_the_file_is_overwritten(tmp_path):
+    (tmp_path / "model.ckpt").write_text("another run's")
+    callback = ModelCheckpoint(tmp_path, "model", enable_version_counter=False)
+    epoch(callback, start(callback, tmp_path), 0)
+    assert names(tmp_path) == ["model.ckpt"]
+
+
+def test_a_slash_in_a_metric_makes_no_folder(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}-{val/loss:.1f}", "val/loss")
+    epoch(callback, start(callback, tmp_path), 0, **{"val/loss": 0.25})
+    assert names(tmp_path) == ["epoch=0-val_loss=0.2.ckpt"]
+
+
+def test_names_are_left_out_on_request_and_a_folder_may_be_part_of_the_name(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "sub/{epoch:02d}-{val_loss:.1f}", auto_insert_metric_name=False)
+    epoch(callback, start(callback, tmp_path), 3, val_loss=0.5)
+    assert names(tmp_path / "sub") == ["03-0.5.ckpt"]
+
+
+def test_a_metric_of_the_name_that_was_not_logged_counts_as_zero_with_a_warning(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{val_los:.1f}")
+    trainer = start(callback, tmp_path)
+    with pytest.warns(LtWarning, match=r"'val_los' was not logged.*Did you mean 'val_loss'"):
+        epoch(callback, trainer, 0, val_loss=0.5)
+    assert names(tmp_path) == ["val_los=0.0.ckpt"]
+
+
+@pytest.mark.parametrize("filename", ["../x", "/x", "a/../../x", "{epoch", "{}"])
+def test_names_that_lead_out_of_the_folder_or_are_no_format_are_refused(filename):
+    with pytest.raises(ConfigError, match="filename"):
+        ModelCheckpoint(filename=filename)
+
+
+def test_a_value_that_does_not_fit_its_format_is_an_error(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{val_loss:02d}")
+    trainer = start(callback, tmp_path)
+    with pytest.raises(ConfigError, match="val_loss=0.5 does not fit the format '02d'"):
+        epoch(callback, trainer, 0, val_loss=0.5)
+
+
+def test_a_monitor_never_logged_is_an_error_that_lists_what_was_logged(tmp_path):
+    callback = ModelCheckpoint(tmp_path, monitor="val_los")
+    trainer = start(callback, tmp_path)
+    with pytest.raises(
+        LogError, match=r"monitor='val_los'.*Logged so far: 'acc', 'val_loss'. Did you mean 'val_loss'\?"
+    ):
+        epoch(callback, trainer, 0, val_loss=0.5, acc=0.1)
+
+
+def test_steps_before_the_first_validation_wait_for_the_monitor_with_a_warning(tmp_path):
+    callback = ModelCheckpoint(tmp_path, monitor="val_loss", every_n_train_steps=1)
+    trainer = start(callback, tmp_path)
+    trainer.global_step = 1
+    with pytest.warns(LtWarning, match="before the first validation"):
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    with pytest.raises(LogError, match="val_loss"):
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+
+
+def test_every_n_train_steps_saves_once_for_each_such_step(tmp_path):
+    callback = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=2)
+    trainer = start(callback, tmp_path)
+    for micro in range(12):  # two micro-batches a step
+        trainer.global_step = (micro + 1) // 2
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, micro)
+    assert names(tmp_path) == ["epoch=0-step=2.ckpt", "epoch=0-step=4.ckpt", "epoch=0-step=6.ckpt"]
+
+
+def test_every_n_epochs_saves_after_each_nth(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", save_top_k=-1, every_n_epochs=2)
+    trainer = start(callback, tmp_path)
+    for number in range(5):
+        epoch(callback, trainer, number)
+    assert names(tmp_path) == ["epoch=1.ckpt", "epoch=3.ckpt"]
+
+
+def test_a_time_interval_saves_when_it_has_passed(tmp_path):
+    callback = ModelCheckpoint(tmp_path, save_top_k=-1, train_time_interval=timedelta(microseconds=1))
+    trainer = start(callback, tmp_path)
+    trainer.global_step = 1
+    callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+    assert names(tmp_path) == ["epoch=0-step=1.ckpt"]
+
+
+def test_validation_decides_the_moment_where_it_does_not_run_once_an_epoch(tmp_path):
+    callback = ModelCheckpoint(tmp_path, save_top_k=-1)
+    trainer = start(callback, tmp_path, val_check_interval=0.5)
+    trainer.global_step = 5
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    trainer.global_step = 10
+    callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    assert names(tmp_path) == ["epoch=0-step=5.ckpt"]
+
+
+def test_neither_the_sanity_check_nor_another_stage_saves(tmp_path):
+    callback = ModelCheckpoint(tmp_path, save_on_train_epoch_end=False)
+    trainer = start(callback, tmp_path, global_step=3, sanity_checking=True)
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    trainer.sanity_checking, trainer.stage = False, "validate"
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    assert trainer.saved == []
+
+
+@pytest.mark.parametrize("kind", [True, "link"])
+def test_last_is_another_name_of_the_newest(tmp_path, kind):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", save_last=kind)
+    trainer = start(callback, tmp_path)
+    for number in range(3):
+        epoch(callback, trainer, number)
+    last = tmp_path / "last.ckpt"
+    assert names(tmp_path) == ["epoch=2.ckpt", "last.ckpt"]
+    assert last.is_symlink() == (kind == "link")
+    assert torch.load(last, weights_only=True)["epoch"] == 2
+    assert callback.last_model_path == str(last)
+
+
+def test_last_is_saved_by_itself_where_the_epoch_is_not_among_the_best(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_last=True)
+    trainer = start(callback, tmp_path)
+    for number, loss in enumerate((0.1, 0.9)):
+        epoch(callback, trainer, number, val_loss=loss)
+    assert names(tmp_path) == ["epoch=0.ckpt", "last.ckpt"]
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["epoch"] == 1
+
+
+def test_old_files_go_only_when_the_new_one_is_complete(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", save_last=True)
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    trainer.write()
+    epoch(callback, trainer, 1)
+    assert names(tmp_path) == ["epoch=0.ckpt", "last.ckpt"]
+    trainer.write()
+    assert names(tmp_path) == ["epoch=1.ckpt", "last.ckpt"]
+
+
+def test_a_failed_save_keeps_what_it_would_have_replaced(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0, val_loss=0.5)
+    trainer.write()
+    epoch(callback, trainer, 1, val_loss=0.4)
+    trainer.write(fail=True)
+    assert names(tmp_path) == ["epoch=0.ckpt"]
+    assert Path(callback.best_model_path).name == "epoch=0.ckpt"
+    assert float(callback.best_model_score) == 0.5
+
+
+def run(tmp_path, losses, state=None, first=0, stop_before_writing=None):
+    """Run epochs as one process does; return the states as they were captured for each file."""
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_top_k=2, save_last=True)
+    trainer = start(callback, tmp_path, LateTrainer, state)
+    trainer.write()
+    states = []
+    for number, loss in enumerate(losses, first):
+        epoch(callback, trainer, number, val_loss=loss)
+        states.append(callback.state_dict())
+        if number == stop_before_writing:
+            return states
+        trainer.write()
+    return states
+
+
+LOSSES = (0.5, 0.4, 0.3, 0.6, 0.2)
+
+
+def kept(folder):
+    return {path.name: torch.load(path, weights_only=True)["epoch"] for path in Path(folder).glob("*.ckpt")}
+
+
+@pytest.mark.parametrize("saved", range(4))
+def test_a_resumed_run_keeps_the_same_files_as_the_uninterrupted_one(tmp_path, saved):
+    run(tmp_path / "whole", LOSSES)
+    (state, *_) = reversed(run(tmp_path / "killed", LOSSES[: saved + 1]))
+    run(tmp_path / "killed", LOSSES[saved + 1 :], state, first=saved + 1)
+    assert kept(tmp_path / "killed") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("saved", range(4))
+def test_a_run_killed_while_it_saved_and_resumed_from_the_file_before_keeps_the_same_files(tmp_path, saved):
+    run(tmp_path / "whole", LOSSES)
+    *_, state, _ = run(tmp_path / "killed", LOSSES[: saved + 2], stop_before_writing=saved + 1)
+    run(tmp_path / "killed", LOSSES[saved + 1 :], state, first=saved + 1)
+    assert kept(tmp_path / "killed") == kept(tmp_path / "whole")
+
+
+def test_a_run_killed_after_the_file_but_before_the_deletions_does_them_when_it_resumes(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", save_last="link")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    trainer.write()
+    epoch(callback, trainer, 1)
+    state = callback.state_dict()
+    trainer.save_checkpoint(tmp_path / "epoch=1.ckpt")  # and here it is killed
+    resumed = ModelCheckpoint(tmp_path, "{epoch}", save_last="link")
+    start(resumed, tmp_path, LateTrainer, state)
+    assert names(tmp_path) == ["epoch=1.ckpt", "last.ckpt"]
+    assert os.readlink(tmp_path / "last.ckpt") == "epoch=1.ckpt"
+
+
+def test_a_second_callback_of_the_boundary_asks_again_for_its_unwritten_file(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    resumed = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(resumed, tmp_path, LateTrainer, callback.state_dict())
+    assert [path for path, *_ in trainer.asked] == [str(tmp_path / "epoch=0.ckpt")]
+
+
+def test_the_state_is_plain_data_and_round_trips(tmp_path):
+    states = run(tmp_path, LOSSES)
+    torch.save(states[-1], tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt", weights_only=True)
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_top_k=2, save_last=True)
+    callback.load_state_dict(loaded)
+    assert callback.state_dict() == loaded
+
+
+def test_paths_in_a_state_never_lead_out_of_the_folder(tmp_path):
+    outside = tmp_path / "precious.ckpt"
+    outside.write_text("mine")
+    folder = tmp_path / "run"
+    evil = {
+        "dirpath": str(folder),
+        "best_k_models": {str(outside): 0.1, f"{folder}/../precious.ckpt": 0.2},
+        "best_model_path": str(outside),
+        "last_model_path": str(outside),
+        "unfinished": {f"{folder}/a.ckpt": {"removes": [str(outside)], "links": [[str(outside), True]]}},
+    }
+    callback = ModelCheckpoint(folder, "{epoch}", "val_loss")
+    trainer = start(callback, tmp_path, state=evil)
+    epoch(callback, trainer, 0, val_loss=0.5)
+    assert outside.read_text() == "mine"
+    assert callback.best_model_path == str(folder / "epoch=0.ckpt")
+
+
+def test_files_that_a_state_names_but_the_run_never_wrote_are_not_deleted(tmp_path):
+    (tmp_path / "precious.ckpt").write_text("mine")
+    evil = {
+        "dirpath": str(tmp_path),
+        "best_k_models": {f"{tmp_path}/precious.ckpt": torch.tensor(9.0)},
+        "kth_best_model_path": f"{tmp_path}/precious.ckpt",
+        "best_model_path": f"{tmp_path}/precious.ckpt",
+        "run_id": "x",
+    }
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss")
+    trainer = start(callback, tmp_path, state=evil)
+    epoch(callback, trainer, 0, val_loss=0.5)
+    assert names(tmp_path) == ["epoch=0.ckpt", "precious.ckpt"]
+
+
+def test_a_run_resumed_in_another_folder_leaves_the_old_files_alone(tmp_path):
+    (state, *_) = reversed(run(tmp_path / "old", LOSSES[:3]))
+    callback = ModelCheckpoint(tmp_path / "new", "{epoch}", "val_loss", save_top_k=2)
+    with pytest.warns(LtWarning, match="left alone"):
+        trainer = start(callback, tmp_path, state=state)
+    epoch(callback, trainer, 3, val_loss=0.1)
+    assert names(tmp_path / "old") == ["epoch=1.ckpt", "epoch=2.ckpt", "last.ckpt"]
+    assert list(callback.best_k_models) == [str(tmp_path / "new" / "epoch=3.ckpt")]
+
+
+def test_it_says_at_the_end_what_it_kept(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_top_k=2)
+    trainer = start(callback, tmp_path)
+    for number, loss in enumerate((0.5, 0.25)):
+        epoch(callback, trainer, number, val_loss=loss)
+    callback.teardown(trainer, trainer.lightning_module, "fit")
+    assert trainer.printed == [f"Checkpoints in {tmp_path}: best epoch=1.ckpt (val_loss=0.25), 2 kept"]
+
+
+def test_an_exception_saves_on_request(tmp_path):
+    for wanted in (True, False):
+        callback = ModelCheckpoint(tmp_path / str(wanted), save_on_exception=wanted)
+        trainer = start(callback, tmp_path, global_step=7)
+        callback.on_exception(trainer, trainer.lightning_module, ValueError())
+        assert names(tmp_path / str(wanted)) == (["epoch=0-step=7.ckpt"] if wanted else [])
+
+
+def test_loggers_hear_of_a_complete_save(tmp_path):
+    class Listening(Logger):
+        def __init__(self):
+            self.heard = []
+
+        def after_save_checkpoint(self, checkpoint_callback):
+            self.heard.append(checkpoint_callback.best_model_path)
+
+    logger, callback = Listening(), ModelCheckpoint(tmp_path, "{epoch}")
+    epoch(callback, start(callback, tmp_path, loggers=[logger]), 0)
+    assert logger.heard == [str(tmp_path / "epoch=0.ckpt")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"save_top_k": -2},
+        {"save_top_k": 2},
+        {"save_top_k": 1.5},
+        {"mode": "mx"},
+        {"save_last": "copy"},
+        {"every_n_epochs": -1},
+        {"every_n_train_steps": 0.5},
+        {"train_time_interval": 60},
+        {"every_n_epochs": 1, "every_n_train_steps": 1},
+    ],
+)
+def test_wrong_arguments_are_refused(arguments):
+    with pytest.raises(ConfigError, match="ModelCheckpoint"):
+        ModelCheckpoint(**arguments)
+
+
+def test_two_with_other_settings_have_other_state_keys():
+    keys = {ModelCheckpoint(monitor=monitor, every_n_epochs=n).state_key for monitor in ("a", "b") for n in (1, 2)}
+    assert len(keys) == 4
+
+
+def test_ranks_agree_on_a_stretch_of_time_with_few_broadcasts(monkeypatch):
+    class Counting(Strategy):
+        broadcasts = 0
+
+        def broadcast(self, value, src=0):
+            self.broadcasts += 1
+            return value
+
+    now = [0.0]
+    monkeypatch.setattr("lt_callbacks.agreed_interval.monotonic", lambda: now[0])
+    trainer, interval, calls = FakeTrainer(world_size=2, strategy=Counting()), AgreedInterval(3600.0), 0
+    while not interval.passed(trainer):
+        calls += 1
+        now[0] += 0.01
+    assert 3600.0 <= now[0] < 3601.0
+    assert trainer.strategy.broadcasts < 60

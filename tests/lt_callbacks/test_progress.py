@@ -1,0 +1,230 @@
+import math
+import os
+import pty
+import subprocess
+import sys
+import termios
+import textwrap
+import types
+
+import pytest
+from lt_callbacks import TQDMProgressBar
+from lt_callbacks.progress.lines import LineDisplay
+from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
+from lt_core.errors import ConfigError
+from lt_core.logger import Logger
+from lt_core.testing import FakeTrainer
+
+
+def make_trainer(**attributes):
+    defaults = {"max_epochs": 2, "num_training_batches": 5, "num_val_batches": [3], "num_test_batches": [2, math.inf]}
+    return FakeTrainer(**{**defaults, **attributes})
+
+
+def run_epoch(bar, trainer, batches=5, validate=True):
+    module = trainer.lightning_module
+    trainer.batch_idx = 0
+    bar.on_train_epoch_start(trainer, module)
+    for i in range(batches):
+        bar.on_train_batch_end(trainer, module, None, None, i)
+        trainer.batch_idx = i + 1
+    if validate:
+        bar.on_validation_start(trainer, module)
+        for i in range(3):
+            bar.on_validation_batch_end(trainer, module, None, None, i)
+        bar.on_validation_end(trainer, module)
+    bar.on_train_epoch_end(trainer, module)
+
+
+def fit(bar, trainer, epochs=2):
+    module = trainer.lightning_module
+    bar.setup(trainer, module, "fit")
+    bar.on_train_start(trainer, module)
+    for epoch in range(epochs):
+        trainer.current_epoch = epoch
+        trainer.progress_bar_metrics = {"loss": 0.5 / (epoch + 1)}
+        run_epoch(bar, trainer)
+    bar.on_train_end(trainer, module)
+    bar.teardown(trainer, module, "fit")
+
+
+def test_off_a_terminal_each_epoch_is_one_tidy_line(capsys):
+    fit(TQDMProgressBar(), make_trainer())
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("Epoch 0/1  5/5  ")
+    assert first.endswith("loss=0.500")
+    assert second.endswith("loss=0.250")
+
+
+def test_a_line_tells_count_share_rate_and_remaining_time_every_few_seconds(capsys):
+    display, phase = LineDisplay(), Phase(kind="train", description="Epoch 0", total=100)
+    phase.skip(-10.0)  # it began ten seconds ago
+    phase.advance(20, phase.started + 10.0)
+    display.update(phase, lambda: {"loss": 0.1})
+    assert capsys.readouterr().out == "Epoch 0  20/100 (20%)  2.0 it/s  eta 0:40  loss=0.100\n"
+
+
+def test_lines_grow_rarer_the_longer_a_phase_lasts():
+    display, phase = LineDisplay(), Phase(kind="train", description="Epoch 0")
+    assert display.interval(phase) == 5.0
+    phase.skip(-10 * 3600)
+    assert display.interval(phase) == 60.0
+
+
+def test_only_rank_zero_draws(capsys):
+    fit(TQDMProgressBar(), make_trainer(is_global_zero=False))
+    assert capsys.readouterr().out == ""
+
+
+def test_refresh_rate_zero_draws_nothing(capsys):
+    bar = TQDMProgressBar(refresh_rate=0)
+    fit(bar, make_trainer())
+    assert bar.is_disabled
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("arguments", [{"refresh_rate": -1}, {"refresh_rate": 1.5}, {"process_position": -1}])
+def test_wrong_counts_are_refused(arguments):
+    with pytest.raises(ConfigError, match=next(iter(arguments))):
+        TQDMProgressBar(**arguments)
+
+
+def test_a_test_over_several_loaders_of_unknown_length_counts_all_batches(capsys):
+    bar, trainer = TQDMProgressBar(), make_trainer()
+    module = trainer.lightning_module
+    bar.setup(trainer, module, "test")
+    bar.on_test_start(trainer, module)
+    for loader, batches in ((0, 2), (1, 4)):
+        for i in range(batches):
+            bar.on_test_batch_end(trainer, module, None, None, i, loader)
+    bar.on_test_end(trainer, module)
+    assert capsys.readouterr().out.startswith("Testing  6  ")
+
+
+def test_the_run_version_and_logged_values_stand_beside_the_bar():
+    class Versioned(Logger):
+        version = 7
+
+    bar, trainer = TQDMProgressBar(), make_trainer(loggers=[Versioned()], progress_bar_metrics={"loss": 0.25})
+    assert bar.get_metrics(trainer, trainer.lightning_module) == {"v_num": 7, "loss": 0.25}
+
+
+def test_max_steps_shortens_the_last_epoch_of_the_bar():
+    bar, trainer = TQDMProgressBar(), make_trainer(max_steps=3, accumulate_grad_batches=1)
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    assert bar.total_train_batches == 3
+
+
+def test_a_resumed_epoch_measures_the_rate_from_where_it_resumed():
+    phase = Phase(kind="train", description="", total=100, first=90)
+    phase.advance(92, phase.started + 1.0)
+    assert phase.rate == pytest.approx(2.0)
+    assert phase.remaining == pytest.approx(4.0)
+
+
+def test_numbers_keep_their_width():
+    shown = format_metrics({"a": 0.5, "b": 12345.678, "c": 1e-7, "n": 3, "s": "x"})
+    assert shown == "a=0.500, b=1.23e+04, c=1.00e-07, n=3, s=x"
+    assert [format_seconds(s) for s in (None, 5, 65, 3665)] == ["-:--", "0:05", "1:05", "1:01:05"]
+
+
+def run_on_terminal(code):
+    """Run ``code`` with stdout and stderr on a pseudo-terminal; return the exit code and what the terminal got."""
+    head = "import sys; sys.path.insert(0, sys.argv[1]); from progress_driver import *\n"
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 100))
+    process = subprocess.Popen(
+        [sys.executable, "-c", head + textwrap.dedent(code), os.path.dirname(__file__)],
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(slave)
+    got = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # Linux says so when the last writer is gone
+            break
+        if not chunk:
+            break
+        got += chunk
+    os.close(master)
+    return process.wait(60), screen(got.decode())
+
+
+def screen(text):
+    """Return the lines that a terminal shows after ``text``: carriage returns, line feeds, cursor up, clear line."""
+    lines, row, column, i = [""], 0, 0, 0
+    while i < len(text):
+        char = text[i]
+        if char == "\x1b":
+            end = next(j for j in range(i + 1, len(text)) if text[j].isalpha())
+            argument, command = text[i + 2 : end], text[end]
+            if command == "A":
+                row -= int(argument or 1)
+            elif command == "K":
+                lines[row] = lines[row][:column] if argument in ("", "0") else ""
+            i = end + 1
+            continue
+        if char == "\r":
+            column = 0
+        elif char == "\n":
+            row, column = row + 1, 0 if text[i - 1] == "\r" else column
+            if row == len(lines):
+                lines.append("")
+        else:
+            lines[row] = lines[row][:column].ljust(column) + char + lines[row][column + 1 :]
+            column += 1
+        i += 1
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_prints_logs_and_warnings_do_not_tear_the_tqdm_bar():
+    code, lines = run_on_terminal("fit(TQDMProgressBar(), talk=True)")
+    assert code == 0
+    spoken = [line for line in lines if not line.startswith("Epoch")]
+    assert spoken == ["hello 0", "log 0", "hello 1", "log 1"]
+    (bar,) = [line for line in lines if line.startswith("Epoch")]
+    assert bar.startswith("Epoch 1/1: 100%|")
+    assert "5/5" in bar
+    assert "loss=0.250" in bar
+
+
+def test_prints_and_logs_do_not_tear_the_rich_bar():
+    pytest.importorskip("rich")
+    code, lines = run_on_terminal("fit(RichProgressBar(), talk=True)")
+    assert code == 0
+    assert [line for line in lines if not line.startswith("Epoch")] == ["hello 0", "log 0", "hello 1", "log 1"]
+    assert sum(line.startswith("Epoch 1/1") for line in lines) == 1
+
+
+@pytest.mark.parametrize("kind", ["TQDMProgressBar", "RichProgressBar"])
+def test_ctrl_c_leaves_a_clean_terminal(kind):
+    pytest.importorskip("rich")
+    code, lines = run_on_terminal(f"""
+        out, err = sys.stdout, sys.stderr
+        try:
+            fit({kind}(), interrupt=True)
+        except KeyboardInterrupt:
+            assert (sys.stdout, sys.stderr) == (out, err)
+            print("after")
+    """)
+    assert code == 0
+    assert lines[-1] == "after"
+    assert lines[-2].startswith("Epoch 0/1")
+
+
+def test_leave_keeps_a_line_for_each_epoch():
+    _, lines = run_on_terminal("fit(TQDMProgressBar(leave=True))")
+    assert [line[:10] for line in lines] == ["Epoch 0/1:", "Epoch 1/1:"]
+
+
+def test_a_notebook_gets_tqdm_bars_although_stdout_is_no_terminal(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("ipykernel.zmqshell"))
+    bar, trainer = TQDMProgressBar(), make_trainer()
+    made = []
+    monkeypatch.setattr(bar, "make_display", lambda: made.append(1) or LineDisplay())
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    bar.on_train_start(trainer, trainer.lightning_module)
+    assert made == [1]
