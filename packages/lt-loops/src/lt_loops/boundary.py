@@ -13,6 +13,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import restore_generators
 from lt_loops.evaluate import evaluate
+from lt_loops.plan import make_plan
 from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import step_epoch_schedulers
@@ -57,6 +58,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
         run.recorder.reopen("train")
+        run.plan = make_plan(run)  # a validation or a log may be due at this very boundary
     run.clock = time.perf_counter()
     feed.set_epoch(position.epoch)
     if feed.num_batches is None or run.num_train < feed.num_batches:
@@ -111,8 +113,8 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
         validate(run)
     if run.signal is not None:
         return True
-    if position.batch or not resumed:
-        look_ahead(run) if hasattr(run, "plan") else None
+    if not resumed:
+        look_ahead(run)
     return _must_stop(run)
 
 

@@ -94,6 +94,9 @@ class Plan:
 
 def make_plan(run: Run) -> Plan:
     """Choose the plan of ``run`` after setup and restore; called again when something marked the run dirty."""
+    if run.dirty:
+        run.dirty = False
+        run.hooks.forget()
     plan = Plan()
     plan.optimizers = run.optimizers
     plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.trainer.window_of(run.position.epoch)
