@@ -65,7 +65,7 @@ class Logger:
     def use_version(self, version: int | str) -> None:
         """Take over the version that rank 0 chose, or that a checkpoint recorded when a run resumes."""
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Record numbers at ``step`` (optimizer steps, or the axis that the user chose).
 
         Values are floats, ints or 0-dim tensors, also on a device; copy those that the caller could change in place.

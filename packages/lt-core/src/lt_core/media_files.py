@@ -45,7 +45,7 @@ def path_below(folder: str | PathLike[str], name: str) -> Path:
         LogError: for a name that is empty, starts with ``/`` or holds ``..``: it would lead outside of ``folder``.
     """
     parts = re.split(r"[/\\]", name)
-    if not name or name[0] in "/\\" or ".." in parts or re.match(r"[A-Za-z]:", name):
+    if not name or name[0] in "/\\" or ".." in parts:
         raise LogError(
             f"{name!r} becomes a path here and must stay below {str(folder)!r}; take a name without a leading '/' and "
             "without '..'.",

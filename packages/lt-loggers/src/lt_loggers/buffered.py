@@ -23,7 +23,7 @@ class BufferedLogger(Logger):
     """
 
     def __init__(self, prefix: str, flush_every: int, flush_secs: float) -> None:
-        self._rows = Rows(prefix, flush_every, flush_secs)
+        self._rows = Rows(prefix, flush_every, flush_secs, self._rename)
         self.hparams: dict[str, Any] = {}
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
@@ -32,7 +32,7 @@ class BufferedLogger(Logger):
             self.save()
 
     def log_hyperparams(self, params: Any, metrics: Mapping[str, Any] | None = None, step: float | None = None) -> None:
-        """Add hyperparameters to those known so far (a dict, Namespace or dataclass, nested).
+        """Add hyperparameters to those known so far (a dict, Namespace or dataclass, nested), and write them.
 
         Args:
             params: names and values.
@@ -40,10 +40,10 @@ class BufferedLogger(Logger):
             step: where on the x axis; None is where the last row was.
         """
         self.hparams.update(as_dict(params))
-        if not process_rank():
-            self._write_hparams()
         if metrics:
             self.log_metrics(metrics, max(0, self._rows.last_step) if step is None else step)
+        if not process_rank():
+            self._write_hparams()
 
     def save(self) -> None:
         """Write all rows.
@@ -61,9 +61,18 @@ class BufferedLogger(Logger):
                 raise
             self._rows.drop()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Write the rows first: a copy in another process must not write them again."""
+        self.save()
+        return self.__dict__
+
     def finalize(self, status: str) -> None:
         """Write what is left."""
         self.save()
+
+    def _rename(self, name: str) -> str:
+        """Return how ``name`` is called in this logger, or raise where it cannot be taken."""
+        return name
 
     def _has_more(self) -> bool:
         """Whether something beside rows waits to be written."""

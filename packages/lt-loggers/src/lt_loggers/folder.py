@@ -154,7 +154,7 @@ class FolderLogger(BufferedLogger):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the claim: a copy in another process must not take the folder away."""
-        return {**self.__dict__, "_claimed": None}
+        return {**super().__getstate__(), "_claimed": None}
 
 
 def next_version(root_dir: str | os.PathLike[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
 
@@ -28,18 +28,19 @@ class Rows:
         prefix: put before each name, with a ``-`` between.
         every: steps (or rows) after which it is time to write.
         seconds: time after which it is time to write, looked at when a row is added.
+        rename: called once for each new name; returns the name to use, or raises.
     """
 
-    def __init__(self, prefix: str, every: int, seconds: float) -> None:
+    def __init__(self, prefix: str, every: int, seconds: float, rename: Callable[[str], str] = str) -> None:
         self.last_step: int | float = -1
         self._prefix = f"{prefix}-" if prefix else ""
-        self._every, self._seconds = every, seconds
+        self._every, self._seconds, self._rename = every, seconds, rename
         self._names: dict[str, str] = {}
         self._rows: list[Row] = []
         self._on_device: list[tuple[dict[str, Number], str, Tensor]] = []
-        self._full = every
         self._due_step: int | float = 0
         self._due_time = 0.0
+        self._pause = 0.0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -70,11 +71,13 @@ class Rows:
         elif type(step) is not int:
             step = _as_step(step)
         now = time()
-        if not self._rows:
-            self._due_step, self._due_time, self._full = step + self._every, now + self._seconds, self._every
+        if not self._rows and not self._pause:
+            self._due_step, self._due_time = step + self._every, now + self._seconds
         self._rows.append((step, now, row))
         self.last_step = step
-        return step >= self._due_step or now >= self._due_time or len(self._rows) >= self._full
+        if self._pause:
+            return now >= self._due_time
+        return step >= self._due_step or now >= self._due_time or len(self._rows) >= self._every
 
     def read(self) -> list[Row]:
         """Return all rows, with the values that are on devices fetched in one transfer for each device and type."""
@@ -88,15 +91,21 @@ class Rows:
         self._on_device.clear()
         return self._rows
 
-    def drop(self) -> None:
-        """Forget all rows: they are written."""
-        self._rows = []
+    def drop(self, count: int | None = None) -> None:
+        """Forget the first rows, or all: they are written."""
+        self._rows = [] if count is None else self._rows[count:]
         self._on_device.clear()
+        self._pause = 0.0
 
     def postpone(self) -> None:
-        """Keep all rows and wait as long again: they could not be written now."""
-        self._due_step, self._due_time = self.last_step + self._every, time() + self._seconds
-        self._full = len(self._rows) + self._every
+        """Keep the rows: they could not be written now. Wait longer after each failure, up to an hour."""
+        self._pause = min(max(self._seconds, 2 * self._pause, 1.0), 3600.0)
+        self._due_time = time() + self._pause
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the last write failed, and it is too early for another try."""
+        return self._pause > 0 and time() < self._due_time
 
     def _full_name(self, name: object) -> str:
         if not isinstance(name, str) or not name or not name.isprintable():
@@ -104,7 +113,7 @@ class Rows:
                 f"log_metrics: a name is a string of printable characters, got {name!r} ({type(name).__name__}).",
                 code="LT520",
             )
-        full = self._names[name] = self._prefix + name
+        full = self._names[name] = self._rename(self._prefix + name)
         return full
 
     def _put(self, row: dict[str, Number], name: str, value: Any) -> None:

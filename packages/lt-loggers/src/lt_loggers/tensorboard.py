@@ -212,4 +212,4 @@ class TensorBoardLogger(FolderLogger):
         return {"events": {"name": file.path.name, "size": file.size, "hparams": self._hparams_shown}}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_experiment": None}
+        return {**super().__getstate__(), "_experiment": None, "_layouts": {}}

@@ -1,0 +1,315 @@
+"""What every logger must do, as tests: subclass :class:`LoggerKit` and let pytest run it.
+
+::
+
+    class TestMyLogger(LoggerKit):
+        media = (Image, Text)
+
+        def make_logger(self, save_dir):
+            return MyLogger(save_dir)
+
+        def read_rows(self, logger):
+            return [json.loads(line) for line in open(logger.path)]
+
+pytest is not imported here; its ``tmp_path`` comes in as an argument.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from lt_core.logger import Logger
+from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
+from lt_core.plain_data import is_plain
+
+__all__ = ["LoggerKit", "examples_of_media"]
+
+
+class LoggerKit:
+    """Tests of the :class:`~lt_core.logger.Logger` interface; each name says what must hold.
+
+    A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
+
+    Attributes:
+        media: the kinds of media that the logger shows.
+        resumes: whether ``state_dict`` and ``load_state_dict`` let a resumed run continue the very rows.
+        exactness: largest relative error of a value read back; 0 where float64 is kept, 1e-6 for float32.
+    """
+
+    media: ClassVar[tuple[type[Media], ...]] = ()
+    resumes: ClassVar[bool] = True
+    exactness: ClassVar[float] = 0.0
+
+    def make_logger(self, save_dir: Path) -> Logger:
+        """Return a new logger that keeps its things below ``save_dir``; called several times in one test."""
+        raise NotImplementedError
+
+    def read_rows(self, logger: Logger) -> list[dict[str, float]]:
+        """Return what is written so far: for each call of ``log_metrics`` its numbers and ``"step"``, in order."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, test in vars(cls).items():
+            marks = getattr(test, "pytestmark", [])
+            if name.startswith("test_") and hasattr(LoggerKit, name):
+                if not any(mark.name == "xfail" and mark.kwargs.get("reason") for mark in marks):
+                    raise TypeError(f"{cls.__name__}.{name} replaces a test of the kit: mark it xfail(reason=...).")
+
+    # ---- numbers -----------------------------------------------------------------------------------------------------
+
+    def test_making_one_writes_nothing(self, tmp_path: Path) -> None:
+        self.make_logger(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_rows_are_there_after_save(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        for step in range(3):
+            logger.log_metrics({"loss": 1.0 / (step + 1), "acc": 0.5 * step}, step)
+        logger.save()
+        self._check(logger, [{"step": step, "loss": 1.0 / (step + 1), "acc": 0.5 * step} for step in range(3)])
+
+    def test_rows_are_there_after_finalize(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        logger.log_metrics({"loss": 0.25}, 7)
+        logger.finalize("success")
+        self._check(logger, [{"step": 7, "loss": 0.25}])
+
+    def test_tensors_ints_and_bools_are_numbers(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        values = {"float64": torch.tensor(0.1, dtype=torch.float64), "half": torch.tensor(0.5, dtype=torch.bfloat16)}
+        others: dict[str, Any] = {"int": 12345, "long": torch.tensor(12345), "bool": True, "one": torch.tensor([2.0])}
+        logger.log_metrics({**values, **others}, 0)
+        logger.save()
+        wanted = {"step": 0, "float64": 0.1, "half": 0.5, "int": 12345, "long": 12345, "bool": 1, "one": 2.0}
+        self._check(logger, [wanted])
+
+    def test_a_tensor_changed_later_is_logged_as_it_was(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        value = torch.tensor(1.0)
+        logger.log_metrics({"value": value}, 0)
+        value.add_(1)
+        logger.save()
+        self._check(logger, [{"step": 0, "value": 1.0}])
+
+    def test_a_dict_changed_later_is_logged_as_it_was(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        row = {"value": 1.0}
+        logger.log_metrics(row, 0)
+        row["value"] = 2.0
+        logger.save()
+        self._check(logger, [{"step": 0, "value": 1.0}])
+
+    def test_nan_and_infinity_are_logged(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        logger.log_metrics({"nan": math.nan, "up": math.inf, "down": -math.inf}, 0)
+        logger.save()
+        self._check(logger, [{"step": 0, "nan": math.nan, "up": math.inf, "down": -math.inf}])
+
+    def test_a_new_name_later_loses_no_row(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        logger.log_metrics({"a": 1.0}, 0)
+        logger.save()
+        logger.log_metrics({"b": 2.0}, 1)
+        logger.log_metrics({"a": 3.0, "c": 4.0}, 2)
+        logger.save()
+        self._check(logger, [{"step": 0, "a": 1.0}, {"step": 1, "b": 2.0}, {"step": 2, "a": 3.0, "c": 4.0}])
+
+    def test_odd_names_are_kept_apart(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        row = {"val/loss": 1.0, "val_loss": 2.0, "top-5 acc": 3.0, "val/loss/dataloader_idx_0": 4.0}
+        logger.log_metrics(row, 0)
+        logger.save()
+        self._check(logger, [{"step": 0, **row}])
+
+    def test_many_rows_come_in_order(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        for step in range(0, 5000, 2):
+            logger.log_metrics({"value": float(step)}, step)
+        logger.save()
+        self._check(logger, [{"step": step, "value": float(step)} for step in range(0, 5000, 2)])
+
+    def test_logging_goes_on_after_finalize(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        logger.log_metrics({"fit": 1.0}, 0)
+        logger.finalize("success")
+        logger.log_metrics({"test": 2.0}, 1)
+        logger.finalize("success")
+        logger.finalize("failed")
+        self._check(logger, [{"step": 0, "fit": 1.0}, {"step": 1, "test": 2.0}])
+
+    # ---- which run ---------------------------------------------------------------------------------------------------
+
+    def test_a_claimed_version_stays(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        version = logger.claim_version()
+        logger.log_metrics({"a": 1.0}, 0)
+        logger.save()
+        assert logger.version == version
+        assert logger.claim_version() == version
+
+    def test_two_runs_get_two_versions(self, tmp_path: Path) -> None:
+        first, second = self.make_logger(tmp_path), self.make_logger(tmp_path)
+        if first.claim_version() is not None:
+            assert first.version != second.claim_version()
+            assert first.log_dir is None or first.log_dir != second.log_dir
+
+    def test_another_rank_takes_over_version_and_folder(self, tmp_path: Path) -> None:
+        first, second = self.make_logger(tmp_path), self.make_logger(tmp_path)
+        version = first.claim_version()
+        if version is not None:
+            second.use_version(version)
+            assert (second.version, second.log_dir) == (first.version, first.log_dir)
+
+    def test_copies_for_other_processes_can_be_made(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        version = logger.claim_version()
+        logger.log_metrics({"a": 1.0}, 0)
+        logger.save()
+        assert pickle.loads(pickle.dumps(logger)).version == version
+        assert copy.deepcopy(logger).version == version
+
+    # ---- hyperparameters, media --------------------------------------------------------------------------------------
+
+    def test_hyperparameters_of_any_kind_are_taken(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        params: dict[str, Any] = {
+            "lr": 1e-3,
+            "net": {"sizes": (1, 2), "act": torch.nn.ReLU},
+            "path": Path("x"),
+            "no": None,
+        }
+        before = copy.deepcopy(params)
+        logger.log_hyperparams(params)
+        logger.log_hyperparams({"more": torch.float16, "lr": 1e-3}, {"score": 1.0})
+        logger.save()
+        assert params == before
+
+    def test_media_are_shown_or_declined(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        for media in examples_of_media():
+            assert logger.log_media(f"media/{type(media).__name__}", media, 3) is isinstance(media, self.media)
+        assert logger.log_media("unknown", object(), 3) is False
+        logger.finalize("success")
+
+    # ---- trouble -----------------------------------------------------------------------------------------------------
+
+    def test_a_removed_folder_is_made_again(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        logger.log_metrics({"a": 1.0}, 0)
+        logger.save()
+        if logger.log_dir is not None and Path(logger.log_dir).exists():
+            shutil.rmtree(logger.log_dir)
+            logger.log_metrics({"a": 2.0}, 1)
+            logger.save()
+            self._check(logger, [{"step": 1, "a": 2.0}])
+
+    # ---- resume ------------------------------------------------------------------------------------------------------
+
+    def test_the_state_is_plain_data(self, tmp_path: Path) -> None:
+        logger = self.make_logger(tmp_path)
+        logger.log_metrics({"a": 1.0}, 0)
+        logger.save()
+        assert is_plain(logger.state_dict())
+
+    def test_a_resumed_run_continues_its_rows(self, tmp_path: Path) -> None:
+        self._need_resume()
+        state = self._killed_run(tmp_path)
+        resumed = self.make_logger(tmp_path)
+        resumed.load_state_dict(state)
+        for step in range(4, 8):
+            resumed.log_metrics({"a": 1.0 * step}, step)
+        resumed.finalize("success")
+        self._check(resumed, [{"step": step, "a": 1.0 * step} for step in range(8)])
+
+    def test_a_resumed_run_has_the_version_of_the_first(self, tmp_path: Path) -> None:
+        self._need_resume()
+        state = self._killed_run(tmp_path)
+        resumed = self.make_logger(tmp_path)
+        resumed.claim_version()
+        resumed.load_state_dict(state)
+        resumed.save()
+        again = self.make_logger(tmp_path)
+        again.load_state_dict(resumed.state_dict())
+        assert again.version == resumed.version
+        self._check(again, [{"step": step, "a": 1.0 * step} for step in range(4)])
+
+    def test_a_checkpoint_before_the_first_row_resumes_to_none(self, tmp_path: Path) -> None:
+        self._need_resume()
+        logger = self.make_logger(tmp_path)
+        logger.claim_version()
+        logger.save()
+        state = copy.deepcopy(logger.state_dict())
+        logger.log_metrics({"a": 1.0}, 0)
+        logger.save()
+        resumed = self.make_logger(tmp_path)
+        resumed.load_state_dict(state)
+        resumed.log_metrics({"a": 2.0}, 0)
+        resumed.save()
+        self._check(resumed, [{"step": 0, "a": 2.0}])
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _need_resume(self) -> None:
+        if not self.resumes:
+            import pytest
+
+            pytest.skip(f"{type(self).__name__}.resumes is False")
+
+    def _killed_run(self, save_dir: Path) -> dict[str, Any]:
+        """Log 4 rows, take the state, log 3 more and one other name, and vanish."""
+        logger = self.make_logger(save_dir)
+        logger.claim_version()
+        for step in range(4):
+            logger.log_metrics({"a": 1.0 * step}, step)
+        logger.save()
+        state = copy.deepcopy(logger.state_dict())
+        for step in range(4, 7):
+            logger.log_metrics({"a": -1.0 * step}, step)
+        logger.log_metrics({"b": 1.0}, 7)
+        logger.save()
+        return state
+
+    def _check(self, logger: Logger, wanted: list[dict[str, Any]]) -> None:
+        found = self.read_rows(logger)
+        assert len(found) == len(wanted), f"{len(found)} rows, expected {len(wanted)}: {found[:10]}"
+        for row, numbers in zip(found, wanted, strict=True):
+            assert set(row) == set(numbers)
+            for name, number in numbers.items():
+                self._check_value(name, row, number)
+
+    def _check_value(self, name: str, row: Mapping[str, float], wanted: float) -> None:
+        value = float(row[name])
+        same = math.isnan(value) if math.isnan(wanted) else math.isclose(value, wanted, rel_tol=self.exactness)
+        assert same, f"{name} is {value}, expected {wanted}"
+
+
+class _Drawing:
+    """What :class:`Figure` needs of a matplotlib figure."""
+
+    def savefig(self, file: io.BytesIO, format: str) -> None:  # noqa: A002  matplotlib's name for it
+        from lt_core.media_files import png
+
+        file.write(png(Image(torch.zeros(4, 6)).pixels))
+
+
+def examples_of_media() -> list[Media]:
+    """Return one small example of each kind of media."""
+    return [
+        Image(torch.linspace(0, 1, 48).reshape(3, 4, 4)),
+        Figure(_Drawing()),
+        Histogram(torch.arange(10)),
+        Text("some *text*"),
+        Table(["name", "value"], [["a", 1], ["b|c", 2.5]]),
+        Audio(torch.linspace(-1, 1, 80), sample_rate=8000),
+        Video(torch.linspace(0, 1, 96).reshape(2, 3, 4, 4), fps=2),
+    ]

@@ -1,0 +1,256 @@
+"""MLflow."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+from lt_core.errors import warn
+from lt_core.logger import Logger
+from lt_core.media import Media, as_media
+from lt_core.media_files import path_below, write_media
+from lt_core.rank import process_rank
+from lt_loggers.params import as_yaml, cells
+from lt_loggers.rows import Row
+from lt_loggers.tracker import Nothing, TrackerLogger, require
+from lt_loggers.uploads import Upload
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+__all__ = ["MLFlowLogger", "mlflow_logger"]
+
+_METRICS_IN_BATCH, _PARAMS_IN_BATCH = 1000, 100
+_PARAM_LENGTH = 6000  # characters that MLflow keeps of a value
+_UNKNOWN = re.compile(r"[^\w/. -]", re.ASCII)  # characters that some store refuses in a name
+_STATUS = {"success": "FINISHED", "finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+
+
+class MLFlowLogger(TrackerLogger):
+    """Sends metrics, hyperparameters, media and checkpoints to `MLflow <https://mlflow.org>`_: a server or local files.
+
+    Args:
+        experiment_name: made where there is none of this name.
+        run_name: of the run, as shown.
+        tracking_uri: of the server; default ``MLFLOW_TRACKING_URI`` of the environment, else ``file:<save_dir>``.
+        tags: of the run.
+        save_dir: folder of a local store; without effect where there is a tracking URI.
+        log_model: checkpoints to upload as artifacts: ``"all"`` each when it is saved, True the kept ones at the end.
+        prefix: put before each metric's name, with a ``-`` between.
+        artifact_location: where a new experiment keeps its artifacts.
+        run_id: of an earlier run, to continue it.
+        synchronous: False lets MLflow send in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        experiment_name: str = "lightning_logs",
+        run_name: str | None = None,
+        tracking_uri: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        save_dir: str | os.PathLike[str] | None = "./mlruns",
+        log_model: Literal["all"] | bool = False,
+        prefix: str = "",
+        artifact_location: str | None = None,
+        run_id: str | None = None,
+        synchronous: bool | None = None,
+    ) -> None:
+        require("mlflow", "MLFlowLogger", "mlflow")
+        super().__init__(prefix, log_model)
+        local = os.fspath(save_dir) if save_dir is not None else "./mlruns"
+        self._uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"file:{local}"
+        self._experiment_name, self._run_name, self._run_id = experiment_name, run_name, run_id
+        self._artifact_location = artifact_location
+        self._experiment_id: str | None = None
+        self._how = {} if synchronous is None else {"synchronous": synchronous}
+        self.tags = dict(tags or {})
+        self._client: MlflowClient | None = None
+
+    # ---- where -------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str | None:
+        """The experiment's id, as soon as the run is open."""
+        return self._experiment_id
+
+    @property
+    def version(self) -> str | None:
+        """The run's id, as soon as the run is open."""
+        return self._run_id
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id; opens the run."""
+        _ = self.experiment
+        return self._run_id
+
+    @property
+    def experiment_id(self) -> str | None:
+        """The experiment's id; opens the run."""
+        _ = self.experiment
+        return self._experiment_id
+
+    @property
+    def save_dir(self) -> str | None:
+        """The folder of a local store; None where a server keeps the runs."""
+        uri = urlparse(self._uri)
+        if uri.scheme == "file":
+            return url2pathname(uri.path) if uri.path.startswith("/") else self._uri.removeprefix("file:")
+        return None if uri.scheme else self._uri
+
+    @property
+    def root_dir(self) -> str | None:
+        return None if self.save_dir is None or self.name is None else str(Path(self.save_dir, self.name))
+
+    @property
+    def log_dir(self) -> str | None:
+        return None if self.root_dir is None or self.version is None else str(Path(self.root_dir, self.version))
+
+    def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
+        """Open the run: MLflow chooses its id."""
+        return self.run_id
+
+    def use_version(self, version: int | str) -> None:
+        self._run_id = str(version)
+
+    @property
+    def experiment(self) -> MlflowClient:
+        """The ``MlflowClient``; the run is opened when it is first asked for."""
+        if process_rank():
+            return Nothing()
+        if self._client is None:
+            if self.save_dir is not None:  # MLflow 3.17 and later want to be told that files are meant
+                os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+            from mlflow.tracking import MlflowClient
+
+            client = MlflowClient(self._uri)
+            if self._run_id is None:
+                self._run_id, self._experiment_id = self._new_run(client)
+            else:
+                self._experiment_id = str(client.get_run(self._run_id).info.experiment_id)
+                client.update_run(self._run_id, status="RUNNING")
+            self._client = client
+        return self._client
+
+    def _new_run(self, client: MlflowClient) -> tuple[str, str]:
+        from mlflow.tracking.context.registry import resolve_tags
+
+        found = client.get_experiment_by_name(self._experiment_name)
+        if found is not None and found.lifecycle_stage != "deleted":
+            experiment_id = found.experiment_id
+        else:
+            experiment_id = client.create_experiment(self._experiment_name, artifact_location=self._artifact_location)
+        run = client.create_run(experiment_id, tags=resolve_tags(self.tags), run_name=self._run_name)
+        return str(run.info.run_id), str(experiment_id)
+
+    # ---- logging -----------------------------------------------------------------------------------------------------
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        """Send media as an artifact, ``media/<name>/step_N.png``."""
+        media = as_media(value)
+        if media is None:
+            return False
+        if not process_rank():
+            self._send_media(name, media, step)
+        return True
+
+    def finalize(self, status: str) -> None:
+        """Send what is left, and tell MLflow how the run ended."""
+        super().finalize(status)
+        if self._client is not None and self._run_id is not None:
+            self._client.set_terminated(self._run_id, _STATUS.get(status, "FINISHED"))
+
+    def _send_media(self, name: str, media: Media, step: int | None) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_media(folder, name, media, step)
+            where = PurePosixPath("media", path.parent.relative_to(folder))
+            self.experiment.log_artifact(self._id(), str(path), str(where))
+
+    def _send_rows(self, rows: list[Row]) -> None:
+        from mlflow.entities import Metric
+
+        batch: list[Metric] = []
+        sent = whole = 0
+        try:
+            for step, time, row in rows:
+                if batch and len(batch) + len(row) > _METRICS_IN_BATCH:
+                    self._send_batch(metrics=batch)
+                    sent, batch = whole, []
+                batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in row.items()]
+                whole += 1
+            self._send_batch(metrics=batch)
+            sent = whole
+        finally:
+            self._rows.drop(sent)
+
+    def _send_batch(self, **content: list[Any]) -> None:
+        """Send metrics or params, in the portions that the server takes."""
+        for kind, entities in content.items():
+            size = _PARAMS_IN_BATCH if kind == "params" else _METRICS_IN_BATCH
+            for start in range(0, len(entities), size):
+                self.experiment.log_batch(self._id(), **{kind: entities[start : start + size]}, **self._how)
+
+    def _send_hparams(self) -> None:
+        from mlflow.entities import Param
+        from mlflow.exceptions import MlflowException
+
+        values = {_UNKNOWN.sub("_", name): str(value)[:_PARAM_LENGTH] for name, value in cells(self.hparams).items()}
+        client, run_id = self.experiment, self._id()
+        known = client.get_run(run_id).data.params
+        changed = [name for name, value in values.items() if known.get(name, value) != value]
+        if changed:  # MLflow keeps the first value for good
+            warn(
+                f"MLflow keeps a run's parameters as they were first: {', '.join(changed)} changed. The new ones are "
+                "in the artifact hparams.yaml; for a run with new ones leave run_id= away.",
+                code="LT533",
+            )
+            client.log_text(run_id, as_yaml(self.hparams), "hparams.yaml")
+        try:
+            self._send_batch(params=[Param(name, value) for name, value in values.items() if name not in known])
+        except MlflowException as error:
+            if error.error_code != "INVALID_PARAMETER_VALUE":
+                raise
+            warn(f"MLflow refused the hyperparameters of this run: {error.message}", code="LT533")
+
+    def _send_checkpoint(self, upload: Upload) -> None:
+        folder, client, run_id = upload.path.stem, self.experiment, self._id()
+        if upload.path.is_dir():
+            client.log_artifacts(run_id, str(upload.path), f"{folder}/{upload.path.name}")
+        else:
+            client.log_artifact(run_id, str(upload.path), folder)
+        client.log_text(run_id, as_yaml(upload.metadata), f"{folder}/metadata.yaml")
+        client.log_text(run_id, str(upload.aliases), f"{folder}/aliases.txt")
+
+    def _id(self) -> str:
+        _ = self.experiment
+        assert self._run_id is not None
+        return self._run_id
+
+    def _rename(self, name: str) -> str:
+        """Return ``name`` in the characters that MLflow allows; checked, as local stores make a file of it.
+
+        Raises:
+            LogError: for a name that would lead out of the store.
+        """
+        path_below(self.save_dir or self._uri, name)
+        key = _UNKNOWN.sub("_", name)
+        if key != name:
+            warn(f"MLflow does not take all characters of {name!r}: it is called {key!r} there.", code="LT534")
+        return key
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the client: a copy in another process makes its own."""
+        return {**super().__getstate__(), "_client": None}
+
+
+def mlflow_logger(save_dir: str | os.PathLike[str]) -> MLFlowLogger:
+    """Return the logger of ``Trainer(logger="mlflow")``: a local store in ``save_dir/mlruns``, unless
+    ``MLFLOW_TRACKING_URI`` names another one.
+    """
+    return MLFlowLogger(save_dir=Path(save_dir, "mlruns"))

@@ -1,0 +1,83 @@
+"""Which checkpoints of a callback a tracker has not seen yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lt_core.callback import Callback
+
+__all__ = ["Upload", "Uploads"]
+
+_SETTINGS = ("monitor", "mode", "save_last", "save_top_k", "save_weights_only", "every_n_train_steps", "every_n_epochs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A checkpoint to upload.
+
+    Attributes:
+        path: a file, or the folder of a sharded checkpoint.
+        aliases: ``"latest"``, and ``"best"`` where it is.
+        metadata: its score, name, and the callback's settings, as plain data.
+    """
+
+    path: Path
+    aliases: list[str]
+    metadata: dict[str, Any]
+
+
+class Uploads:
+    """Remembers what was uploaded, by path and time of change.
+
+    Args:
+        log_model: ``"all"`` uploads each checkpoint when it is saved, True those that are kept at the end (each one at
+            once where the callback keeps all), False none.
+    """
+
+    def __init__(self, log_model: Literal["all"] | bool) -> None:
+        self.log_model = log_model
+        self._seen: dict[str, float] = {}
+        self._callbacks: dict[int, Callback] = {}
+
+    def after_save(self, callback: Callback) -> list[Upload]:
+        """Return what to upload now that ``callback`` has saved."""
+        if self.log_model == "all" or (self.log_model is True and getattr(callback, "save_top_k", None) == -1):
+            return self._new(callback)
+        if self.log_model is True:
+            self._callbacks[id(callback)] = callback
+        return []
+
+    def at_end(self) -> list[Upload]:
+        """Return what to upload at the end of a run."""
+        return [upload for callback in self._callbacks.values() for upload in self._new(callback)]
+
+    def done(self, upload: Upload) -> None:
+        """Note that it is there, so that it does not come again until it changes."""
+        self._seen[str(upload.path)] = upload.path.stat().st_mtime
+
+    def _new(self, callback: Callback) -> list[Upload]:
+        best = str(getattr(callback, "best_model_path", ""))
+        scores = {
+            str(getattr(callback, "last_model_path", "")): getattr(callback, "current_score", None),
+            best: getattr(callback, "best_model_score", None),
+            **getattr(callback, "best_k_models", {}),
+        }
+        present = {path: score for path, score in scores.items() if path and Path(path).exists()}
+        changed = {path: Path(path).stat().st_mtime for path in present}
+        return [
+            self._upload(callback, path, present[path], is_best=path == best)
+            for path in sorted(present, key=changed.__getitem__)
+            if self._seen.get(path, -1.0) < changed[path]
+        ]
+
+    def _upload(self, callback: Callback, path: str, score: Any, *, is_best: bool) -> Upload:
+        settings = {name: getattr(callback, name) for name in _SETTINGS if hasattr(callback, name)}
+        score = score.item() if hasattr(score, "item") else score
+        metadata = {"score": score, "original_filename": Path(path).name, type(callback).__name__: settings}
+        return Upload(path=Path(path), aliases=["latest", "best"] if is_best else ["latest"], metadata=metadata)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the callbacks: they belong to the process that saves."""
+        return {**self.__dict__, "_callbacks": {}}

@@ -1,0 +1,322 @@
+"""Weights & Biases."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import string
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from lt_core.errors import ConfigError, warn
+from lt_core.logger import Logger
+from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
+from lt_core.media_files import png, wav
+from lt_core.rank import process_rank
+from lt_loggers.params import plain
+from lt_loggers.rows import Row
+from lt_loggers.tracker import Nothing, TrackerLogger, require
+from lt_loggers.uploads import Upload
+
+__all__ = ["WandbLogger"]
+
+_AXIS = "trainer/global_step"
+
+
+class WandbLogger(TrackerLogger):
+    """Sends metrics, hyperparameters, media and checkpoints to `Weights & Biases <https://docs.wandb.ai>`_.
+
+    The x axis of all metrics is ``trainer/global_step``. The run stays open after ``fit``, so that you can add to it;
+    end it by ``wandb.finish()`` before the next one.
+
+    Args:
+        name: of the run, as shown.
+        save_dir: folder below which wandb keeps its files.
+        version: id of the run; that of an earlier run continues it.
+        offline: write files only, for ``wandb sync`` later.
+        dir: the same as ``save_dir``.
+        id: the same as ``version``.
+        anonymous: passed on to ``wandb.init`` where set.
+        project: default ``WANDB_PROJECT`` of the environment, else ``"lightning_logs"``.
+        log_model: checkpoints to upload as artifacts: ``"all"`` each when it is saved, True the kept ones at the end.
+        experiment: a run that you have opened.
+        prefix: put before each metric's name, with a ``-`` between.
+        checkpoint_name: of the artifacts; default ``model-`` and the run's id.
+        add_file_policy: ``"mutable"`` copies a checkpoint before the upload.
+        kwargs: further arguments of ``wandb.init``, such as ``entity``, ``group``, ``tags``.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        save_dir: str | os.PathLike[str] = ".",
+        version: str | None = None,
+        offline: bool = False,
+        dir: str | os.PathLike[str] | None = None,  # noqa: A002  Lightning's name for it
+        id: str | None = None,  # noqa: A002  Lightning's name for it
+        anonymous: bool | None = None,
+        project: str | None = None,
+        log_model: Literal["all"] | bool = False,
+        experiment: Any = None,
+        prefix: str = "",
+        checkpoint_name: str | None = None,
+        add_file_policy: Literal["mutable", "immutable"] = "mutable",
+        **kwargs: Any,
+    ) -> None:
+        require("wandb", "WandbLogger", "wandb")
+        if offline and log_model:
+            raise ConfigError(
+                f"WandbLogger(offline=True, log_model={log_model!r}): offline there is nowhere to upload checkpoints "
+                "to. Leave one of the two away.",
+                code="LT530",
+            )
+        super().__init__(prefix, log_model)
+        self._save_dir = os.fspath(dir if dir is not None and os.fspath(save_dir) == "." else save_dir)
+        self._init: dict[str, Any] = {
+            "name": name,
+            "project": project or os.environ.get("WANDB_PROJECT", "lightning_logs"),
+            "dir": self._save_dir,
+            "resume": "allow",
+            **({"mode": "offline"} if offline else {}),
+            **({"anonymous": "allow"} if anonymous else {}),
+            **kwargs,
+        }
+        self._id: str | None = version or id
+        self._checkpoint_name, self._add_file_policy = checkpoint_name, add_file_policy
+        self._experiment: Any = experiment
+
+    # ---- where -------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The project; the run's own name is ``experiment.name``."""
+        return str(self._init["project"])
+
+    @property
+    def version(self) -> str | None:
+        """The run's id."""
+        return str(self._experiment.id) if self._experiment is not None else self._id
+
+    @property
+    def save_dir(self) -> str:
+        return self._save_dir
+
+    @property
+    def root_dir(self) -> str:
+        return str(Path(self._save_dir, self.name))
+
+    @property
+    def log_dir(self) -> str | None:
+        return None if self.version is None else str(Path(self.root_dir, self.version))
+
+    def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
+        """Choose the id; no server is asked, so that a run has its folder also while W&B is away."""
+        if self.version is None and not process_rank():
+            running = _running()
+            letters = string.ascii_lowercase + string.digits
+            drawn = "".join(secrets.choice(letters) for _ in range(8))
+            self._id = running.id if running is not None else os.environ.get("WANDB_RUN_ID") or drawn
+        return self.version
+
+    def use_version(self, version: int | str) -> None:
+        self._id = str(version)
+
+    @property
+    def experiment(self) -> Any:
+        """The ``wandb.Run``; opened when first asked for. A run that is in progress already is taken over."""
+        if process_rank():
+            return Nothing()
+        if self._experiment is None:
+            running = _running()
+            if running is not None and running.id != self._id:
+                warn(
+                    f"The W&B run {running.id!r} is in progress and is used here. Call wandb.finish() before, to have "
+                    "a run of its own.",
+                    code="LT531",
+                )
+            self._experiment = running if running is not None else self._open()
+        return self._experiment
+
+    def _open(self) -> Any:
+        import wandb
+
+        Path(self._save_dir).mkdir(parents=True, exist_ok=True)
+        run = wandb.init(**{**self._init, "id": self.claim_version()})
+        if self._init.get("sync_tensorboard"):
+            run.define_metric("*", step_metric="global_step")
+        else:
+            run.define_metric(_AXIS)
+            run.define_metric("*", step_metric=_AXIS, step_sync=True)
+        return run
+
+    # ---- logging -----------------------------------------------------------------------------------------------------
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        """Send media; also wandb's own (``wandb.Html``, ``wandb.plot``...) and plotly figures."""
+        if type(value).__module__.partition(".")[0] in ("wandb", "plotly"):
+            self._log({name: value}, step)
+            return True
+        media = as_media(value)
+        if media is None:
+            return False
+        if process_rank():
+            return True
+        with tempfile.TemporaryDirectory() as folder:  # wandb copies the files while logging
+            shown = _shown(media, Path(folder))
+            if shown is not None:
+                self._log({name: shown}, step)
+        return shown is not None
+
+    def watch(
+        self, model: nn.Module, log: str | None = "gradients", log_freq: int = 100, log_graph: bool = True
+    ) -> None:
+        """Have wandb record gradients (``log="all"``: parameters too) every ``log_freq`` steps; costs time in each."""
+        self.experiment.watch(model, log=log, log_freq=log_freq, log_graph=log_graph)
+
+    def log_table(
+        self,
+        key: str,
+        columns: list[str] | None = None,
+        data: list[list[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Send a table, whose cells may be wandb's media."""
+        import wandb
+
+        self._log({key: wandb.Table(columns=columns, data=data, dataframe=dataframe)}, step)
+
+    def log_text(
+        self,
+        key: str,
+        columns: list[str] | None = None,
+        data: list[list[str]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Send texts, as a table."""
+        self.log_table(key, columns, data, dataframe, step)
+
+    def log_image(self, key: str, images: list[Any], step: int | None = None, **kwargs: Any) -> None:
+        """Send images (tensors, arrays, PIL images, paths), with a list for each further argument of wandb.Image."""
+        self._log_each("Image", key, images, step, kwargs)
+
+    def log_audio(self, key: str, audios: list[Any], step: int | None = None, **kwargs: Any) -> None:
+        """Send sounds (arrays, paths), with a list for each further argument of wandb.Audio (``sample_rate=[...]``)."""
+        self._log_each("Audio", key, audios, step, kwargs)
+
+    def log_video(self, key: str, videos: list[Any], step: int | None = None, **kwargs: Any) -> None:
+        """Send videos (arrays, paths), with a list for each further argument of wandb.Video (``fps=[...]``)."""
+        self._log_each("Video", key, videos, step, kwargs)
+
+    def _log_each(self, kind: str, key: str, items: list[Any], step: int | None, kwargs: dict[str, Any]) -> None:
+        import wandb
+
+        lengths = {name: len(values) for name, values in {key: items, **kwargs}.items()}
+        if len(set(lengths.values())) > 1:
+            raise ConfigError(
+                f"Logging {key!r} as {kind.lower()}: expected lists of one length, got the lengths {lengths}.",
+                code="LT532",
+            )
+        each = [{name: values[index] for name, values in kwargs.items()} for index in range(len(items))]
+        self._log({key: [getattr(wandb, kind)(item, **extra) for item, extra in zip(items, each, strict=True)]}, step)
+
+    def _log(self, row: dict[str, Any], step: float | None, time: float | None = None) -> None:
+        if step is not None and not self._init.get("sync_tensorboard"):
+            row = {**row, _AXIS: step}
+        self.experiment.log(row if time is None else {**row, "_timestamp": time})
+
+    def _send_rows(self, rows: list[Row]) -> None:
+        sent = 0
+        try:
+            for step, time, row in rows:
+                self._log(row, step, time)
+                sent += 1
+        finally:
+            self._rows.drop(sent)
+
+    def _send_hparams(self) -> None:
+        self.experiment.config.update(plain(self.hparams), allow_val_change=True)
+
+    # ---- artifacts ---------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def download_artifact(
+        artifact: str,
+        save_dir: str | os.PathLike[str] | None = None,
+        artifact_type: str | None = None,
+        use_artifact: bool = True,
+    ) -> str:
+        """Download an artifact of the server and return where it is; noted as used by the run in progress."""
+        import wandb
+
+        running = _running()
+        if running is not None and use_artifact:
+            found = running.use_artifact(artifact)
+        else:
+            found = wandb.Api().artifact(artifact, type=artifact_type)
+        return str(found.download(root=None if save_dir is None else os.fspath(save_dir)))
+
+    def use_artifact(self, artifact: str, artifact_type: str | None = None) -> Any:
+        """Note that the run uses an artifact, and return it."""
+        return self.experiment.use_artifact(artifact, type=artifact_type)
+
+    def _send_checkpoint(self, upload: Upload) -> None:
+        import wandb
+
+        name = self._checkpoint_name or f"model-{self.experiment.id}"
+        artifact = wandb.Artifact(name=name, type="model", metadata=upload.metadata)
+        if upload.path.is_dir():
+            artifact.add_dir(str(upload.path), name="model.ckpt", policy=self._add_file_policy)
+        else:
+            artifact.add_file(str(upload.path), name="model.ckpt", policy=self._add_file_policy)
+        self.experiment.log_artifact(artifact, aliases=upload.aliases)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the run: a copy in another process opens it by its id."""
+        return {**super().__getstate__(), "_experiment": None, "_id": self.version}
+
+
+def _running() -> Any:
+    """Return the run in progress in this process, if any; imports nothing."""
+    return getattr(sys.modules.get("wandb"), "run", None)
+
+
+def _shown(media: Media, folder: Path) -> Any:
+    """Return wandb's object for ``media``, or None where it has none."""
+    import wandb
+
+    match media:
+        case Image():
+            return wandb.Image(_picture(png(media.pixels)))
+        case Figure():
+            return wandb.Image(_picture(media.png()))
+        case Histogram():
+            counts, edges = media.binned()
+            return wandb.Histogram(np_histogram=(counts, edges))
+        case Text():
+            return wandb.Table(columns=["text"], data=[[media.text]])
+        case Table():
+            return wandb.Table(columns=media.columns, data=media.rows, allow_mixed_types=True)
+        case Audio():
+            path = folder / "audio.wav"
+            path.write_bytes(wav(media))
+            return wandb.Audio(str(path), sample_rate=media.sample_rate)
+        case Video():
+            path = folder / "video.gif"
+            frames = [_picture(png(frame)) for frame in media.frames]
+            frames[0].save(path, save_all=True, append_images=frames[1:], duration=1000 / media.fps, loop=0)
+            return wandb.Video(str(path), format="gif")
+    return None
+
+
+def _picture(content: bytes) -> Any:
+    import PIL.Image
+
+    return PIL.Image.open(io.BytesIO(content))
