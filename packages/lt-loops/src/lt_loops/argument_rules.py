@@ -54,7 +54,8 @@ def _count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "
 
     def rule(name: str, value: Any) -> Problem | None:
         if not is_whole(value):
-            return wrong_type(name, value, expected, _as_number(name, value))
+            endless = unlimited and is_number(value) and math.isinf(value)
+            return wrong_type(name, value, expected, f"Write {name}=-1." if endless else _as_number(name, value))
         if value >= minimum or (unlimited and value == -1):
             return None
         return wrong_value(name, value, expected, instead or f"Write {name}={-1 if unlimited else minimum}.")
@@ -67,7 +68,8 @@ def _as_number(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"Write {name}=1 for one." if value else f"Leave {name} out for its default."
     if is_number(value):
-        return f"Write {name}={math.floor(value)}." if math.isfinite(value) else f"Leave {name} out for its default."
+        finite = math.isfinite(value)
+        return f"Write {name}={max(math.floor(value), 1)}." if finite else f"Leave {name} out for its default."
     if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
         return f"Write {name}={int(value)}, without quotes."
     return f"Write {name}=5, for instance."
@@ -139,7 +141,7 @@ def _windows(name: str, value: Any) -> Problem | None:
         whole = is_whole(epoch) and is_whole(batches)
         if not whole or epoch < 0 or batches < 1:
             make = wrong_value if whole else wrong_type
-            return make(name, value, expected, f"The entry {epoch!r}: {batches!r} is none.")
+            return make(name, value, expected, f"The entry {epoch!r}: {batches!r} does not fit.")
     return None
 
 
@@ -188,14 +190,20 @@ def _choice(*choices: str | bool) -> Rule:
         if isinstance(value, str):
             known = value.lower() in words
             return None if known else wrong_value(name, value, expected, did_you_mean(value, words).strip() or instead)
-        known = isinstance(value, bool) and value in choices
-        return None if known else wrong_type(name, value, expected, f"Write {name}={words[0]!r}.")
+        if isinstance(value, bool) and value in choices:
+            return None
+        return wrong_type(name, value, expected, f"Write {name}={bool(value) if True in choices else words[0]!r}.")
 
     return rule
 
 
 def _fast_dev_run(name: str, value: Any) -> Problem | None:
-    return None if isinstance(value, bool) else _count(0, "batches", instead=f"Write {name}=True for one.")(name, value)
+    if isinstance(value, bool):
+        return None
+    expected = "True, False, or a whole number of batches"
+    if not is_whole(value):
+        return wrong_type(name, value, expected, f"Write {name}=True for one batch, {name}=5 for five.")
+    return wrong_value(name, value, expected, f"Write {name}=True for one batch.") if value < 0 else None
 
 
 def _word(example: str) -> Rule:
@@ -228,8 +236,8 @@ def _precision(name: str, value: Any) -> Problem | None:
     try:
         canonical_precision(value)
     except ConfigError as error:
-        remedy = "" if not isinstance(value, type) else f" Write {name}={value.__name__}()."
-        return Problem(f"{name}={_text(error)}{remedy}", wrong_type=isinstance(error, ConfigTypeError))
+        written = f"{value.__name__}()" if isinstance(value, type) else "'16-mixed'" if value == 16 else "'32-true'"
+        return Problem(f"{name}={_text(error)} Write {name}={written}.", wrong_type=isinstance(error, ConfigTypeError))
     return None
 
 

@@ -35,6 +35,8 @@ def translate(given: Mapping[str, Any], stacklevel: int = 2) -> dict[str, Any]:
             notes.append(f"{name}={shown(given[name])} is a spelling of 1.x: {change(given[name], new)}")
     if new.get("prepare_data_per_node") is not None:
         notes.append("Trainer(prepare_data_per_node=...) is a spelling of 1.x: set it in the datamodule or the module.")
+    if _CODE in (given.get("silence") or ()):
+        return new
     for note in filter(None, notes):
         warn(note, code=_CODE, category=LtDeprecationWarning, stacklevel=stacklevel + 1)
     return new

@@ -144,12 +144,14 @@ def _entry(item: Any, *, where: str = "", in_list: bool = False) -> _Entry:
         )
     if frequency is not None and (isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1):
         raise _wrong_return(item, f"'frequency' is {frequency!r}: expected a whole number of batches, 1 or more.")
-    return _Entry(_checked(item["optimizer"], where), _list_of(item.get("lr_scheduler")), monitor, frequency)
+    return _Entry(
+        _checked(item["optimizer"], where or " as 'optimizer'"), _list_of(item.get("lr_scheduler")), monitor, frequency
+    )
 
 
 def _belongs(key: str) -> str:
     if key in _SCHEDULER_KEYS and key != "scheduler":
-        return f"It belongs into the scheduler's config: {{'lr_scheduler': {{'scheduler': scheduler, {key!r}: ...}}}}."
+        return f"It belongs in the scheduler's config: {{'lr_scheduler': {{'scheduler': scheduler, {key!r}: ...}}}}."
     hint = " Did you mean 'lr_scheduler'?" if "sched" in key else did_you_mean(key, _KEYS)
     return f"Expected: {', '.join(_KEYS)}.{hint}"
 
@@ -210,8 +212,9 @@ def _remedy(value: Any) -> str:
 
 
 def _wrong_return(value: Any, remedy: str, where: str = "") -> HookError:
+    kind = "" if value is None else f", {a(value)}"
     return HookError(
-        f"configure_optimizers returned {shown(value)}{where}, {a(value)}; expected {_FORMS}. {remedy}", code="LT330"
+        f"configure_optimizers returned {shown(value)}{where}{kind}; expected {_FORMS}. {remedy}", code="LT330"
     )
 
 

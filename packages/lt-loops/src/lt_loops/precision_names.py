@@ -23,7 +23,7 @@ PRECISIONS = (
 )
 """The usual names; packages may provide others in ``lt.precision``."""
 
-EXPECTED_PRECISION = "one of " + ", ".join(map(repr, PRECISIONS))
+EXPECTED_PRECISION = "one of " + ", ".join(map(repr, PRECISIONS)) + ", or a Precision"
 
 _SPELLINGS = {
     "16": "16-mixed",

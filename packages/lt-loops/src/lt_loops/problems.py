@@ -21,13 +21,32 @@ class Problem(NamedTuple):
 Rule = Callable[[str, Any], Problem | None]
 """Looks at one argument (its name and value) and says what is wrong with it."""
 
-_repr = reprlib.Repr()
-_repr.maxstring = _repr.maxother = 60
+
+class _Short(reprlib.Repr):
+    """Shows values in one short line: classes by name, objects without a short ``repr`` by their class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 60
+
+    def repr_type(self, x: type, level: int) -> str:
+        return x.__name__
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        text = x.__name__ if isinstance(x, type) else repr(x)
+        return f"{type(x).__name__}(...)" if len(text) > self.maxother or "\n" in text or " at 0x" in text else text
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        items = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in list(x)[: self.maxdict]]
+        return "{" + ", ".join(items + ["..."] * (len(x) > self.maxdict)) + "}" if level > 0 else "{...}"
+
+
+_repr = _Short()
 
 
 def shown(value: object) -> str:
-    """Return the value as an error shows it: a short ``repr``, a class by its name."""
-    return value.__name__ if isinstance(value, type) else _repr.repr(value)
+    """Return the value as an error shows it, in one short line."""
+    return _repr.repr(value)
 
 
 def a(value: object) -> str:

@@ -138,7 +138,9 @@ def _check_settings(settings: dict[str, Any]) -> None:
         )
     if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
         raise _wrong(
-            "frequency", frequency, "a whole number, 1 or more; 1 steps every time. To never step leave it out"
+            "frequency",
+            frequency,
+            "a whole number, 1 or more; 1 steps every time. To never step leave the scheduler out",
         )
     if not isinstance(settings.get("monitor"), str | None):
         raise _wrong("monitor", settings["monitor"], "the name of a logged metric, such as 'val_loss'")

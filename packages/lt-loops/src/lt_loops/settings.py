@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.errors import ConfigTypeError, did_you_mean, warn
+from lt_core.errors import did_you_mean, warn
 from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
@@ -19,7 +19,7 @@ from lt_loops.argument_conflicts import find_conflicts
 from lt_loops.argument_rules import find_problem, is_whole
 from lt_loops.durations import parse_time
 from lt_loops.precision_names import canonical_precision
-from lt_loops.problems import raise_problems, shown
+from lt_loops.problems import Problem, raise_problems, shown
 
 __all__ = ["ARGUMENTS", "DEFAULT_EPOCHS", "Settings", "canonical_precision", "parse_time", "reject_unknown"]
 
@@ -154,9 +154,24 @@ def reject_unknown(given: Mapping[str, Any]) -> None:
     """
     if not given:
         return
-    unknown = "; ".join(f"{name}={shown(given[name])}.{did_you_mean(name, ARGUMENTS)}" for name in given)
-    known = ", ".join(f.name for f in fields(Settings) if f.name in ARGUMENTS)
-    raise ConfigTypeError(f"Trainer has no argument {unknown} Expected: {known}.", code="LT141")
+    raise_problems([_unknown(name, given[name]) for name in given], "Trainer", code="LT141")
+
+
+def _unknown(name: str, value: Any) -> Problem:
+    hint = _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
+    hint = hint or f"Expected: {', '.join(f.name for f in fields(Settings) if f.name in ARGUMENTS)}."
+    return Problem(f"{name}={shown(value)} is no argument of the Trainer. {hint}", wrong_type=True)
+
+
+_ELSEWHERE = {
+    "batch_size": "It belongs to the DataLoader.",
+    "gpu": "Write accelerator='gpu', devices=1.",
+    "learning_rate": "It belongs to the optimizer that configure_optimizers returns.",
+    "lr": "It belongs to the optimizer that configure_optimizers returns.",
+    "model": "Write Trainer().fit(model).",
+    "seed": "Write seed_everything(seed) before the model is made.",
+}
+"""Where users look for arguments that live elsewhere."""
 
 
 def _one_form(name: str, value: Any) -> Any:

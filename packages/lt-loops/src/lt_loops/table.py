@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 __all__ = ["format_results"]
 
 _NAMES = {"validate": "Validate", "validation": "Validate", "test": "Test", "predict": "Predict"}
-_LEAST = 20
-"""Columns that a terminal has at least; a narrower one gets wrapped lines."""
+_LEAST = 10
+"""Columns that names of metrics have at least, however narrow the terminal."""
 
 
 def format_results(results: Sequence[Mapping[str, float]], stage: str, width: int | None = None) -> str:
@@ -27,9 +27,10 @@ def format_results(results: Sequence[Mapping[str, float]], stage: str, width: in
     title = f"{_NAMES.get(stage, stage.capitalize())} metric"
     labels = ["DataLoader 0"] if len(results) == 1 else [f"DataLoader {i}" for i in range(len(results))]
     columns = [[_number(_value(row, name, i)) for name in names] for i, row in enumerate(results)]
-    room = max(width or shutil.get_terminal_size().columns, _LEAST)
-    widths = [_widest([label, *column], room) for label, column in zip(labels, columns, strict=True)]
-    first = _widest([title, *names], max(room - widths[0] - 7, _LEAST) if len(results) == 1 else room // 2)
+    room = width or shutil.get_terminal_size().columns
+    widths = [max(map(len, [label, *column])) for label, column in zip(labels, columns, strict=True)]
+    beside = room - max(widths) - 7
+    first = min(max(map(len, [title, *names])), max(beside if len(results) == 1 else min(beside, room // 2), _LEAST))
     tables = []
     for part in _parts(widths, room - first - 4):
         head = [title, *(labels[i] for i in part)]
@@ -63,10 +64,6 @@ def _number(value: float | None) -> str:
         return ""
     number = float(value)
     return str(int(number)) if number.is_integer() and abs(number) < 1e6 and isinstance(value, int) else f"{number:.6g}"
-
-
-def _widest(texts: Sequence[str], most: int) -> int:
-    return min(max(map(len, texts)), most)
 
 
 def _parts(widths: Sequence[int], room: int) -> list[list[int]]:

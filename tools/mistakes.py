@@ -1,0 +1,66 @@
+"""Write docs/mistakes.md: what users get wrong and what they are told, from the table that the tests check.
+
+uv run python tools/mistakes.py           writes it
+uv run python tools/mistakes.py --check   fails where the page is not what the table says
+"""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+TABLE = ROOT / "tests" / "lt_loops" / "test_mistakes.py"
+PAGE = ROOT / "docs" / "mistakes.md"
+HEAD = """# Mistakes, and what you are told
+
+Each mistake below is an error before the first step. The message says what was expected, what was received and the way
+out; several mistakes in one call are told together. In the examples `self` is the module, `optimizer` and `scheduler`
+are its own, `plateau` is a `ReduceLROnPlateau`, `other` is another model.
+
+<!-- Written by tools/mistakes.py from tests/lt_loops/test_mistakes.py. -->
+"""
+
+
+def page() -> str:
+    """Return the page as the table has it."""
+    table = runpy.run_path(str(TABLE))
+    parts = [HEAD]
+    for title, mistakes in table["MISTAKES"].items():
+        parts.append(f"\n## {title}\n\n| You write | You are told |\n| --- | --- |\n")
+        parts += [line(mistake, table["message_of"](mistake)) for mistake in mistakes]
+    return "".join(parts)
+
+
+def line(mistake: Any, error: Exception) -> str:
+    """Return one row: the mistake as code, and the message with the parts that look like code marked."""
+    message = str(error).replace(str(TABLE), "notes.txt").replace("\n", " ")
+    return f"| {code(mistake.wrote)} | {type(error).__name__}: {cell(message)} |\n"
+
+
+def code(text: str) -> str:
+    """Return ``text`` as code in a cell of a table."""
+    return "`" + text.replace("|", "\\|") + "`"
+
+
+def cell(text: str) -> str:
+    """Return prose for a cell: signs that Markdown or HTML would read are shown as they are."""
+    shown = re.sub(r"0x[0-9a-f]{6,}", "0x...", text)
+    shown = re.sub(r"<([\w ]+)>", r"‹\1›", shown).replace("<", "‹").replace(">", "›")
+    return re.sub(r"([|*_`\[\]{}])", r"\\\1", shown)
+
+
+def main() -> int:
+    """Write the page, or with ``--check`` compare it; return the exit status."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        current = PAGE.exists() and PAGE.read_text("utf-8") == text
+        print("docs/mistakes.md is current" if current else "docs/mistakes.md is old: run python tools/mistakes.py")
+        return 0 if current else 1
+    PAGE.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
