@@ -114,9 +114,10 @@ def make_plan(run: Run) -> Plan:
         manual = Manual(run, plan)
         plan.run_batch, plan.flush = manual.run_batch, manual.flush
     else:
+        from lt_loops.closure import ClosureWindow
         from lt_loops.window import Window
 
-        window = Window(run, plan)
+        window = ClosureWindow(run, plan) if plan.kind == "closure" else Window(run, plan)
         plan.run_batch, plan.flush = window.run_batch, window.flush
     return plan
 

@@ -1,19 +1,18 @@
 """One accumulation window: micro-batches, each with forward and backward, then one step of the optimizers.
 
-The accumulated, several and closure plans are made of these two blocks.
+The accumulated and several plans are made of these two blocks; closure.py puts them into a closure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from lt_core.errors import HookError
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
@@ -56,9 +55,7 @@ class Window:
         position = self.run.position
         if position.micro == 0:
             self._begin(index)
-        last = position.micro + 1 >= self.plan.window or index + 1 >= self.run.trainer.num_training_batches
-        if last and self.plan.kind == "closure":
-            return self._finish_by_closure(batch, index)
+        last = self._is_last(index)
         with self.run.strategy.accumulating(self.run.model, last) if self.syncs else nullcontext():
             output = self._micro(batch, index)
         position.micro += 1
@@ -71,8 +68,11 @@ class Window:
         if self.run.position.micro:
             self._finish(self.run.position.batch - 1)
 
+    def _is_last(self, index: int) -> bool:
+        return self.run.position.micro + 1 >= self.plan.window or index + 1 >= self.run.num_train
+
     def _begin(self, index: int) -> None:
-        left = self.run.trainer.num_training_batches - index
+        left = self.run.num_train - index
         self.pending.begin(float(min(self.plan.window, left)))
 
     def _micro(self, batch: Any, index: int) -> Any:
@@ -136,12 +136,18 @@ class Window:
             return
         self._settle()
         stepped = False
-        shared = _Once(lambda: None)
-        for optimizer in self.plan.optimizers:
+        due = [optimizer for optimizer in self.plan.optimizers if self._has_gradients(optimizer)]
+        for optimizer in due:
             self._prepare(optimizer)
-        for optimizer in self.plan.optimizers:
-            stepped |= self._hooked(optimizer, index, shared) if self.hooked_step else self._apply(optimizer)
+        for optimizer in due:
+            stepped |= self._hooked(optimizer, index) if self.hooked_step else self._apply(optimizer)
         self._count(stepped)
+
+    def _has_gradients(self, optimizer: Optimizer) -> bool:
+        """Return whether the window had a loss for this optimizer; a dict of losses may leave some out."""
+        if not self.own:
+            return True
+        return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
 
     def _settle(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""
@@ -172,76 +178,27 @@ class Window:
         optimizer.step()
         return True
 
+    def _hooked(self, optimizer: Optimizer, index: int) -> bool:
+        """Step by the module's ``optimizer_step``; the gradients are there already, so its closure does nothing."""
+        stepped: list[bool] = []
+
+        def take(own: Optimizer, closure: Callable[[], Any] | None) -> Any:
+            value = None if closure is None else closure()
+            stepped.append(self._apply(own))
+            return value
+
+        proxy = LightningOptimizer(optimizer, take, self._toggled)
+        self.run.module.optimizer_step(self.run.position.epoch, index, proxy, _nothing)
+        return any(stepped)
+
+    def _toggled(self, optimizer: Optimizer, sync: bool) -> AbstractContextManager[Any]:
+        return self.run.module.toggled_optimizer(optimizer)
+
     def _count(self, stepped: bool) -> None:
         if stepped:
             self.run.position.step += 1
             step_schedulers(self.run, "step", self.run.position.step)
 
-    # ---- closures ----------------------------------------------------------------------------------------------------
 
-    def _finish_by_closure(self, batch: Any, index: int) -> Any:
-        """Take the window's step by ``optimizer_step(..., closure)``: hooks and clipping run inside the closure."""
-        optimizer = self.plan.optimizers[0]
-        whole = self.run.position.micro == 0
-        outputs: list[Any] = []
-
-        def closure() -> Tensor | None:
-            if outputs and not whole:
-                raise HookError(
-                    "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat exactly. Take "
-                    "accumulate_grad_batches=1.",
-                    code="LT305",
-                )
-            if whole:
-                self.pending.begin(1.0)
-            outputs.append(self._micro(batch, index))
-            self._settle()
-            self._prepare(optimizer)
-            losses, _ = read_losses(self.run, outputs[-1])
-            return losses[0][0].detach() if losses else None
-
-        shared = _Once(closure)
-        stepped = self._hooked(optimizer, index, shared) if self.hooked_step else self._step_with(optimizer, closure)
-        if not outputs:
-            raise HookError(
-                f"{type(self.run.module).__name__}.optimizer_step did not call its closure, so the batch was not computed. "
-                "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
-                code="LT305",
-            )
-        self.run.position.micro = 0
-        self._count(stepped)
-        return outputs[-1]
-
-    def _hooked(self, optimizer: Optimizer, index: int, closure: _Once) -> bool:
-        stepped: list[bool] = []
-
-        def take(own: Optimizer, given: Callable[[], Any] | None) -> Any:
-            result = self._step_with(own, given)
-            stepped.append(result)
-            return closure.value
-
-        proxy = LightningOptimizer(optimizer, take, lambda own, sync: self.run.module.toggled_optimizer(own))
-        self.run.module.optimizer_step(self.run.position.epoch, index, proxy, closure)
-        return any(stepped)
-
-    def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> bool:
-        if closure is None:
-            return self._apply(optimizer)
-        if self.run.precision.scales or self.plan.kind != "closure":
-            closure()  # a scaler must see the gradients before it decides on the step
-            return self._apply(optimizer)
-        if self.plan.apply is not None:
-            return self.run.strategy.optimizer_step(optimizer, closure)
-        optimizer.step(closure)
-        return True
-
-
-class _Once:
-    """A closure that keeps its last value, for ``optimizer.step``'s result."""
-
-    def __init__(self, closure: Callable[[], Any]) -> None:
-        self._closure, self.value = closure, None
-
-    def __call__(self) -> Any:
-        self.value = self._closure()
-        return self.value
+def _nothing() -> None:
+    """Stand for the closure where there is nothing left to compute."""

@@ -1,0 +1,121 @@
+"""Windows whose step runs inside a closure: LBFGS, and modules with an ``optimizer_step`` of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Self
+
+from torch import Tensor
+from torch.optim import LBFGS, Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from lt_core.errors import HookError
+from lt_core.optimizer import LightningOptimizer
+from lt_loops.losses import loss_and_weight
+from lt_loops.window import Window
+
+if TYPE_CHECKING:
+    from lt_loops.plan import Plan
+    from lt_loops.run import Run
+
+__all__ = ["ClosureWindow"]
+
+
+class ClosureWindow(Window):
+    """A window whose last micro-batch goes through ``optimizer_step(..., closure)``, hooks and clipping inside it."""
+
+    def __init__(self, run: Run, plan: Plan) -> None:
+        """Wrap the optimizer as ``optimizer_step`` gets it."""
+        super().__init__(run, plan)
+        self.optimizer = plan.optimizers[0]
+        self.proxy = LightningOptimizer(self.optimizer, self._take_step, self._toggled)
+        self.stepped: list[bool] = []
+        self.value: Tensor | None = None
+
+    def run_batch(self, batch: Any, index: int) -> Any:
+        """Run one micro-batch, inside the closure where it is a window's last; return the training step's output."""
+        position = self.run.position
+        whole = position.micro == 0
+        if whole:
+            self._begin(index)
+        if not self._is_last(index):
+            with self.run.strategy.accumulating(self.run.model, False) if self.syncs else nullcontext():
+                output = self._micro(batch, index)
+            position.micro += 1
+            return output
+        outputs: list[Any] = []
+
+        def closure() -> Tensor | None:
+            if outputs and not whole:
+                raise HookError(
+                    "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat "
+                    "exactly. Take accumulate_grad_batches=1.",
+                    code="LT305",
+                )
+            if outputs:
+                self.pending.begin(1.0)
+            outputs.append(self._micro(batch, index))
+            self._settle()
+            self._prepare(self.optimizer)
+            loss, _ = loss_and_weight(outputs[-1])
+            self.value = None if loss is None else loss.detach()
+            return self.value
+
+        self.stepped = []
+        if self.hooked_step:
+            with _StepsSeen() as seen:
+                self.run.module.optimizer_step(self.run.position.epoch, index, self.proxy, closure)
+            self.stepped = self.stepped or [bool(seen.count)]
+        else:
+            self._take_step(self.optimizer, closure)
+        if not outputs:
+            raise HookError(
+                f"{type(self.run.module).__name__}.optimizer_step did not call its closure, so the "
+                "batch was not computed. Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
+                code="LT305",
+            )
+        position.micro = 0
+        self._count(any(self.stepped))
+        return outputs[-1]
+
+    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Tensor | None:
+        if closure is None:
+            self.stepped.append(self._apply(optimizer))
+        elif self.run.precision.scales:
+            closure()  # the scaler must see the gradients before it decides on the step
+            self.stepped.append(self._apply(optimizer))
+        elif self.plan.apply is not None:
+            self.stepped.append(self.run.strategy.optimizer_step(optimizer, closure))
+        else:
+            optimizer.step(closure)
+            self.stepped.append(True)
+        return self.value
+
+    def _prepare(self, optimizer: Optimizer) -> None:
+        if isinstance(optimizer, LBFGS) and not self.pending.counted:
+            raise HookError(
+                "training_step returned None, but LBFGS needs the loss of every batch. Return a loss, or take another "
+                "optimizer.",
+                code="LT304",
+            )
+        super()._prepare(optimizer)
+
+
+class _StepsSeen:
+    """Counts the steps of any of torch's optimizers while it is entered.
+
+    An ``optimizer_step`` may step by other ways than ``optimizer.step()``: SAM's ``second_step`` steps another
+    optimizer.
+    """
+
+    def __enter__(self) -> Self:
+        self.count = 0
+        self._handle = register_optimizer_step_post_hook(self._see)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._handle.remove()
+
+    def _see(self, *step: object) -> None:
+        self.count += 1
