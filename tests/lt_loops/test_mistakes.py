@@ -17,9 +17,8 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from lt_core import Accelerator, Callback, ConfigError, ConfigTypeError, LightningModule, Logger, Precision
-from lt_loops.legacy import translate
+from lt_loops import Trainer
 from lt_loops.optimizers import parse_optimizers
-from lt_loops.settings import Settings
 
 
 class Mistake(NamedTuple):
@@ -363,7 +362,7 @@ def message_of(mistake: Mistake) -> ConfigError:
     optimizer = SGD(net.layer.parameters(), lr=0.1)
     names: dict[str, Any] = {
         **EVERYBODYS_NAMES,
-        "Trainer": lambda **given: Settings.checked(translate(given)),
+        "Trainer": Trainer,
         "MyCallback": MyCallback,
         "Stateful": Stateful,
         "my_callback": MyCallback(),
