@@ -26,8 +26,10 @@ from lt_core.seed import seed_of_environment
 from lt_core.strategy import Strategy
 from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
+from lt_loops.explain import explain
 from lt_loops.facts import TrainerFacts
 from lt_loops.fit import run_fit
+from lt_loops.legacy import LegacyArguments, translate
 from lt_loops.limits import Limit, first_values
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.resolve import resolve
@@ -37,11 +39,12 @@ from lt_loops.settings import Settings
 from lt_loops.signals import EXIT_STATUS, exits_process
 from lt_loops.sources import Loaders
 from lt_loops.table import format_results
+from lt_loops.trial import Trial, run_trial
 
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerFacts):
+class Trainer(TrainerFacts, LegacyArguments):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
     Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. ``None`` for ``logger``
@@ -166,10 +169,9 @@ class Trainer(TrainerFacts):
         **unknown: Any,
     ) -> None:
         """Check all arguments and make the objects that names stand for; see the class for the arguments."""
-        given = dict(locals())
-        given.update(given.pop("unknown"))
-        del given["self"]
-        given.pop("__class__", None)
+        given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
+        if unknown:
+            given = translate({**{n: v for n, v in given.items() if v is not None}, **unknown}, stacklevel=2)
         self._set_up(Settings.checked(given))
 
     def _set_up(self, settings: Settings) -> None:
@@ -207,9 +209,8 @@ class Trainer(TrainerFacts):
         """
         if isinstance(train_dataloaders, DataSource) and datamodule is None:
             train_dataloaders, datamodule = None, train_dataloaders
-        run = self._new_run(
-            "fit", model, datamodule, ckpt_path, weights_only, train=train_dataloaders, validate=val_dataloaders
-        )
+        start = ckpt_path or self.settings.ckpt_path
+        run = self._new_run("fit", model, datamodule, start, weights_only, train=train_dataloaders, validate=val_dataloaders)
         self.settings.note_default_epochs(stacklevel=2)
         self._continue(run)
         result = self.strategy.launch(run_fit, run)
@@ -469,6 +470,35 @@ class Trainer(TrainerFacts):
             if not self._media_told:
                 self._media_told = True
                 warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521", stacklevel=2)
+
+    def trial(self, max_steps: int, **overrides: Any) -> Trial:
+        """Train for a few steps on a snapshot that is restored exactly; inside ``fit``, for finders.
+
+        Args:
+            max_steps: optimizer steps.
+            overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only.
+        """
+        return run_trial(self, max_steps, overrides)
+
+    def explain(
+        self, model: Any = None, train_dataloaders: Any = None, *, devices: int | None = None, num_nodes: int | None = None
+    ) -> str:
+        """Print and return what a fit would do: nodes, ranks, devices, shards, steps, and what happens when.
+
+        Nothing is launched, and the hardware need not be here.
+
+        Args:
+            model: a module whose ``train_dataloader`` may be asked for the numbers of batches.
+            train_dataloaders: loaders to count; default: the model's, or those of the last run.
+            devices: devices on each node, in place of the Trainer's.
+            num_nodes: nodes, in place of the Trainer's.
+        """
+        loaders = train_dataloaders
+        if loaders is None and isinstance(model, DataSource):
+            loaders = Loaders(model).get("train")  # type: ignore[arg-type]
+        text = explain(self, loaders if loaders is not None else self.train_dataloader, devices, num_nodes)
+        self.print(text)
+        return text
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""

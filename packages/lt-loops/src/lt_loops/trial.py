@@ -1,0 +1,168 @@
+"""A short fit on a snapshot that is restored exactly: what finders of learning rates and batch sizes are made of."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.seed import preserve_generators
+from lt_loops.boundary import limits_reached
+from lt_loops.fit import train_epoch
+from lt_loops.hook_calls import HookCalls, order_callbacks
+from lt_loops.limits import LIMITS
+from lt_loops.log_sink import LogSink
+from lt_loops.preparation import ensure_train_feed
+from lt_loops.run import Run
+from lt_loops.session import attach
+from lt_loops.sources import Loaders
+
+if TYPE_CHECKING:
+    from lt_loops.trainer import Trainer
+
+__all__ = ["Trial", "run_trial"]
+
+
+@dataclass(kw_only=True, slots=True)
+class Trial:
+    """What a short fit measured.
+
+    Attributes:
+        losses: the loss of each batch, in order; NaN for one that returned none.
+        steps: optimizer steps taken.
+        batches: batches read.
+        seconds: how long it took.
+        metrics: everything that was logged, by name.
+        stop_reason: why it ended.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    steps: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    stop_reason: str = ""
+
+
+class _Losses(Callback):
+    """Keeps every loss; it is read after the trial, so that no step waits for the device."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.kept.append(outputs.get("loss") if isinstance(outputs, dict) else outputs)
+
+
+def run_trial(trainer: Trainer, max_steps: int, overrides: dict[str, Any]) -> Trial:
+    """Train for ``max_steps`` optimizer steps inside the present fit, then put everything back as it was.
+
+    Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's limits.
+    The loaders are asked for anew, so that a changed batch size counts. No logger gets anything, nothing is validated
+    unless ``limit_val_batches`` is given, and only the callbacks of the trial run.
+
+    Args:
+        trainer: inside ``fit``.
+        max_steps: optimizer steps.
+        overrides: ``callbacks``, and any limit of the Trainer (``accumulate_grad_batches=4``).
+
+    Raises:
+        ConfigTypeError: outside of ``fit``, or for an override that a trial cannot take.
+    """
+    outer = trainer._run
+    if outer is None or outer.stage != "fit" or outer.status != "running":
+        raise ConfigTypeError("trainer.trial() works inside fit only: call it in on_fit_start.", code="LT131")
+    unknown = set(overrides) - set(LIMITS) - {"callbacks"}
+    if unknown:
+        raise ConfigError(f"trainer.trial(): {sorted(unknown)} cannot be overridden. Known: callbacks, {LIMITS}.", code="LT144")
+    losses = _Losses()
+    with preserve_generators(), _snapshot(outer), _overridden(trainer, {"limit_val_batches": 0, **overrides}, max_steps):
+        inner = _inner_run(outer, [*overrides.get("callbacks", []), losses])
+        trainer._run = inner
+        try:
+            return _train(inner, losses)
+        finally:
+            if inner.train_feed is not None:
+                inner.train_feed.close()
+            trainer._run = outer
+            attach(outer)
+
+
+def _train(run: Run, losses: _Losses) -> Trial:
+    ensure_train_feed(run)
+    started = time.perf_counter()
+    run.module.train()
+    run.call("on_train_start", phase="train_start")
+    while not limits_reached(run):
+        train_epoch(run)
+        if run.stop_reason:
+            break
+        run.position.next_epoch(0)
+    kept = [float("nan") if loss is None else float(loss) for loss in losses.kept]
+    metrics = {n: float(v) for n, v in run.recorder.callback_metrics().items() if isinstance(v, Tensor) and v.numel() == 1}
+    run.call("on_train_end", phase="on_train_end")
+    return Trial(
+        losses=kept,
+        steps=run.position.step,
+        batches=len(kept),
+        seconds=time.perf_counter() - started,
+        metrics=metrics,
+        stop_reason=run.stop_reason,
+    )
+
+
+def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
+    given = dict(outer.loaders.given)
+    inner = Run(outer.trainer, "fit", outer.module, Loaders(outer.module, outer.datamodule, **given), None)
+    inner.model, inner.optimizers = outer.model, outer.optimizers
+    inner.optimizer_names, inner.schedulers = outer.optimizer_names, outer.schedulers
+    inner.recorder.rank, inner.begun = outer.recorder.rank, True
+    inner.callbacks = order_callbacks(callbacks)
+    inner.hooks = HookCalls(inner, None)
+    inner.sink = LogSink(inner)
+    attach(inner)
+    return inner
+
+
+@contextmanager
+def _snapshot(run: Run) -> Iterator[None]:
+    """Put weights, optimizers, schedulers, precision, modes and gradients back as they were."""
+    weights = {name: value.detach().clone() for name, value in run.module.state_dict().items() if isinstance(value, Tensor)}
+    modes = [(part, part.training) for part in run.module.modules()]
+    optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.optimizers]
+    schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.schedulers]
+    precision = copy.deepcopy(run.precision.state_dict())
+    try:
+        yield
+    finally:
+        run.module.load_state_dict(weights, strict=False)
+        for part, training in modes:
+            part.training = training
+        for optimizer, state in zip(run.optimizers, optimizers, strict=True):
+            optimizer.load_state_dict(state)
+            optimizer.zero_grad(set_to_none=True)
+        for config, state in zip(run.schedulers, schedulers, strict=True):
+            config.scheduler.load_state_dict(state)
+        if precision:
+            run.precision.load_state_dict(precision)
+
+
+@contextmanager
+def _overridden(trainer: Trainer, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
+    limits, stop = dict(trainer._limits), trainer._should_stop
+    trainer._limits.update({name: value for name, value in overrides.items() if name in LIMITS})
+    trainer._limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
+    trainer._should_stop = False
+    try:
+        yield
+    finally:
+        trainer._limits.clear()
+        trainer._limits.update(limits)
+        trainer._should_stop = stop
