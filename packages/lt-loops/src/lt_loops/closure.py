@@ -71,8 +71,8 @@ class ClosureWindow(Window):
             self._take_step(self.optimizer, closure)
         if not outputs:
             raise HookError(
-                f"{type(self.run.module).__name__}.optimizer_step did not call its closure, so the "
-                "batch was not computed. Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
+                f"{type(self.run.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
+                "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
                 code="LT305",
             )
         position.micro = 0
