@@ -169,8 +169,8 @@ def restore_training(run: Run) -> None:
             "load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
+    _restore_callbacks(run, tree)  # first: finetuning adds the parameter groups that the optimizers' states belong to
     _restore_optimizers(run, tree)
-    _restore_callbacks(run, tree)
     extra = tree.get("lt")
     if extra is None:
         _take_lightning_counters(run, tree)
