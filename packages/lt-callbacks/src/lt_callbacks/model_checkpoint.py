@@ -299,6 +299,16 @@ class ModelCheckpoint(Callback):
         self._last_global_step_saved = trainer.global_step
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
 
+    def on_interrupt(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """A signal ends the run: save what resumes it as ``interrupted.ckpt``, unless this step is saved already."""
+        if not self._may_save(trainer) or self.dirpath is None:
+            return
+        path = _join(self.dirpath, f"interrupted{self.FILE_EXTENSION}")
+        if trainer.is_global_zero:
+            self._folder.record(path)
+        trainer.request_save(path, owner=self)
+        trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
+
     def on_saved(self, path: str) -> None:
         """A checkpoint is complete: put its other names in place and delete what it replaces."""
         save = self._saves.pop(path, None)
@@ -309,9 +319,6 @@ class ModelCheckpoint(Callback):
             for target, symbolic in save.links:
                 self._folder.link(path, target, symbolic=symbolic)
         self._remove(trainer, save.removes)
-        if trainer.is_global_zero:
-            for logger in trainer.loggers:
-                logger.after_save_checkpoint(self)
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
         """A checkpoint could not be written: keep what it would have replaced."""

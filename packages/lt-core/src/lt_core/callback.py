@@ -81,6 +81,9 @@ class Callback:
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """An exception ends the run."""
 
+    def on_interrupt(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """A signal ends ``fit`` at this boundary; a requested save is written before the end hooks run."""
+
     def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """A checkpoint is about to be written; plain data may be added to it."""
 

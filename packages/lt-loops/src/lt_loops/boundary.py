@@ -17,6 +17,7 @@ from lt_loops.plan import make_plan
 from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import step_epoch_schedulers
+from lt_loops.signals import name_of
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -107,15 +108,29 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     if not resumed:
         _log_steps(run)
         serve_requests(run)
-    if run.signal is not None:
+    if _obeys_signal(run):
         return True
     if position.batch and _validation_due(run):
         validate(run)
-    if run.signal is not None:
-        return True
+        if _obeys_signal(run):
+            return True
     if not resumed:
         look_ahead(run)
     return _must_stop(run)
+
+
+def _obeys_signal(run: Run) -> bool:
+    """Return whether a signal ends the run here; then save what resumes it."""
+    if run.agreement is not None and not run.leaving and run.agreement.reached():
+        run.signal = run.agreement.signal
+        run.leave(name_of(run.agreement.signal or 0))
+    if not run.leaving:
+        return False
+    if run.signal is not None and not run.interrupt_told:
+        run.interrupt_told = True
+        run.call("on_interrupt", phase="on_interrupt")
+        serve_requests(run)
+    return True
 
 
 def end_of_data(run: Run) -> None:
@@ -127,7 +142,7 @@ def end_of_data(run: Run) -> None:
     run.exhausted = True
     if run.plan.flush is not None and position.micro:
         run.plan.flush()
-    if run.signal is None and not run.stop_reason:
+    if not run.stop_reason:
         after_batch(run)
 
 
@@ -163,7 +178,7 @@ def validate(run: Run) -> None:
     run.phase = "validate"
     evaluate(run, "validate")
     run.phase = "train"
-    if run.signal is not None:
+    if run.leaving:
         return  # the state that is saved is that before this validation; a resume repeats it
     position.mark_validated()
     serve_requests(run)
@@ -226,8 +241,6 @@ def stop_clock(run: Run) -> None:
 def _must_stop(run: Run) -> bool:
     """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
     trainer, position = run.trainer, run.position
-    if run.signal is not None:
-        return True
     if 0 <= trainer.max_steps <= position.step:
         run.stop_reason = run.stop_reason or f"max_steps={trainer.max_steps} reached"
         return True
@@ -280,7 +293,7 @@ def after_epoch(run: Run) -> None:
     An epoch that a limit cut short has its hooks called too, but the position stays in its middle, so that raising the
     limit continues there.
     """
-    if run.signal is not None:
+    if run.leaving:
         return
     position, recorder = run.position, run.recorder
     complete = run.exhausted or position.batch >= run.num_train

@@ -14,9 +14,9 @@ from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
 from lt_loops.hook_calls import order_callbacks
-from lt_loops.optimizers import parse_optimizers
+from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import limited, make_train_feed
-from lt_loops.state import restore_module, restore_training
+from lt_loops.state import logger_states, read_checkpoint, restore_module, restore_training
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
@@ -29,12 +29,14 @@ def set_up(run: Run) -> None:
     _attach_callbacks(run)
     _check_hooks(run)
     _prepare_data(run)
+    read_checkpoint(run)
     _name_the_run(run)
     _call_setup(run)
     restore_module(run)
     run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
     if run.stage == "fit":
         ensure_train_feed(run)
+        _check_schedules(run)
         restore_training(run)
         _log_hyperparams(run)
 
@@ -48,6 +50,13 @@ def ensure_train_feed(run: Run) -> None:
         if run.feed_state is not None:
             run.train_feed.load_state_dict(run.feed_state)
         run.num_train = limited(run.train_feed.num_batches, limit, "limit_train_batches")
+
+
+def _check_schedules(run: Run) -> None:
+    trainer = run.trainer
+    epochs = trainer.max_epochs if trainer.max_epochs not in (None, -1) else float("inf")
+    for config in run.schedulers:
+        check_schedule_length(config, trainer.estimated_stepping_batches, epochs)
 
 
 def _attach_callbacks(run: Run) -> None:
@@ -107,8 +116,11 @@ def _prepare_data(run: Run) -> None:
 
 
 def _name_the_run(run: Run) -> None:
-    """Have rank 0 choose each logger's version, for all ranks."""
-    for logger in run.loggers:
+    """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
+    states = logger_states(run)
+    for index, logger in enumerate(run.loggers):
+        if index < len(states) and run.strategy.rank == 0:
+            logger.load_state_dict(states[index])
         version = logger.claim_version() if run.strategy.rank == 0 else None
         if run.strategy.world_size > 1:
             version = run.strategy.broadcast(version)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.strategy import Strategy
+    from lt_loops.agreement import Agreement
     from lt_loops.hook_calls import HookCalls
     from lt_loops.log_sink import LogSink
     from lt_loops.optimizers import SchedulerConfig
@@ -124,12 +125,15 @@ class Run:
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+        saved: checkpoints written; ``save_error`` is why the last failed one could not be.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         plan: the training step, chosen for this run.
         next_due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
         attention: something happened that the loop must look at now: stop, signal, dirty.
         dirty: the plan must be made again.
+        signal: the signal that asked the run to stop; ``leaving`` where it is obeyed at this boundary.
+        agreement: how several ranks agree on that boundary.
         exhausted: this epoch's batches are all read.
         generators: states to put back right before the first epoch of a resumed run.
         clock: when the present stretch of training began (``time.perf_counter``).
@@ -137,6 +141,7 @@ class Run:
     """
 
     __slots__ = (
+        "agreement",
         "attention",
         "begun",
         "callbacks",
@@ -149,9 +154,11 @@ class Run:
         "eval_feeds",
         "eval_steps",
         "hooks",
+        "interrupt_told",
         "exhausted",
         "feed_state",
         "generators",
+        "leaving",
         "loaders",
         "loggers",
         "model",
@@ -170,6 +177,8 @@ class Run:
         "recorder",
         "requests",
         "restored",
+        "saved",
+        "save_error",
         "schedulers",
         "signal",
         "sink",
@@ -210,6 +219,8 @@ class Run:
         self.deadline = float("inf")
         self.outputs: Any = None
         self.requests: list[SaveRequest] = []
+        self.saved = 0
+        self.save_error: BaseException | None = None
         self.restored: dict[str, Any] | None = None
         self.phase = ""
         self.exhausted = False
@@ -220,6 +231,8 @@ class Run:
         self.stop_reason = ""
         self.status = "running"
         self.signal: int | None = None
+        self.agreement: Agreement | None = None
+        self.leaving = self.interrupt_told = False
         self.error: BaseException | None = None
         self.begun = False
         self.strict = True
@@ -242,6 +255,11 @@ class Run:
         count = self.eval_steps.get(group, -1) + 1
         self.eval_steps[group] = count
         return count
+
+    def leave(self, reason: str) -> None:
+        """End the run at this boundary because of a signal: no validation, no epoch end."""
+        self.leaving = True
+        self.stop(reason)
 
     def mark_dirty(self) -> None:
         """Have the plan made again at the next boundary."""

@@ -6,6 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lt_core.errors import CheckpointError, warn
 from lt_loops.state import capture
 
 if TYPE_CHECKING:
@@ -33,11 +34,27 @@ def serve_requests(run: Run) -> None:
     for request in requests:
         if request.weights_only not in kept:
             kept[request.weights_only] = capture(run, weights_only=request.weights_only)
-        _write(run, request.path, kept[request.weights_only])
+        try:
+            _write(run, request.path, kept[request.weights_only])
+        except (CheckpointError, OSError) as error:
+            _report(run, request, error)
+            continue
+        run.saved += 1
         if request.owner is not None:
             request.owner.on_saved(request.path)
-            owner = request.owner
-            run.sink.each(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
+
+
+def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
+    """Say loudly that a save failed; training goes on, older checkpoints stay."""
+    run.save_error = error
+    warn(
+        f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or give "
+        "access, the next save tries again.",
+        code="LT640",
+        stacklevel=5,
+    )
+    if request.owner is not None:
+        request.owner.on_save_failed(request.path, error)
 
 
 def save_now(run: Run, path: str | PathLike[str], weights_only: bool = False) -> None:

@@ -8,10 +8,12 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from lt_loops.agreement import Agreement
+
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["EXIT_STATUS", "Signals", "exits_process"]
+__all__ = ["EXIT_STATUS", "Signals", "exits_process", "name_of"]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 _HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}
@@ -23,8 +25,8 @@ EXIT_STATUS = {number: 128 + int(number) for number in _HANDLED}
 class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
 
-    The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end run.
-    A second Ctrl-C raises ``KeyboardInterrupt`` at once.
+    The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end run;
+    several ranks agree on the boundary (see ``agreement.py``). A second Ctrl-C raises ``KeyboardInterrupt`` at once.
     """
 
     def __init__(self, run: Run) -> None:
@@ -34,6 +36,9 @@ class Signals:
 
     def install(self) -> None:
         """Set the handlers, in the main thread only (Python allows it nowhere else)."""
+        if self._run.stage == "fit" and self._run.strategy.world_size > 1:
+            self._run.agreement = Agreement(self._run)
+            self._run.agreement.start()
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _HANDLED:
@@ -42,6 +47,8 @@ class Signals:
 
     def restore(self) -> None:
         """Put the user's handlers back."""
+        if self._run.agreement is not None:
+            self._run.agreement.close()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -51,7 +58,14 @@ class Signals:
         if run.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         run.signal = number
-        run.stop(f"signal {_HANDLED[signal.Signals(number)]}")
+        run.attention = True
+        if run.agreement is None:
+            run.leave(name_of(number))
+
+
+def name_of(number: int) -> str:
+    """Return a signal's name for the stop reason."""
+    return f"signal {signal.Signals(number).name}"
 
 
 def exits_process(on_signal: str) -> bool:

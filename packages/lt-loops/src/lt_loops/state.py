@@ -25,7 +25,7 @@ from lt_core.seed import capture_generators
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["LIGHTNING_VERSION", "capture", "restore_module", "restore_training"]
+__all__ = ["LIGHTNING_VERSION", "capture", "logger_states", "read_checkpoint", "restore_module", "restore_training"]
 
 LIGHTNING_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""
@@ -131,8 +131,8 @@ def _version() -> str:
 # ---- restore ---------------------------------------------------------------------------------------------------------
 
 
-def restore_module(run: Run) -> None:
-    """Read the checkpoint that the run was asked for, and load the module's weights."""
+def read_checkpoint(run: Run) -> None:
+    """Read the checkpoint that the run was asked for, before anything is set up that depends on it."""
     path = run.ckpt_path
     if path is None:
         return
@@ -144,6 +144,13 @@ def restore_module(run: Run) -> None:
             code="LT601",
         )
     run.restored = tree
+
+
+def restore_module(run: Run) -> None:
+    """Call the hooks that see the checkpoint, and load the module's weights."""
+    tree = run.restored
+    if tree is None:
+        return
     for callback in run.callbacks:
         callback.on_load_checkpoint(run.trainer, run.module, tree)
     if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):
@@ -152,6 +159,13 @@ def restore_module(run: Run) -> None:
         run.module.on_load_checkpoint(tree)
     if not run.strategy.capabilities.sharded_parameters:
         run.module.load_state_dict(tree["state_dict"], strict=run.module.strict_loading)
+
+
+def logger_states(run: Run) -> list[dict[str, Any]]:
+    """Return the loggers' states in the checkpoint that a fit resumes from; none where it starts anew."""
+    if run.restored is None or run.stage != "fit":
+        return []
+    return list((run.restored.get("lt") or {}).get("loggers", []))
 
 
 def restore_training(run: Run) -> None:
@@ -178,9 +192,6 @@ def restore_training(run: Run) -> None:
     run.position.load_state_dict(extra["position"])
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
-    for logger, state in zip(run.loggers, extra["loggers"], strict=False):
-        if run.strategy.rank == 0:
-            logger.load_state_dict(state)
     _restore_rank(run, extra)
     dm = run.datamodule
     if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:

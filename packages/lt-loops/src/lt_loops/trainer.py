@@ -15,7 +15,7 @@ from torch import nn
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import DataSource
-from lt_core.errors import ConfigTypeError, silence, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, silence, warn
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.media import as_media
@@ -170,9 +170,7 @@ class Trainer(TrainerFacts, LegacyArguments):
     ) -> None:
         """Check all arguments and make the objects that names stand for; see the class for the arguments."""
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        if unknown:
-            given = translate({**{n: v for n, v in given.items() if v is not None}, **unknown}, stacklevel=2)
-        self._set_up(Settings.checked(given))
+        self._set_up(Settings.checked(translate({**given, **unknown})))
 
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings
@@ -384,6 +382,12 @@ class Trainer(TrainerFacts, LegacyArguments):
         run.status = result.status
         if run.stage == "fit":
             self._fitted = run
+        if run.save_error is not None and not run.saved:
+            raise CheckpointError(
+                f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The trained module "
+                "is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
+                code="LT641",
+            ) from run.save_error
         if run.signal is not None and exits_process(self.settings.on_signal):
             raise SystemExit(EXIT_STATUS[run.signal])
 

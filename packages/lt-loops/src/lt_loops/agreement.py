@@ -1,0 +1,79 @@
+"""How several ranks agree on the step at which a signal stops them, without a sync of its own in any step."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["Agreement"]
+
+_LOOK_SECONDS = 0.25
+"""Pause between two looks of the watcher thread."""
+
+_runs = itertools.count()
+
+
+class Agreement:
+    """Brings a signal that any rank got to all ranks, and finds a batch at which all of them stop.
+
+    A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it sets
+    ``run.attention``. From then on each rank posts, once, the batch at which it noticed. When all have posted, all stop at
+    the largest + 2: ranks in lock-step differ by at most one batch, so none is past it. Ranks without lock-step stop where
+    they are.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Prepare for ``run``; every rank makes the same runs, so a counter names them alike."""
+        self._run = run
+        self._key = f"lt/stop/{next(_runs)}"
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="lt-stop-watcher", daemon=True)
+        self._posted = False
+        self._stop_at: int | None = None
+        self.signal: int | None = None
+
+    def start(self) -> None:
+        """Start looking."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking; the thread has ended when this returns."""
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        strategy = self._run.strategy
+        announced = False
+        while not self._done.wait(_LOOK_SECONDS):
+            if self._run.signal is not None and not announced:
+                strategy.post(self._key, str(self._run.signal))
+                announced = True
+            told = strategy.peek(self._key)
+            if told is not None:
+                self.signal = int(told)
+                self._run.attention = True
+                return
+
+    def reached(self) -> bool:
+        """Return whether this rank stands at the batch at which all stop; call it at every boundary."""
+        run = self._run
+        if self.signal is None:
+            return False
+        here = run.position.total_batches + run.position.batch
+        strategy = run.strategy
+        if not self._posted:
+            strategy.post(f"{self._key}/{strategy.rank}", str(here))
+            self._posted = True
+        if self._stop_at is None:
+            posted = [strategy.peek(f"{self._key}/{rank}") for rank in range(strategy.world_size)]
+            if all(place is not None for place in posted):
+                lock_step = strategy.capabilities.lock_step
+                self._stop_at = max(int(place) for place in posted if place is not None) + 2 if lock_step else here
+        if self._stop_at is not None and here >= self._stop_at:
+            return True
+        run.attention = True  # look again after the next batch
+        return False
