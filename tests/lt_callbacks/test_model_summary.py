@@ -1,11 +1,12 @@
 import pytest
 import torch
+from torch import nn
+
 from lt_callbacks import ModelSummary, RichModelSummary
 from lt_callbacks.module_table import ModuleTable, human_count
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.testing import FakeTrainer
-from torch import nn
 
 
 class Net(LightningModule):

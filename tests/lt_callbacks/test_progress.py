@@ -6,8 +6,10 @@ import sys
 import termios
 import textwrap
 import types
+from pathlib import Path
 
 import pytest
+
 from lt_callbacks import TQDMProgressBar
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
@@ -134,7 +136,7 @@ def run_on_terminal(code):
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 100))
     process = subprocess.Popen(
-        [sys.executable, "-c", head + textwrap.dedent(code), os.path.dirname(__file__)],
+        [sys.executable, "-c", head + textwrap.dedent(code), str(Path(__file__).parent)],
         stdout=slave,
         stderr=slave,
         env={**os.environ, "TERM": "xterm"},

@@ -68,7 +68,7 @@ class ModuleTable:
         parameters = list(module.parameters())
         self.total_parameters = sum(map(_count, parameters))
         self.trainable_parameters = sum(_count(p) for p in parameters if p.requires_grad)
-        self.model_size = sum(_count(p) * p.element_size() for p in parameters if not is_lazy(p)) / 1e6
+        self.model_size = sum(map(_bytes, parameters)) / 1e6
         self.has_lazy_parameters = any(map(is_lazy, parameters))
         self.modes = Counter("train" if m.training else "eval" for m in list(module.modules())[1:])
         listed = {id(p) for layer in self.layers.values() for p in layer.parameters()}
@@ -178,6 +178,10 @@ def _megabytes(size: float) -> str:
 
 def _count(parameter: Tensor) -> int:
     return 0 if is_lazy(parameter) else parameter.numel()
+
+
+def _bytes(parameter: Tensor) -> int:
+    return 0 if is_lazy(parameter) else parameter.numel() * parameter.element_size()
 
 
 def _layers(module: nn.Module, max_depth: int) -> Iterator[tuple[str, nn.Module]]:
