@@ -1,0 +1,96 @@
+"""The ``lt`` command: finds the command that was asked for and imports only that one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+
+class Command(NamedTuple):
+    """One word after ``lt``.
+
+    Attributes:
+        name: the word.
+        summary: what it does, in a line.
+        origin: ``module:function``; the function takes the words after the command and returns the exit status.
+        passes_name: whether the function gets the command's name as its first word too.
+    """
+
+    name: str
+    summary: str
+    origin: str
+    passes_name: bool = False
+
+
+COMMANDS = (
+    Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),
+    Command(
+        "plugins",
+        "Installed strategies, loggers, callbacks..., and the package that brings each.",
+        "lt_cli.plugin_list:main",
+    ),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``lt``; return the exit status.
+
+    Args:
+        argv: the words after ``lt``; default: those of this process.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    first = words[0] if words else "--help"
+    if first in ("--version", "-V"):
+        print(version_line())
+        return 0
+    if first in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    command = next((command for command in COMMANDS if command.name == first), None)
+    if command is None:
+        print(_unknown(first), file=sys.stderr)
+        return 2
+    module, _, function = command.origin.partition(":")
+    status: int = getattr(import_module(module), function)(words if command.passes_name else words[1:])
+    return status
+
+
+def version_line() -> str:
+    """Return the name and version of the umbrella package, or of this one where it is installed alone."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"lt {version('lt')}"
+    except PackageNotFoundError:
+        return f"lt-cli {version('lt-cli')}"
+
+
+def overview() -> str:
+    """Return what ``lt --help`` prints."""
+    width = max(len(command.name) for command in COMMANDS) + 2
+    lines = [f"  {command.name:{width}}{command.summary}" for command in COMMANDS]
+    head = [
+        "usage: lt [--version] [--help] COMMAND ...",
+        "",
+        "Train PyTorch models from the command line.",
+        "",
+        "commands:",
+    ]
+    return "\n".join([*head, *lines, "", "'lt COMMAND --help' tells more about one of them."])
+
+
+def _unknown(word: str) -> str:
+    import difflib
+
+    names = [command.name for command in COMMANDS]
+    near = difflib.get_close_matches(word, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"lt: there is no command {word!r}.{hint} Commands: {', '.join(names)}. [LT150]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
