@@ -1,0 +1,45 @@
+# Written by tools/stubs.py from the table in the module beside it.
+
+from lt.version import __version__ as __version__
+from lt_core.callback import Callback as Callback
+from lt_core.module import LightningModule as LightningModule
+from lt_core.seed import seed_everything as seed_everything
+from lt_data.datamodule import LightningDataModule as LightningDataModule
+from lt_loops.trainer import Trainer as Trainer
+from lt import accelerators as accelerators
+from lt import callbacks as callbacks
+from lt import core as core
+from lt import data as data
+from lt import errors as errors
+from lt import launchers as launchers
+from lt import loggers as loggers
+from lt import media as media
+from lt import plugins as plugins
+from lt import profilers as profilers
+from lt import strategies as strategies
+from lt import testing as testing
+from lt import trainer as trainer
+from lt import utilities as utilities
+
+__all__ = [
+    "Callback",
+    "LightningDataModule",
+    "LightningModule",
+    "Trainer",
+    "__version__",
+    "accelerators",
+    "callbacks",
+    "core",
+    "data",
+    "errors",
+    "launchers",
+    "loggers",
+    "media",
+    "plugins",
+    "profilers",
+    "seed_everything",
+    "strategies",
+    "testing",
+    "trainer",
+    "utilities",
+]

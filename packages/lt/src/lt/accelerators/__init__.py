@@ -1,0 +1,17 @@
+"""Accelerators: which devices there are."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "Accelerator": "lt_core.accelerator:Accelerator",
+    "CPUAccelerator": "lt_core.accelerator:Accelerator",
+    "CUDAAccelerator": "lt_strategies.cuda:Cuda",
+    "MPSAccelerator": "lt_strategies.mps:Mps",
+}
+"""Each name, and where it comes from."""
+
+MODULES = ("accelerator", "cpu", "cuda", "mps")
+"""Submodules, imported when asked for."""
+
+__all__ = [*NAMES, *MODULES]
+__getattr__, __dir__ = lazy(__name__, NAMES, MODULES)

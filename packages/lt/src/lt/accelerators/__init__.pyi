@@ -1,0 +1,21 @@
+# Written by tools/stubs.py from the table in the module beside it.
+
+from lt_core.accelerator import Accelerator as Accelerator
+from lt_core.accelerator import Accelerator as CPUAccelerator
+from lt_strategies.cuda import Cuda as CUDAAccelerator
+from lt_strategies.mps import Mps as MPSAccelerator
+from lt.accelerators import accelerator as accelerator
+from lt.accelerators import cpu as cpu
+from lt.accelerators import cuda as cuda
+from lt.accelerators import mps as mps
+
+__all__ = [
+    "Accelerator",
+    "CPUAccelerator",
+    "CUDAAccelerator",
+    "MPSAccelerator",
+    "accelerator",
+    "cpu",
+    "cuda",
+    "mps",
+]

@@ -1,0 +1,31 @@
+# Written by tools/stubs.py from the table in the module beside it.
+
+from lt_core.errors import CheckpointError as CheckpointError
+from lt_core.errors import ConfigError as ConfigError
+from lt_core.errors import ConfigTypeError as ConfigTypeError
+from lt_core.errors import DataError as DataError
+from lt_core.errors import HookError as HookError
+from lt_core.errors import LogError as LogError
+from lt_core.errors import LtDeprecationWarning as LtDeprecationWarning
+from lt_core.errors import LtError as LtError
+from lt_core.errors import LtWarning as LtWarning
+from lt_core.errors import MisconfigurationException as MisconfigurationException
+from lt_core.errors import PluginError as PluginError
+from lt_core.errors import RankError as RankError
+from lt_core.errors import silence as silence
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "ConfigTypeError",
+    "DataError",
+    "HookError",
+    "LogError",
+    "LtDeprecationWarning",
+    "LtError",
+    "LtWarning",
+    "MisconfigurationException",
+    "PluginError",
+    "RankError",
+    "silence",
+]

@@ -1,0 +1,15 @@
+# Written by tools/stubs.py from the table in the module beside it.
+
+from lt_core.launcher import Launcher as Launcher
+from lt_strategies.processes import ForkLauncher as ForkLauncher
+from lt_strategies.processes import ForkserverLauncher as ForkserverLauncher
+from lt_strategies.processes import SpawnLauncher as SpawnLauncher
+from lt_strategies.script import ScriptLauncher as ScriptLauncher
+
+__all__ = [
+    "ForkLauncher",
+    "ForkserverLauncher",
+    "Launcher",
+    "ScriptLauncher",
+    "SpawnLauncher",
+]

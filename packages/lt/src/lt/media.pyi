@@ -1,0 +1,21 @@
+# Written by tools/stubs.py from the table in the module beside it.
+
+from lt_core.media import Audio as Audio
+from lt_core.media import Figure as Figure
+from lt_core.media import Histogram as Histogram
+from lt_core.media import Image as Image
+from lt_core.media import Media as Media
+from lt_core.media import Table as Table
+from lt_core.media import Text as Text
+from lt_core.media import Video as Video
+
+__all__ = [
+    "Audio",
+    "Figure",
+    "Histogram",
+    "Image",
+    "Media",
+    "Table",
+    "Text",
+    "Video",
+]

@@ -1,0 +1,19 @@
+"""Strategies: how a run is spread over devices and processes."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "DDP": "lt_strategies.ddp:DDP",
+    "DDPStrategy": "lt_strategies.ddp:DDP",
+    "Distributed": "lt_strategies.distributed:Distributed",
+    "ParallelStrategy": "lt_strategies.distributed:Distributed",
+    "SingleDeviceStrategy": "lt_core.strategy:Strategy",
+    "Strategy": "lt_core.strategy:Strategy",
+}
+"""Each name, and where it comes from."""
+
+MODULES = ("ddp", "single_device", "strategy")
+"""Submodules, imported when asked for."""
+
+__all__ = [*NAMES, *MODULES]
+__getattr__, __dir__ = lazy(__name__, NAMES, MODULES)

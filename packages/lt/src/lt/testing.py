@@ -1,0 +1,12 @@
+"""For tests of your own callbacks, loggers and modules."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "FakeTrainer": "lt_core.testing:FakeTrainer",
+    "LoggerKit": "lt_core.logger_kit:LoggerKit",
+}
+"""Each name, and where it comes from."""
+
+__all__ = [*NAMES]
+__getattr__, __dir__ = lazy(__name__, NAMES)

@@ -1,0 +1,11 @@
+"""Names of `lightning.pytorch.utilities.model_helpers`, under the same path."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "is_overridden": "lt_core.overrides:is_overridden",
+}
+"""Each name, and where it comes from."""
+
+__all__ = [*NAMES]
+__getattr__, __dir__ = lazy(__name__, NAMES)

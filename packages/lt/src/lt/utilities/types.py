@@ -1,0 +1,17 @@
+"""Names for what steps and hooks take and return, for annotations."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "EVAL_DATALOADERS": "lt_core.types:EVAL_DATALOADERS",
+    "LRSchedulerConfig": "lt_loops.scheduler_config:SchedulerConfig",
+    "LRSchedulerPLType": "lt_core.types:LRSchedulerPLType",
+    "LRSchedulerTypeUnion": "lt_core.types:LRSchedulerTypeUnion",
+    "OptimizerLRScheduler": "lt_core.types:OptimizerLRScheduler",
+    "STEP_OUTPUT": "lt_core.types:STEP_OUTPUT",
+    "TRAIN_DATALOADERS": "lt_core.types:TRAIN_DATALOADERS",
+}
+"""Each name, and where it comes from."""
+
+__all__ = [*NAMES]
+__getattr__, __dir__ = lazy(__name__, NAMES)

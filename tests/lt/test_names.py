@@ -1,0 +1,55 @@
+"""The umbrella: every name is there, is the same object as in its package, and costs nothing until it is used."""
+
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import lt
+import lt_loops
+
+MODULES = ["lt", *(info.name for info in pkgutil.walk_packages(lt.__path__, "lt."))]
+TABLES = [name for name in MODULES if hasattr(import_module(name), "NAMES")]
+
+
+@pytest.mark.parametrize("module", TABLES)
+def test_every_name_of_the_table_is_there(module):
+    holder = import_module(module)
+    for name in holder.NAMES:
+        assert getattr(holder, name) is not None
+    assert {*holder.NAMES, *getattr(holder, "MODULES", ())} == set(holder.__all__) <= set(dir(holder))
+
+
+@pytest.mark.parametrize("module", TABLES)
+def test_every_submodule_is_named_by_its_parent(module):
+    parent, _, child = module.rpartition(".")
+    if parent:
+        assert child in import_module(parent).MODULES
+
+
+def test_the_trainer_is_the_loops_own():
+    assert lt.Trainer is lt_loops.Trainer is lt.trainer.trainer.Trainer
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'lt' has no attribute 'Trianer'"):
+        _ = lt.Trianer
+    with pytest.raises(ImportError, match="Trianer"):
+        exec("from lt import Trianer")
+
+
+def test_importing_lt_imports_neither_torch_nor_any_package():
+    code = "import sys, lt, lt.callbacks, lt.loggers; print([m for m in sys.modules if m.startswith(('torch', 'lt_'))])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["lt_loops", "lt_data", "lt_strategies", "lt_loggers", "lt_callbacks", "lt_cli"])
+def test_lt_names_all_that_a_package_makes_public(package):
+    named = [place for module in TABLES for place in import_module(module).NAMES.values()]
+    objects = [getattr(import_module(place.partition(":")[0]), place.partition(":")[2]) for place in named]
+    holder = import_module(package)
+    public = [getattr(holder, name, None) for name in getattr(holder, "__all__", ())]
+    assert [thing for thing in public if not any(thing is other for other in objects)] == []
