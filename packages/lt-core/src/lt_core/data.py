@@ -81,12 +81,14 @@ class Feed:
         weight: weight of the loss of the batch just yielded, 1.0 unless the last global batch is shared unevenly
             (then ``n_r * W / N``), 0.0 for a stand-in batch on a rank that has no sample left.
         uneven: True where :attr:`weight` can differ from 1.0.
+        indices: positions in the data set of the samples of the batch just yielded, in its order; None where unknown.
         timed: set it to have :attr:`wait_seconds` counted from the next epoch on.
         wait_seconds: seconds spent waiting for batches, where :attr:`timed`.
     """
 
     weight: float = 1.0
     uneven: bool = False
+    indices: Sequence[int] | None = None
     timed: bool = False
     wait_seconds: float = 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -85,6 +86,7 @@ class FakeTrainer:
         self.callback_metrics: dict[str, Tensor] = {}
         self.logged_metrics: dict[str, Tensor] = {}
         self.progress_bar_metrics: dict[str, float] = {}
+        self.indices: Sequence[int] | None = None
         self.saved: list[str] = []
         self.removed: list[str] = []
         self.printed: list[str] = []
@@ -107,6 +109,10 @@ class FakeTrainer:
     def log_dir(self) -> str | None:
         """The first logger's folder, else the root."""
         return self.logger.log_dir if self.logger is not None else self.default_root_dir
+
+    def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
+        """Return the positions that a test has set as ``indices``."""
+        return self.indices
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
         """Send numbers to the loggers."""

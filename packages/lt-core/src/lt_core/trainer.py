@@ -227,6 +227,9 @@ class TrainerAPI(Protocol):
     def predict_dataloaders(self) -> Any:
         """The user's loader or loaders to predict on."""
 
+    def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
+        """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""
+
     # ---- metrics -----------------------------------------------------------------------------------------------------
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -282,6 +283,11 @@ class TrainerFacts:
         """Training samples consumed by all ranks; 0 where batches do not tell their size."""
         feed = None if self._run is None else self._run.train_feed
         return self._position.samples + ((feed.samples if feed is not None else None) or 0)
+
+    def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
+        """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""
+        feeds = [] if self._run is None else self._run.eval_feeds.get("predict", [])
+        return feeds[dataloader_idx].indices if dataloader_idx < len(feeds) else None
 
     @property
     def num_training_batches(self) -> int | float:
