@@ -1,60 +1,159 @@
-"""What writes and reads checkpoint files."""
+"""What writes and reads checkpoints: ``CheckpointIO``, the interface, which is also its working default."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
-from lt_core.plain_data import plain_tree
+from lt_core.archive import Archive
+from lt_core.atomic_file import clean_leftovers, point_at, write_atomically, writing_errors
+from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
+from lt_core.host_copy import host_tree
+from lt_core.remote_file import is_remote, local_copy, remote_exists, remove_remote, write_remote
+from lt_core.safe_read import read_checkpoint, verify_checkpoint
 
-__all__ = ["CheckpointIO"]
+__all__ = ["CheckpointIO", "clean_leftovers", "load_from_checkpoint", "load_state_dict_strictly"]
+
+StrPath = str | PathLike[str]
 
 
 class CheckpointIO:
-    """Writes and reads one file for each checkpoint."""
+    """Writes and reads one file for each checkpoint, in the format of ``torch.save``.
 
-    def save_checkpoint(
-        self, checkpoint: Mapping[str, Any], path: str | PathLike[str], storage_options: Any = None
-    ) -> None:
-        """Write ``checkpoint``, plain data and tensors, to ``path``."""
-        tree = plain_tree(dict(checkpoint))
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.tmp")
-        torch.save(tree, beside)
-        os.replace(beside, target)  # noqa: PTH105
+    A file is complete or not there: it is written beside its final name, synced, checked and renamed. It holds plain
+    data and tensors only (see :mod:`lt_core.plain_data`), so that ``torch.load(path, weights_only=True)`` opens it
+    anywhere; its tensors are on the CPU. Reading runs no code of the file and compares all checksums.
+
+    Paths may be URLs that fsspec knows (``s3://...``). A subclass for another format or place overrides all members
+    that touch files; it is found by an entry point in ``lt.checkpoint_io``, a class or a function that returns an
+    instance without arguments, or given to the Trainer as an object. Only the process that writes calls the writing
+    members.
+    """
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
+        """Write ``checkpoint`` to ``path``; a file that is there already stays until the new one is complete.
+
+        Args:
+            checkpoint: any nesting of plain data and tensors.
+            path: a file's path, whose folder is made, or a URL.
+            storage_options: for URLs: the arguments of fsspec's file system.
+
+        Raises:
+            CheckpointError: for what is not plain data, naming its key, before anything is written; for errors of the
+                file system, naming file and cause.
+        """
+        tree = host_tree(checkpoint)
+        write: Callable[[IO[bytes]], object] = partial(_save, tree)
+        if is_remote(path):
+            write_remote(str(path), write, storage_options)
+            return
+        with writing_errors(path):
+            write_atomically(_local(path), write, _check_written)
 
     def load_checkpoint(
         self,
-        path: str | PathLike[str],
+        path: StrPath,
         map_location: Any = None,
         *,
         trusted: bool = False,
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        """Read the checkpoint at ``path``."""
-        tree: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=not trusted, mmap=mmap)
-        return tree
+        """Return the tree at ``path``.
 
-    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
-        """Delete the checkpoint at ``path``."""
-        Path(path).unlink(missing_ok=True)
+        Args:
+            path: a file's path or a URL.
+            map_location: where tensors go, as in ``torch.load``; by default where they were, or the CPU where that
+                device is not here.
+            trusted: read it even if it is more than plain data; it can then run any code. Warns.
+            mmap: map tensors from the file in place of reading them; checksums are then not compared.
+            verify: compare the checksum of every record.
 
-    def exists(self, path: str | PathLike[str]) -> bool:
+        Raises:
+            CheckpointError: for a file that is missing, empty, damaged, foreign or hostile: path, reason, way out.
+        """
+        with _source(path) as (source, name):
+            return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
+
+    def remove_checkpoint(self, path: StrPath) -> None:
+        """Delete the checkpoint at ``path``, if it is there.
+
+        Raises:
+            CheckpointError: when the file system refuses.
+        """
+        if is_remote(path):
+            remove_remote(str(path))
+            return
+        with writing_errors(path):
+            _local(path).unlink(missing_ok=True)
+
+    def point_last(self, target: StrPath, link: StrPath) -> None:
+        """Make ``link`` lead to the checkpoint ``target``, in one step: a link where there are links, else a copy.
+
+        Raises:
+            CheckpointError: when the file system refuses; the old link then stays.
+        """
+        if is_remote(target) or is_remote(link):
+            self.save_checkpoint(self.load_checkpoint(target), link)
+            return
+        with writing_errors(link):
+            point_at(_local(target), _local(link))
+
+    def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``."""
-        return Path(path).is_file()
+        return remote_exists(str(path)) if is_remote(path) else _local(path).is_file()
 
-    def verify(self, path: str | PathLike[str]) -> None:
-        """Raise CheckpointError unless the checkpoint at ``path`` is complete and undamaged."""
+    def verify(self, path: StrPath) -> None:
+        """Return if the checkpoint at ``path`` is complete, undamaged, and plain data only.
+
+        Raises:
+            CheckpointError: path, reason, way out.
+        """
+        with _source(path) as (source, name):
+            verify_checkpoint(source, name=name)
 
     def wait(self) -> None:
-        """Return when everything given to :meth:`save_checkpoint` is on disk."""
+        """Return when everything that was asked for is done; here it is at once.
+
+        Raises:
+            CheckpointError: for what has failed in the background since the last call.
+        """
 
     def teardown(self) -> None:
-        """Wait, and give back threads and buffers."""
+        """Wait, then give back threads and buffers. The object can be used again."""
+
+
+def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
+    with_checksums = torch.serialization.get_crc32_options()
+    if not with_checksums:
+        torch.serialization.set_crc32_options(True)
+    try:
+        torch.save(tree, file)
+    finally:
+        if not with_checksums:
+            torch.serialization.set_crc32_options(False)
+
+
+def _check_written(file: IO[bytes]) -> None:
+    Archive(file).verify()
+
+
+def _local(path: StrPath) -> Path:
+    text = str(path)
+    return Path(text.removeprefix("file://"))
+
+
+@contextmanager
+def _source(path: StrPath) -> Iterator[tuple[Path | IO[bytes], str]]:
+    """Return a context with what to read and what to call it."""
+    if not is_remote(path):
+        yield _local(path), str(path)
+        return
+    with local_copy(str(path)) as file:
+        yield file, str(path)

@@ -8,6 +8,7 @@ class and read by importing it.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,17 +35,19 @@ _REMEDIES = {
 }
 
 
-def plain_tree(tree: Any, root: str = "checkpoint") -> Any:
-    """Return ``tree`` in new containers with the same tensors, detached; no data is copied.
+def plain_tree(tree: Any, root: str = "checkpoint", *, tensor: Callable[[Tensor], Tensor] = Tensor.detach) -> Any:
+    """Return ``tree`` in new containers.
 
     Args:
         tree: any nesting of containers.
         root: the name of ``tree`` in the error.
+        tensor: what makes of each tensor the one in the new tree. By default it shares the data, without graph, hooks
+            and attributes, which are not data.
 
     Raises:
         CheckpointError: for anything that is not plain; names the keys that lead to it.
     """
-    return _Walk(root).visit(tree, ())
+    return _Walk(root, tensor).visit(tree, ())
 
 
 def is_plain(value: Any) -> bool:
@@ -64,8 +67,8 @@ def key_path(root: str, keys: tuple[Any, ...]) -> str:
 class _Walk:
     """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    def __init__(self, root: str, tensor: Callable[[Tensor], Tensor]) -> None:
+        self.root, self.tensor = root, tensor
         self.done: dict[int, Any] = {}
 
     def visit(self, value: Any, keys: tuple[Any, ...]) -> Any:
@@ -78,12 +81,19 @@ class _Walk:
     def _rebuild(self, value: Any, keys: tuple[Any, ...]) -> Any:
         kind: Any = type(value)
         if kind is Tensor or kind is nn.Parameter:
-            return value.detach()  # without graph, hooks and attributes: those are not data
+            if value.is_meta:
+                raise CheckpointError(
+                    f"{key_path(self.root, keys)} is on the meta device: it has no data.", code="LT601"
+                )
+            return self.tensor(value)
         if len(keys) > MAX_DEPTH:
             place = key_path(self.root, keys[:6])
             raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT601")
         if kind in _MAPPINGS:
-            return kind({self._key(key, keys): self.visit(item, (*keys, key)) for key, item in value.items()})
+            same = kind({self._key(key, keys): self.visit(item, (*keys, key)) for key, item in value.items()})
+            if "_metadata" in getattr(value, "__dict__", ()):  # a state dict's versions of its modules
+                same._metadata = self.visit(value._metadata, (*keys, "_metadata"))
+            return same
         if kind is list or kind is tuple:
             return kind([self.visit(item, (*keys, i)) for i, item in enumerate(value)])
         if kind is set:

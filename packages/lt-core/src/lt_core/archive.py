@@ -1,0 +1,224 @@
+"""The zip archive in which torch keeps a checkpoint: its directory, read strictly, and the checksums of its records."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+__all__ = ["Archive", "DamagedError", "Record"]
+
+CHUNK = 1 << 20
+"""Bytes read at a time for a checksum: small enough to stay in the processor's cache."""
+
+MOST_THREADS = 4
+"""Threads that compare checksums; more do not get more from the memory."""
+
+NO_CHECKSUM = 0
+"""What torch writes where ``torch.serialization.set_crc32_options(False)`` is in force."""
+
+_END = struct.Struct("<4s4H2LH")
+_END64_PLACE = struct.Struct("<4sLQL")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_HEADER = struct.Struct("<4s5H3L2H")
+_FULL = 0xFFFFFFFF
+
+
+class DamagedError(Exception):
+    """An archive that is cut off, altered, or built in a way that readers could take differently."""
+
+
+class Record(NamedTuple):
+    """One file in the archive.
+
+    Attributes:
+        name: its name without the archive's own folder: ``data.pkl``, ``data/0``.
+        start: offset of its first byte.
+        size: bytes.
+        crc: CRC-32 of them.
+    """
+
+    name: str
+    start: int
+    size: int
+    crc: int
+
+
+class Archive:
+    """The records of an open file. The directory must agree with itself, so that any other reader sees the same.
+
+    Records are stored as they are (what is packed could unfold to any size), one after the other, with different names
+    in one folder.
+
+    Args:
+        file: open for reading in binary.
+
+    Raises:
+        DamagedError: for anything else.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.size = file.seek(0, 2)
+        try:
+            count, start, length = self._end()
+            self.records = {record.name: record for record in self._entries(count, start, length)}
+        except (struct.error, UnicodeDecodeError, IndexError) as error:
+            raise DamagedError("its directory is cut off or altered") from error
+        if len(self.records) != count:
+            raise DamagedError("two of its records have the same name")
+
+    def read(self, name: str) -> bytes:
+        """Return the contents of a record.
+
+        Raises:
+            DamagedError: where there is none of this name, or its checksum is wrong.
+        """
+        if name not in self.records:
+            raise DamagedError(f"it has no record {name!r}, so torch.save did not write it or it is damaged")
+        record = self.records[name]
+        contents = self._bytes(record.start, record.size)
+        if zlib.crc32(contents) != record.crc != NO_CHECKSUM:
+            raise DamagedError(f"the checksum of its record {name!r} is wrong")
+        return contents
+
+    def verify(self) -> None:
+        """Compare the checksum of every record.
+
+        Raises:
+            DamagedError: naming the first record whose bytes have changed.
+        """
+        _compare(self.file, list(self.records.values()))
+
+    @contextmanager
+    def verifying(self, path: Path) -> Iterator[None]:
+        """Compare the checksums in threads while the block runs; waits for them at its end.
+
+        Args:
+            path: the same file by name: each thread opens it.
+
+        Raises:
+            DamagedError: as :meth:`verify`, whatever the block raised.
+        """
+        shares = max(1, min(MOST_THREADS, (os.cpu_count() or 1) - 1))
+        by_size = sorted(self.records.values(), key=lambda record: -record.size)
+        with ThreadPoolExecutor(shares, "lt-verify") as pool:
+            parts = [pool.submit(_compare_file, path, by_size[first::shares]) for first in range(shares)]
+            try:
+                yield
+            finally:
+                for part in parts:
+                    part.result()
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        if start < 0 or start + size > self.size:
+            raise DamagedError("it is cut off")
+        self.file.seek(start)
+        contents = self.file.read(size)
+        if len(contents) != size:
+            raise DamagedError("it is cut off")
+        return contents
+
+    def _end(self) -> tuple[int, int, int]:
+        """Return how many entries the directory has, where it starts, and its length in bytes."""
+        place = self.size - _END.size
+        magic, disk, first_disk, here, count, length, start, comment = _END.unpack(self._bytes(place, _END.size))
+        if magic != b"PK\x05\x06" or comment or disk or first_disk or here != count:
+            raise DamagedError("it is cut off, or something follows its end")
+        if _FULL in (start, length) or count == 0xFFFF or self._bytes(max(place - 20, 0), 4) == b"PK\x06\x07":
+            place, count, start, length = self._end64(place - _END64_PLACE.size)
+        if start + length != place:
+            raise DamagedError("its directory does not stand at its end")
+        return count, start, length
+
+    def _end64(self, place: int) -> tuple[int, int, int, int]:
+        magic, _, place64, _ = _END64_PLACE.unpack(self._bytes(place, _END64_PLACE.size))
+        magic64, more, *_, here, count, length, start = _END64.unpack(self._bytes(place64, _END64.size))
+        if magic != b"PK\x06\x07" or magic64 != b"PK\x06\x06" or here != count or place64 + more + 12 != place:
+            raise DamagedError("its directory is cut off or altered")
+        return place64, count, start, length
+
+    def _entries(self, count: int, start: int, length: int) -> Iterable[Record]:
+        directory, at, free = self._bytes(start, length), 0, 0
+        folder: bytes | None = None
+        names: set[bytes] = set()
+        for _ in range(count):
+            raw, name, extra = _entry(directory, at)
+            at += _ENTRY.size + raw[10] + raw[11] + raw[12]
+            size, packed, offset = _sizes(raw, extra)
+            here, _, inner = name.partition(b"/")
+            folder = here if folder is None else folder
+            if here != folder or not inner or name.lower() in names or _leads_out(inner):
+                raise DamagedError(f"its record {name[:80]!r} has a name that it may not have")
+            names.add(name.lower())
+            if raw[4] or size != packed or raw[3] & 1:
+                raise DamagedError(f"its record {name[:80]!r} is packed or encrypted")
+            begin = self._begin(offset, name)
+            if offset < free or begin + size > start:
+                raise DamagedError(f"its record {name[:80]!r} overlaps another")
+            free = begin + size
+            yield Record(inner.decode(), begin, size, raw[7])
+        if at != length:
+            raise DamagedError("its directory is longer than its entries")
+
+    def _begin(self, offset: int, name: bytes) -> int:
+        """Return where the contents of the record begin whose header stands at ``offset``."""
+        magic, _, flags, method, *_, named, more = _HEADER.unpack(self._bytes(offset, _HEADER.size))
+        name_length, extra_length = int(named), int(more)
+        same = self._bytes(offset + _HEADER.size, name_length) == name
+        if magic != b"PK\x03\x04" or method or flags & 1 or not same:
+            raise DamagedError(f"its record {name[:80]!r} is not where the directory says")
+        return offset + _HEADER.size + name_length + extra_length
+
+
+def _entry(directory: bytes, at: int) -> tuple[tuple[Any, ...], bytes, bytes]:
+    raw: tuple[Any, ...] = _ENTRY.unpack_from(directory, at)
+    if raw[0] != b"PK\x01\x02":
+        raise DamagedError("its directory is altered")
+    at += _ENTRY.size
+    name = directory[at : at + raw[10]]
+    return raw, name, directory[at + raw[10] : at + raw[10] + raw[11]]
+
+
+def _sizes(raw: tuple[Any, ...], extra: bytes) -> tuple[int, int, int]:
+    """Return a record's size, its size as stored, and the offset of its header; in zip64 they stand in ``extra``."""
+    values = [raw[9], raw[8], raw[16]]
+    wide = [index for index, value in enumerate(values) if value == _FULL]
+    while wide and len(extra) >= 4:
+        kind, length = struct.unpack_from("<2H", extra)
+        if kind == 1:
+            for number, index in enumerate(wide):
+                (values[index],) = struct.unpack_from("<Q", extra, 4 + 8 * number)
+            break
+        extra = extra[4 + length :]
+    return values[0], values[1], values[2]
+
+
+def _leads_out(name: bytes) -> bool:
+    return b"\\" in name or b"\0" in name or any(part in (b"", b".", b"..") for part in name.split(b"/"))
+
+
+def _compare_file(path: Path, records: list[Record]) -> None:
+    with path.open("rb", buffering=0) as file:
+        _compare(file, records)
+
+
+def _compare(file: IO[bytes], records: list[Record]) -> None:
+    buffer = memoryview(bytearray(CHUNK))
+    for record in records:
+        file.seek(record.start)
+        crc, left = 0, record.size
+        while left:
+            part = buffer[: min(left, CHUNK)]
+            count = file.readinto(part)  # type: ignore[attr-defined]
+            if not count:
+                raise DamagedError("it is cut off")
+            crc, left = zlib.crc32(part[:count], crc), left - count
+        if crc != record.crc and record.crc != NO_CHECKSUM:
+            raise DamagedError(f"the checksum of its record {record.name!r} is wrong")

@@ -1,0 +1,222 @@
+"""Files that are complete or not there: written beside their final name, synced, checked, then renamed.
+
+A write that was killed leaves a file ``.<name>.<id>.tmp``, which no reader takes for the real one. Its writer holds a
+lock on it while it lives, so that :func:`clean_leftovers` deletes only what nobody writes any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import IO
+
+from lt_core.errors import CheckpointError
+
+try:
+    import fcntl
+except ImportError:  # Windows: an open file cannot be deleted there, which protects it as well
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["clean_leftovers", "fill", "point_at", "write_atomically", "writing_errors"]
+
+_LEFTOVER = re.compile(r"^\..+\.[0-9a-f]{12}\.tmp$")
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_GRACE = 60.0
+"""Seconds for which a leftover link, which cannot hold a lock, is taken for one that is being made."""
+
+_NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.ENOSYS}
+
+
+def write_atomically(
+    path: str | PathLike[str], write: Callable[[IO[bytes]], object], check: Callable[[IO[bytes]], object] | None = None
+) -> None:
+    """Write a file so that at any moment either the old one, the new one, or none of the name is there.
+
+    Args:
+        path: the final name; its folder is made.
+        write: writes the contents to the file that it gets, front to back.
+        check: raises when what was written, and can be read from the file that it gets, is not right.
+
+    Raises:
+        OSError: from the file system. The old file is then as it was.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside, raw = _new_file(target)
+    try:
+        with raw:
+            fill(raw, write)
+            os.fsync(raw.fileno())
+            if check is not None:
+                check(raw)
+            if fcntl is None:
+                raw.close()  # Windows renames no open file
+            os.replace(beside, target)  # noqa: PTH105  # tests crash each operation of os
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108
+        raise
+    sync_directory(target.parent)
+
+
+def sync_directory(folder: Path) -> None:
+    """Have the names in ``folder`` on disk, where the system can sync a folder (not Windows)."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def point_at(target: str | PathLike[str], link: str | PathLike[str]) -> None:
+    """Make ``link`` lead to ``target``, in one step: a relative symbolic link, or where there are none a copy.
+
+    Raises:
+        OSError: from the file system. The old link is then as it was.
+    """
+    goal, name = Path(target), Path(link)
+    name.parent.mkdir(parents=True, exist_ok=True)
+    beside = _beside(name)
+    try:
+        os.symlink(os.path.relpath(goal, name.parent), beside)  # noqa: PTH211
+    except (OSError, NotImplementedError, ValueError) as error:  # ValueError: on another drive
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.ENOENT):
+            raise
+        write_atomically(name, lambda file: _copy(goal, file))
+        return
+    try:
+        os.replace(beside, name)  # noqa: PTH105
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108
+        raise
+    sync_directory(name.parent)
+
+
+def clean_leftovers(folder: str | PathLike[str]) -> list[Path]:
+    """Delete what killed writes have left in ``folder``; return what was deleted. Files being written stay."""
+    if not Path(folder).is_dir():
+        return []
+    return [entry for entry in sorted(Path(folder).iterdir()) if _LEFTOVER.match(entry.name) and _removed(entry)]
+
+
+@contextmanager
+def writing_errors(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn the file system's errors in the block to a :class:`CheckpointError` that names file, cause and way out."""
+    try:
+        yield
+    except OSError as error:
+        way_out = _WAYS_OUT.get(error.errno or 0, "Check the folder, or save to another one (dirpath=...)")
+        cause = error.strerror or str(error)
+        raise CheckpointError(
+            f"{path} could not be written: {cause}{_free_space(Path(path), error)}. {way_out}. A file that was there "
+            "before is unchanged.",
+            code="LT603",
+        ) from error
+
+
+_WAYS_OUT = {
+    getattr(errno, "EDQUOT", 0): "Free some of your quota, keep fewer checkpoints (save_top_k), or save elsewhere",
+    errno.ENOSPC: "Free some space, keep fewer checkpoints (save_top_k), or save to another disk (dirpath=...)",
+    errno.EISDIR: "A folder has this name: move it, or take another filename",
+    errno.ENOTDIR: "A file stands where a folder is needed: move it, or take another dirpath",
+}
+
+
+def _free_space(path: Path, error: OSError) -> str:
+    if error.errno != errno.ENOSPC:
+        return ""
+    try:
+        return f" ({shutil.disk_usage(path.parent).free / 2**20:.0f} MiB free)"
+    except OSError:
+        return ""
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.tmp")
+
+
+class _Faithful(io.RawIOBase):
+    """A file for writers that lose an error's cause, or how much of a write was done."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw = raw
+        self.error: BaseException | None = None
+        self.count = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object, /) -> int:
+        left = memoryview(data).cast("B")  # type: ignore[arg-type]
+        total = len(left)
+        self.count += total
+        try:
+            while left:
+                left = left[self.raw.write(left) :]
+        except BaseException as error:
+            self.error = self.error or error
+            raise
+        return total
+
+
+def fill(raw: IO[bytes], write: Callable[[IO[bytes]], object]) -> int:
+    """Have ``write`` fill a file; return the bytes written. The first error of the file itself is what comes out."""
+    faithful = _Faithful(raw)
+    try:
+        write(faithful)  # type: ignore[arg-type]
+    except Exception as error:
+        raise faithful.error or error from None
+    if faithful.error is not None:
+        raise faithful.error
+    return faithful.count
+
+
+def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
+    """Return a new file beside ``target``, open and locked."""
+    while True:
+        beside = _beside(target)
+        raw = os.fdopen(os.open(beside, _NEW, 0o666), "r+b", buffering=0)
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # no locks here, or somebody's clean_leftovers was quicker
+                fcntl.flock(raw.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(raw.fileno()).st_nlink == 0:
+                raw.close()
+                continue
+        return beside, raw
+
+
+def _removed(leftover: Path) -> bool:
+    """Delete one leftover unless somebody writes it; return whether it is gone."""
+    try:
+        if leftover.is_symlink() and time.time() - leftover.lstat().st_mtime < _GRACE:
+            return False
+        if leftover.is_symlink() or fcntl is None:
+            leftover.unlink()
+            return True
+        with leftover.open("rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leftover.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: Path, file: IO[bytes]) -> None:
+    with source.open("rb") as original:
+        shutil.copyfileobj(original, file, 1 << 20)

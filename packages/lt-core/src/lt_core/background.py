@@ -1,0 +1,184 @@
+"""Saving in the background: training waits for a copy in memory only, a thread writes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from lt_core.checkpoint import CheckpointIO, StrPath
+from lt_core.errors import warn
+from lt_core.host_copy import HostCopies, num_bytes
+
+__all__ = ["AsyncCheckpointIO", "available_memory"]
+
+MEMORY_SHARE = 0.8
+"""The part of the free memory that copies may take; for more, saving waits until the file is written."""
+
+
+class AsyncCheckpointIO(CheckpointIO):
+    """Copies the checkpoint into buffers that it keeps, and has a thread write it by another ``CheckpointIO``.
+
+    What is asked for later happens later: a new save waits for the one before; links and removals take their turn, and
+    are left out when the save before them has failed, so that nothing old goes before the new is there. Reading waits
+    for the writer. Errors of the thread come out of :meth:`wait`, which must be called before the end.
+
+    Args:
+        io: what writes and reads; by default a :class:`CheckpointIO`.
+    """
+
+    _errors: list[Exception]
+
+    def __init__(self, io: CheckpointIO | None = None) -> None:
+        self.io = io or CheckpointIO()
+        self._reset()
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
+        """Copy ``checkpoint`` and return; the file comes later. Waits for the save before; raises none of its errors."""
+        self._settle()
+        self._save_failed = False
+        if self._fits(num_bytes(checkpoint), path):
+            copy = self._copies.take(checkpoint)
+            self._jobs.append(self._thread().submit(self._write, copy, path, storage_options))
+        else:
+            self.io.save_checkpoint(checkpoint, path, storage_options)
+
+    def load_checkpoint(
+        self,
+        path: StrPath,
+        map_location: Any = None,
+        *,
+        trusted: bool = False,
+        mmap: bool = False,
+        verify: bool = True,
+    ) -> dict[str, Any]:
+        """Wait for the writer, then return the tree at ``path``."""
+        self._settle()
+        return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
+
+    def remove_checkpoint(self, path: StrPath) -> None:
+        """Delete the checkpoint at ``path`` when the saves before are complete; not if the last of them failed."""
+        self._afterwards(self.io.remove_checkpoint, path)
+
+    def point_last(self, target: StrPath, link: StrPath) -> None:
+        """Make ``link`` lead to ``target`` when the saves before are complete; not if the last of them failed."""
+        self._afterwards(self.io.point_last, target, link)
+
+    def exists(self, path: StrPath) -> bool:
+        """Wait for the writer, then return whether there is a checkpoint at ``path``."""
+        self._settle()
+        return self.io.exists(path)
+
+    def verify(self, path: StrPath) -> None:
+        """Wait for the writer, then verify what is at ``path``."""
+        self._settle()
+        self.io.verify(path)
+
+    def wait(self) -> None:
+        """Return when all is written; raise what has failed since the last call, further errors as its notes."""
+        self._settle()
+        self.io.wait()
+        errors = self._errors
+        self._errors, self._save_failed = [], False
+        if errors:
+            for further in errors[1:]:
+                errors[0].add_note(str(further))
+            raise errors[0]
+
+    def teardown(self) -> None:
+        """Wait, then give back the thread and the buffers."""
+        try:
+            self.wait()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+            self._reset()
+            self.io.teardown()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the writer alone: threads and buffers stay in their process."""
+        return {"io": self.io}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.io = state["io"]
+        self._reset()
+
+    def _reset(self) -> None:
+        self._copies = HostCopies()
+        self._held = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
+        self._jobs: list[Future[None]] = []
+        self._errors = []
+        self._save_failed = False
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "lt-checkpoint")
+        return self._pool
+
+    def _settle(self) -> None:
+        """Wait for all jobs; their errors stay for :meth:`wait`."""
+        if self._process != os.getpid():
+            self._reset()  # a forked child: the thread is its parent's
+        for job in self._jobs:
+            job.result()
+        self._jobs.clear()
+
+    def _fits(self, needed: int, path: StrPath) -> bool:
+        """Return whether there is memory for a copy of ``needed`` bytes."""
+        free = available_memory()
+        if needed > self._held and free is not None and needed - self._held > MEMORY_SHARE * free:
+            warn(
+                f"{path}: a copy of {needed / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
+                "so training waits until it is written.",
+                code="LT605",
+                stacklevel=3,
+            )
+            self._copies.release()
+            self._held = 0
+            return False
+        self._held = needed
+        return True
+
+    def _write(self, tree: dict[str, Any], path: StrPath, storage_options: Any) -> None:
+        try:
+            self.io.save_checkpoint(tree, path, storage_options)
+        except Exception as error:
+            self._save_failed = True
+            self._errors.append(error)
+
+    def _afterwards(self, act: Callable[..., None], *args: Any) -> None:
+        self._jobs.append(self._thread().submit(self._act, act, *args))
+
+    def _act(self, act: Callable[..., None], *args: Any) -> None:
+        if self._save_failed:
+            return
+        try:
+            act(*args)
+        except Exception as error:
+            self._errors.append(error)
+
+
+def available_memory() -> int | None:
+    """Return the bytes of memory that this process may still take, or None where the system does not say."""
+    free = _number_in("/proc/meminfo", "MemAvailable:")
+    if free is None:
+        return None
+    free *= 1024
+    limit, used = (_number_in(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit is None or used is None:
+        return free
+    cached = _number_in("/sys/fs/cgroup/memory.stat", "inactive_file") or 0
+    return max(0, min(free, limit - used + cached))
+
+
+def _number_in(path: str, name: str = "") -> int | None:
+    """Return the number in a file of the kernel, after ``name`` where it has several."""
+    try:
+        words = Path(path).read_text(encoding="ascii").split()
+        return int(words[words.index(name) + 1 if name else 0])
+    except (OSError, ValueError, IndexError):
+        return None

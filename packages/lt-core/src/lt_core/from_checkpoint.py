@@ -1,0 +1,292 @@
+"""Making a module or datamodule from a checkpoint, and loading weights with errors that say what does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import inspect
+import typing
+from collections.abc import Collection, Mapping
+from os import PathLike
+from pathlib import Path, PurePath
+from typing import IO, Any
+
+from torch import Tensor, nn
+
+from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
+from lt_core.hparams import AttributeDict
+from lt_core.hparams_file import read_hparams_file
+from lt_core.remote_file import is_remote, local_copy
+from lt_core.safe_read import read_checkpoint
+
+__all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
+
+_OLD_KEYS = ("hparams", "module_arguments")
+"""Where Lightning kept hyperparameters before 1.0."""
+
+_MOST = 8
+"""Keys of each sort that an error lists."""
+
+
+def load_from_checkpoint(
+    cls: type[Any],
+    checkpoint_path: str | PathLike[str] | IO[bytes],
+    map_location: Any = None,
+    hparams_file: str | PathLike[str] | None = None,
+    strict: bool | None = None,
+    *,
+    trusted: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Make a ``cls`` (a module or a datamodule) from a checkpoint that lt or Lightning wrote.
+
+    Saved hyperparameters that ``cls.__init__`` takes go there, ``kwargs`` over them. Where its annotations ask for an
+    enum, a path or a dataclass, plain data is turned back to one. Then a module's ``on_load_checkpoint`` is called and
+    its weights are loaded; a datamodule's ``load_state_dict`` gets what it saved.
+
+    Args:
+        cls: the class, whose name no file can choose.
+        checkpoint_path: a path, a URL, or a file open for reading in binary.
+        map_location: where tensors go; by default where they were, or the CPU where that device is not here.
+        hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
+        strict: whether weights must fit exactly; default: the module's ``strict_loading``.
+        trusted: read the file even if it could run code.
+        kwargs: arguments of ``__init__`` that were not saved, or that replace saved ones.
+
+    Raises:
+        CheckpointError: for a file that cannot be read, hyperparameters that are missing, weights that do not fit.
+        ConfigError: for an argument that ``cls.__init__`` does not take.
+    """
+    shown = str(getattr(checkpoint_path, "name", checkpoint_path))
+    checkpoint = _read(checkpoint_path, map_location, trusted, shown)
+    if hparams_file is not None:
+        checkpoint["hyper_parameters"] = read_hparams_file(hparams_file)
+    loaded = _made(cls, checkpoint, kwargs, shown)
+    if not isinstance(loaded, nn.Module):
+        if type(loaded).__qualname__ in checkpoint:
+            loaded.load_state_dict(checkpoint[type(loaded).__qualname__])
+        return loaded
+    loaded.configure_model()  # type: ignore[operator]
+    loaded.on_load_checkpoint(checkpoint)  # type: ignore[operator]
+    if "state_dict" not in checkpoint:
+        raise CheckpointError(
+            f"{shown} has no key 'state_dict', but {', '.join(map(repr, checkpoint)) or 'nothing'}: it is no "
+            "checkpoint of lt or Lightning. For bare weights: make the module, then load_state_dict(torch.load(path)).",
+            code="LT621",
+        )
+    strictly = bool(getattr(loaded, "strict_loading", True)) if strict is None else strict
+    load_state_dict_strictly(
+        loaded, checkpoint["state_dict"], shown, strict=strictly, left_out=checkpoint.get("left_out", ())
+    )
+    return loaded
+
+
+def load_state_dict_strictly(
+    module: nn.Module,
+    state: Mapping[str, Any],
+    path: str | PathLike[str],
+    *,
+    strict: bool = True,
+    left_out: Collection[str] = (),
+) -> None:
+    """Load weights; what does not fit is listed with the nearest names.
+
+    Args:
+        module: gets the weights.
+        state: a state dict.
+        path: where it comes from, for errors.
+        strict: False: missing and unexpected keys are a warning; wrong shapes are an error all the same.
+        left_out: keys that were left out of the file on purpose (a partial save), and may be missing.
+
+    Raises:
+        CheckpointError: for missing, unexpected and wrongly shaped keys; the module may then be loaded in part.
+    """
+    own = module.state_dict()
+    shapes = [
+        f"{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the module"
+        for key, value in own.items()
+        if isinstance(value, Tensor) and isinstance(state.get(key), Tensor) and state[key].shape != value.shape
+    ]
+    if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not _is_lazy(module):
+        raise _mismatch(module, path, shapes, [], [], state)
+    try:
+        result = module.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{path} does not fit {type(module).__qualname__}: {error}. Load it into the class and with the arguments "
+            "that it was made with.",
+            code="LT622",
+        ) from error
+    missing = [key for key in getattr(result, "missing_keys", ()) if key not in set(left_out)]
+    unexpected = list(getattr(result, "unexpected_keys", ()))
+    if not missing and not unexpected:
+        return
+    if strict:
+        raise _mismatch(module, path, [], missing, unexpected, state)
+    warn(_differences(module, path, [], missing, unexpected, state), code="LT623", stacklevel=3)
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def _read(source: Any, map_location: Any, trusted: bool, shown: str) -> dict[str, Any]:
+    if isinstance(source, (str, PathLike)) and is_remote(source):
+        with local_copy(str(source)) as file:
+            return read_checkpoint(file, map_location, trusted=trusted, name=shown)
+    if isinstance(source, str):
+        source = Path(source.removeprefix("file://"))
+    return read_checkpoint(source, map_location, trusted=trusted, name=shown)
+
+
+# ---- the object ------------------------------------------------------------------------------------------------------
+
+
+def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], shown: str) -> Any:
+    prefix = "" if issubclass(cls, nn.Module) else "datamodule_"
+    parameters = _parameters(cls)
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    saved = _saved(checkpoint, prefix)
+    holder = checkpoint.get(prefix + "hparams_name")
+    if holder in named:
+        inside = {name: value for name, value in given.items() if name in saved and name not in named}
+        arguments = {holder: AttributeDict({**saved, **inside}), **{n: v for n, v in given.items() if n not in inside}}
+    else:
+        arguments = {**saved, **given}
+    unknown = [name for name in given if name in arguments and name not in named]
+    if unknown and not takes_all:
+        raise ConfigError(
+            f"{cls.__qualname__}.load_from_checkpoint(..., {unknown[0]}=...): __init__ takes no {unknown[0]!r}, but "
+            f"{', '.join(named) or 'nothing'}.{did_you_mean(unknown[0], named)}",
+            code="LT174",
+        )
+    if not takes_all:
+        arguments = {name: value for name, value in arguments.items() if name in named}
+    _check_complete(cls, named, arguments, checkpoint.get(prefix + "hparams_by_name", {}), shown)
+    hints = _hints(cls)
+    return cls(**{n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()})
+
+
+def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of ``cls.__init__`` without ``self``."""
+    parameters = dict(inspect.signature(cls.__init__).parameters)
+    parameters.pop(next(iter(parameters), ""), None)
+    return parameters
+
+
+def _saved(checkpoint: dict[str, Any], prefix: str) -> dict[str, Any]:
+    saved: dict[str, Any] = {}
+    for key in (*(_OLD_KEYS if not prefix else ()), prefix + "hyper_parameters"):
+        value = checkpoint.get(key)
+        saved.update(value if isinstance(value, dict) else {})
+    return {str(name): value for name, value in saved.items() if name != "_instantiator"}
+
+
+def _check_complete(
+    cls: type[Any],
+    named: Mapping[str, inspect.Parameter],
+    arguments: Mapping[str, Any],
+    by_name: Mapping[str, Any],
+    shown: str,
+) -> None:
+    missing = [name for name, p in named.items() if p.default is p.empty and name not in arguments]
+    if not missing:
+        return
+    notes = [f"{name} (saved by name only: {by_name[name]})" if name in by_name else name for name in missing]
+    again = ", ".join(f"{name}=..." for name in missing)
+    kept = (
+        "" if arguments else f" {shown} holds no hyperparameters: call save_hyperparameters() in __init__ to have them."
+    )
+    raise CheckpointError(
+        f"{cls.__qualname__}.__init__ needs {', '.join(notes)}, which the checkpoint does not hold.{kept} Pass it: "
+        f"{cls.__qualname__}.load_from_checkpoint(path, {again}).",
+        code="LT620",
+    )
+
+
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls.__init__)
+    except Exception:  # annotations that cannot be resolved are no reason not to load
+        return {}
+
+
+def _as_annotated(value: Any, hint: Any) -> Any:
+    """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass."""
+    for kind in typing.get_args(hint) or (hint,):
+        if not isinstance(kind, type) or value is None:
+            continue
+        if issubclass(kind, enum.Enum) and isinstance(value, str) and value in kind.__members__:
+            return kind[value]
+        if issubclass(kind, enum.Enum) and value in [member.value for member in kind]:
+            return kind(value)
+        if issubclass(kind, PurePath) and isinstance(value, str):
+            return kind(value)
+        if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+            return _dataclass(kind, value)
+    return (
+        AttributeDict(value) if type(value) is dict and hint not in (dict, AttributeDict) and _is_open(hint) else value
+    )
+
+
+def _is_open(hint: Any) -> bool:
+    """Return whether the annotation leaves open what kind of mapping it takes."""
+    return hint is None or hint is Any
+
+
+def _dataclass(kind: Any, value: dict[str, Any]) -> Any:
+    hints = typing.get_type_hints(kind)
+    fields = {field.name for field in dataclasses.fields(kind) if field.init}
+    return kind(**{name: _as_annotated(item, hints.get(name)) for name, item in value.items() if name in fields})
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def _is_lazy(module: nn.Module) -> bool:
+    return any(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
+
+
+def _mismatch(
+    module: nn.Module,
+    path: str | PathLike[str],
+    shapes: list[str],
+    missing: list[str],
+    unexpected: list[str],
+    state: Mapping[str, Any],
+) -> CheckpointError:
+    text = _differences(module, path, shapes, missing, unexpected, state)
+    way_out = "Load it into the class and with the arguments that it was made with"
+    if not shapes:
+        way_out += ", or load what fits with strict=False"
+    return CheckpointError(f"{text} {way_out}.", code="LT622")
+
+
+def _differences(
+    module: nn.Module,
+    path: str | PathLike[str],
+    shapes: list[str],
+    missing: list[str],
+    unexpected: list[str],
+    state: Mapping[str, Any],
+) -> str:
+    lines = [f"{path} does not fit {type(module).__qualname__}."]
+    lines += [_listed("wrongly shaped", shapes)] if shapes else []
+    lines += [_listed("missing in the file", [key + _nearest(key, unexpected) for key in missing])] if missing else []
+    own = module.state_dict()
+    if unexpected:
+        rest = [key + ("" if missing else _nearest(key, [k for k in own if k not in state])) for key in unexpected]
+        lines.append(_listed("unknown to the module", rest))
+    return "\n".join(lines) + "\n"
+
+
+def _listed(what: str, entries: list[str]) -> str:
+    more = f"\n    and {len(entries) - _MOST} more" if len(entries) > _MOST else ""
+    return f"  {len(entries)} {what}:\n    " + "\n    ".join(entries[:_MOST]) + more
+
+
+def _nearest(key: str, others: list[str]) -> str:
+    ending = [other for other in others if other.endswith("." + key) or key.endswith("." + other)]
+    near = ending[:1] or difflib.get_close_matches(key, others[:2000], n=1, cutoff=0.6)
+    return f" (nearest in the file: {near[0]})" if near else ""

@@ -1,0 +1,65 @@
+"""Hyperparameters in files: the loggers' ``hparams.yaml``, and CSV tables of names and values."""
+
+from __future__ import annotations
+
+import ast
+import csv
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from lt_core.errors import CheckpointError
+from lt_core.plugins import install_hint
+from lt_core.safe_read import near_files
+
+__all__ = ["read_hparams_file"]
+
+
+def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the hyperparameters in a ``.yaml``, ``.yml`` or ``.csv`` file; plain data only, no code runs.
+
+    A CSV has a header line, then lines of name and value.
+
+    Raises:
+        CheckpointError: for a file that is missing, of another kind, or holds more than plain data.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise CheckpointError(f"{path} is not there.{near_files(file)}", code="LT611")
+    kind = file.suffix.lower()
+    if kind not in (".yaml", ".yml", ".csv"):
+        raise CheckpointError(f"hparams_file={str(path)!r}: expected a .yaml, .yml or .csv file.", code="LT624")
+    content = _csv(file) if kind == ".csv" else _yaml(file)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} holds a {type(content).__name__}: expected names and values.", code="LT624")
+    return content
+
+
+def _yaml(file: Path) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise CheckpointError(
+            f"{file} is YAML, which PyYAML reads: {install_hint('pyyaml')}. Or pass the hyperparameters by keyword.",
+            code="LT624",
+        ) from error
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"{file} was not read: {error}. Only plain YAML is read, so that no file can run code.", code="LT624"
+        ) from error
+
+
+def _csv(file: Path) -> dict[str, Any]:
+    with file.open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.reader(lines))[1:]
+    return {row[0]: _value(row[1]) for row in rows if len(row) >= 2}
+
+
+def _value(text: str) -> Any:
+    """Return a number, list... for its Python literal, else the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text

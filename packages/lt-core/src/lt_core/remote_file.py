@@ -1,0 +1,103 @@
+"""Checkpoints behind a URL (``s3://``, ``gs://``, ``memory://``...), through fsspec, which torch brings."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import IO, Any
+
+from lt_core.atomic_file import fill
+from lt_core.errors import CheckpointError
+
+__all__ = ["is_remote", "local_copy", "remote_exists", "remove_remote", "write_remote"]
+
+_SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+://")
+
+
+def is_remote(path: str | PathLike[str]) -> bool:
+    """Return whether ``path`` is a URL."""
+    return isinstance(path, str) and bool(_SCHEME.match(path)) and not path.startswith("file://")
+
+
+def write_remote(url: str, write: Callable[[IO[bytes]], object], options: Any = None) -> None:
+    """Write to a name beside ``url``, compare the size, and move it there: complete or not there.
+
+    Raises:
+        CheckpointError: names URL and cause.
+    """
+    with _errors(url, "written"):
+        system, path = _resolve(url, options)
+        folder, name = posixpath.split(path)
+        beside = posixpath.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+        system.makedirs(folder, exist_ok=True)
+        try:
+            with system.open(beside, "wb") as there:
+                size = fill(there, write)
+            if system.size(beside) != size:
+                raise OSError(f"{system.size(beside)} of {size} bytes arrived")
+            system.mv(beside, path)
+        except BaseException:
+            if system.exists(beside):
+                system.rm(beside)
+            raise
+
+
+@contextmanager
+def local_copy(url: str, options: Any = None) -> Iterator[IO[bytes]]:
+    """Return a context with a temporary local file of what is at ``url``.
+
+    Raises:
+        CheckpointError: names URL and cause.
+    """
+    with tempfile.TemporaryFile() as here:
+        with _errors(url, "read"):
+            system, path = _resolve(url, options)
+            with system.open(path, "rb") as there:
+                while part := there.read(1 << 20):
+                    here.write(part)
+        here.seek(0)
+        yield here
+
+
+def remote_exists(url: str, options: Any = None) -> bool:
+    """Return whether there is a file at ``url``."""
+    with _errors(url, "looked up"):
+        system, path = _resolve(url, options)
+        return bool(system.isfile(path))
+
+
+def remove_remote(url: str, options: Any = None) -> None:
+    """Delete the file at ``url``, if there is one."""
+    with _errors(url, "deleted"):
+        system, path = _resolve(url, options)
+        if system.exists(path):
+            system.rm(path)
+
+
+def _resolve(url: str, options: Any) -> tuple[Any, str]:
+    import fsspec  # type: ignore[import-untyped]
+
+    system, path = fsspec.core.url_to_fs(url, **(options or {}))
+    return system, path
+
+
+@contextmanager
+def _errors(url: str, done: str) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{url} could not be {done}: it is not there.", code="LT611") from error
+    except ImportError as error:
+        raise CheckpointError(f"{url} could not be {done}: {error}", code="LT604") from error
+    except Exception as error:  # each remote file system has errors of its own
+        raise CheckpointError(
+            f"{url} could not be {done}: {type(error).__name__}: {error}. Check the URL, the network and your access.",
+            code="LT604",
+        ) from error

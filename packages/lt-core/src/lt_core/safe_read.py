@@ -1,0 +1,246 @@
+"""Reading checkpoints: checked first, then by ``torch.load(weights_only=True)``; no code of the file runs.
+
+Order of the checks: what kind of file it is, the archive's directory, the pickle by a dry run, sizes of all records,
+their checksums. Each failure is one :class:`CheckpointError` that names the path, the reason and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pickle
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from lt_core import stand_ins
+from lt_core.archive import Archive, DamagedError
+from lt_core.errors import CheckpointError, warn
+from lt_core.pickle_check import Findings, RefusedError, dry_run
+
+__all__ = ["near_files", "read_checkpoint", "verify_checkpoint"]
+
+_one_at_a_time = threading.Lock()
+"""torch's list of safe names belongs to the process."""
+
+_KINDS = (
+    (b"version https://git-lfs", "a pointer of git-lfs, not the file itself: git lfs pull"),
+    (b"\x1f\x8b", "packed by gzip: unpack it first"),
+    (b"<", "a web page or XML: was the download refused?"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"{", "JSON text"),
+)
+_BIG = 16 << 20
+"""Bytes from which on threads compare the checksums."""
+
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+
+
+def read_checkpoint(
+    source: str | PathLike[str] | IO[bytes],
+    map_location: Any = None,
+    *,
+    trusted: bool = False,
+    mmap: bool = False,
+    verify: bool = True,
+    name: str | None = None,
+) -> dict[str, Any]:
+    """Return the tree in a checkpoint file.
+
+    Args:
+        source: a path, or a file open for reading in binary.
+        map_location: where tensors go, as in ``torch.load``; by default where they were, or the CPU where that device
+            is not here. (What lt writes was on the CPU.)
+        trusted: read it even if it is more than plain data; it can then run any code. Warns.
+        mmap: map tensors from the file in place of reading them; only for a path, and checksums are not compared.
+        verify: compare the checksum of every record.
+        name: what to call it in errors; default: the path.
+
+    Raises:
+        CheckpointError: for a file that is missing, empty, damaged, foreign or hostile.
+    """
+    shown = name or str(getattr(source, "name", source) if not isinstance(source, (str, PathLike)) else source)
+    path = Path(source) if isinstance(source, (str, PathLike)) else None
+    try:
+        with _opened(source, path, shown) as file:
+            archive, found = _check(file, trusted)
+            with _verifying(archive, path, verify and not mmap):
+                file.seek(0)
+                tree = _load(
+                    path if mmap and path else file, map_location or _where_it_was, found, trusted, mmap, shown
+                )
+    except (DamagedError, RefusedError) as error:
+        raise _refusal(shown, error) from error
+    except OSError as error:
+        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT611") from error
+    if not isinstance(tree, dict):
+        raise CheckpointError(
+            f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT613"
+        )
+    return stand_ins.plain(tree) if found.foreign else tree
+
+
+def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | None = None) -> None:
+    """Raise unless a checkpoint file is complete, undamaged, and plain data and tensors only.
+
+    Raises:
+        CheckpointError: with path, reason and way out.
+    """
+    path = Path(source) if isinstance(source, (str, PathLike)) else None
+    shown = name or str(source)
+    try:
+        with _opened(source, path, shown) as file:
+            archive, _ = _check(file, trusted=False)
+            if archive is not None:
+                archive.verify()
+    except (DamagedError, RefusedError) as error:
+        raise _refusal(shown, error) from error
+    except OSError as error:
+        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT611") from error
+
+
+def near_files(path: Path) -> str:
+    """Return ``" Near it: 'a.ckpt', 'b.ckpt'."`` for files of similar names, or an empty string."""
+    folder = path.parent
+    if not folder.is_dir():
+        while not folder.is_dir() and folder != folder.parent:
+            folder = folder.parent
+        return f" Its folder is not there either; {str(folder)!r} is the nearest that is."
+    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
+    near += sorted(n for n in names if n.endswith(".ckpt") and n not in near)[: 3 - len(near)]
+    return f" Near it: {', '.join(map(repr, near))}." if near else ""
+
+
+def _opened(source: str | PathLike[str] | IO[bytes], path: Path | None, shown: str) -> Any:
+    if path is None:
+        return _KeptOpen(source)  # type: ignore[arg-type]
+    if path.is_dir():
+        raise CheckpointError(
+            f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder, and the strategy that wrote "
+            f"it (fsdp, say) reads it.{near_files(path / 'last.ckpt')}",
+            code="LT612",
+        )
+    if not path.exists():
+        gone = f"points to {str(path.readlink())!r}, which is gone" if path.is_symlink() else "is not there"
+        raise CheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT611")
+    return path.open("rb", buffering=0)  # reading without a buffer of Python's leaves the GIL to the checksums
+
+
+class _KeptOpen:
+    """A file of the caller's, which stays open."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def __enter__(self) -> IO[bytes]:
+        return self.file
+
+    def __exit__(self, *error: object) -> None:
+        self.file.seek(0)
+
+
+def _verifying(archive: Archive | None, path: Path | None, verify: bool) -> AbstractContextManager[None]:
+    """Return a context that compares checksums while its block loads; small files are compared at once."""
+    if archive is None or not verify:
+        return nullcontext()
+    if path is not None and archive.size >= _BIG:
+        return archive.verifying(path)
+    archive.verify()
+    return nullcontext()
+
+
+def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:
+    """Check everything but checksums: the archive (None for the legacy format), and what its pickle does."""
+    file.seek(0)
+    head = file.read(64)
+    if not head.strip(b"\0"):
+        raise DamagedError("it is empty" if not head else "it begins with nothing but zeros")
+    if head[:4] != b"PK\x03\x04":
+        return None, _check_legacy(file, head, trusted)
+    archive = Archive(file)
+    program = archive.read("data.pkl")
+    if "constants.pkl" in archive.records:
+        raise RefusedError("it is a TorchScript program: torch.jit.load reads those")
+    return archive, Findings() if trusted else _check_pickle(archive, program)
+
+
+def _check_pickle(archive: Archive, program: bytes) -> Findings:
+    found = dry_run(program)
+    if found.end != len(program):
+        raise RefusedError("something follows its pickle")
+    for key, num_bytes in found.storages.items():
+        record = archive.records.get(f"data/{key}")
+        if record is None or record.size != num_bytes:
+            has = f"has {record.size}" if record else "is not there"
+            raise DamagedError(f"a tensor needs {num_bytes} bytes of its record 'data/{key}', which {has}")
+    return found
+
+
+def _check_legacy(file: IO[bytes], head: bytes, trusted: bool) -> Findings:
+    """Check a file of torch before 1.6: five pickles, then the tensors' bytes without checksums."""
+    for magic, what in _KINDS:
+        if head.lstrip().startswith(magic):
+            raise RefusedError(f"it is {what}")
+    if head[:1] != b"\x80":
+        raise RefusedError("it is no file that torch.save wrote")
+    if trusted:
+        return Findings()
+    file.seek(0)
+    data = file.read()
+    first = dry_run(data)
+    if first.root != _LEGACY_MAGIC:
+        raise RefusedError("it is a bare pickle, not a file that torch.save wrote")
+    version = dry_run(data, first.end)
+    system = dry_run(data, version.end)
+    found = dry_run(data, system.end)
+    keys = dry_run(data, found.end)
+    if sorted(map(str, keys.root)) != sorted(found.storages):
+        raise DamagedError("its list of tensors does not fit its pickle")
+    if keys.end + sum(found.storages.values()) + 8 * len(found.storages) > len(data):
+        raise DamagedError("it is cut off")
+    return found
+
+
+def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted: bool, mmap: bool, shown: str) -> Any:
+    try:
+        if trusted:
+            warn(
+                f"trusted=True: {shown} may run any code while it is read. Only for files that you made yourself.",
+                code="LT610",
+                stacklevel=5,
+            )
+            return torch.load(source, map_location=map_location, weights_only=False, mmap=mmap)
+        with (
+            _one_at_a_time,
+            torch.serialization.safe_globals(stand_ins.safe_globals(found.foreign)),
+        ):
+            return torch.load(source, map_location=map_location, weights_only=True, mmap=mmap)
+    except pickle.UnpicklingError as error:
+        raise RefusedError(f"torch.load says: {str(error).splitlines()[0][:300]}") from error
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
+        raise DamagedError(f"torch.load says {type(error).__name__}: {str(error).splitlines()[0][:300]}") from error
+
+
+def _where_it_was(storage: Any, location: str) -> Any:
+    """Return the storage on the CPU where its device is not here; None lets torch move it to where it was."""
+    kind, _, index = location.partition(":")
+    if kind == "cuda" and torch.cuda.is_available() and int(index or 0) < torch.cuda.device_count():
+        return None
+    if kind == "mps" and torch.backends.mps.is_available():
+        return None
+    return storage
+
+
+def _refusal(shown: str, error: Exception) -> CheckpointError:
+    if isinstance(error, RefusedError):
+        return CheckpointError(
+            f"{shown} was not read: {error}. Only plain data and tensors are read, so that no file can run code. If "
+            "you made it yourself and know what is in it, trusted=True reads it all the same.",
+            code="LT613",
+        )
+    near = near_files(Path(shown)) if "://" not in shown else ""
+    return CheckpointError(f"{shown} is damaged: {error}. Take an older checkpoint.{near}", code="LT612")
