@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from torch import Tensor
@@ -86,7 +87,8 @@ class ClosureWindow(Window):
             closure()  # the scaler must see the gradients before it decides on the step
             self.stepped.append(self._apply(optimizer))
         elif self.plan.apply is not None:
-            self.stepped.append(self.run.strategy.optimizer_step(optimizer, closure))
+            take = partial(self.run.strategy.optimizer_step, optimizer, closure)
+            self.stepped.append(self.run.precision.step(optimizer, take))
         else:
             optimizer.step(closure)
             self.stepped.append(True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -29,7 +30,8 @@ class Manual:
         """Wrap the run's optimizers and hang this into the module."""
         self.run, self.plan = run, plan
         self.optimizers = [
-            LightningOptimizer(o, self._step, self._toggled, self._zero if plan.window > 1 else None) for o in run.optimizers
+            LightningOptimizer(o, self._step, self._toggled, self._zero if plan.window > 1 else None)
+            for o in run.optimizers
         ]
         self.last = True
         self.syncing = True
@@ -74,26 +76,42 @@ class Manual:
 
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         if not self.last:
-            return None
-        plan, value = self.plan, None
-        if closure is not None and (self.run.precision.scales or plan.apply is not None):
-            value = closure()
-            closure = None
-        if closure is not None:
+            return None if closure is None else closure()
+        if closure is None or self.run.precision.scales:
+            value = None if closure is None else closure()  # a scaler must see the gradients before it decides
+            self._prepare(optimizer)
+            if self.plan.apply is not None:
+                self.stepped |= self.plan.apply(optimizer)
+            else:
+                optimizer.step()
+                self.stepped = True
+            return value
+        return self._step_with(optimizer, closure)
+
+    def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Any:
+        values: list[Any] = []
+
+        def prepared() -> Any:
+            values.append(closure())
+            self._prepare(optimizer)
+            return values[-1]
+
+        if self.plan.apply is None:
+            optimizer.step(prepared)
             self.stepped = True
-            return optimizer.step(closure)
+        else:
+            take = partial(self.run.strategy.optimizer_step, optimizer, prepared)
+            self.stepped |= self.run.precision.step(optimizer, take)
+        return values[0] if values else None
+
+    def _prepare(self, optimizer: Optimizer) -> None:
+        plan = self.plan
         if plan.unscale is not None:
             plan.unscale(optimizer)
         for hook in plan.before_step:
             hook(optimizer)
         if plan.clip is not None:
             plan.clip(optimizer)
-        if plan.apply is not None:
-            self.stepped |= plan.apply(optimizer)
-        else:
-            optimizer.step()
-            self.stepped = True
-        return value
 
     def _zero(self, optimizer: Optimizer, set_to_none: bool = True) -> None:
         if self.run.position.micro == 0:
