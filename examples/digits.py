@@ -18,6 +18,7 @@ from torchvision import transforms
 from torchvision.datasets import MNIST
 
 import lt as pl
+from lt.callbacks import ModelCheckpoint
 
 DATA = Path(__file__).parent / "data"
 
@@ -152,7 +153,7 @@ def main() -> None:
     pl.seed_everything(42)
     data = DigitsData(source=args.data)
     model = LitDigits()
-    checkpoint = pl.ModelCheckpoint(monitor="val_acc", mode="max")
+    checkpoint = ModelCheckpoint(monitor="val_acc", mode="max")
     trainer = pl.Trainer(
         max_epochs=args.max_epochs,
         accelerator=args.accelerator,

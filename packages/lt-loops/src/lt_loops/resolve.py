@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
+from lt_core.background import AsyncCheckpointIO
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
@@ -158,7 +159,9 @@ def _precision(settings: Settings, given: dict[type, Any]) -> Precision:
 
 
 def _checkpoint_io() -> CheckpointIO:
-    io: CheckpointIO = (plugins.find("checkpoint_io", "default") or CheckpointIO)()
+    """Return what an installed package provides as ``default``, else our own writer in the background."""
+    provided = plugins.find("checkpoint_io", "default")
+    io: CheckpointIO = AsyncCheckpointIO() if provided is None else provided()
     return io
 
 

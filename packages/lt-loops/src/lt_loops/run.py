@@ -190,6 +190,7 @@ class Run:
         "train_feed",
         "trainer",
         "trusted",
+        "unconfirmed",
         "weights_only",
     )
 
@@ -219,6 +220,7 @@ class Run:
         self.deadline = float("inf")
         self.outputs: Any = None
         self.requests: list[SaveRequest] = []
+        self.unconfirmed: list[SaveRequest] = []
         self.saved = 0
         self.save_error: BaseException | None = None
         self.restored: dict[str, Any] | None = None

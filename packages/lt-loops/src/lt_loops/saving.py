@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_loops.run import Run
 
-__all__ = ["SaveRequest", "save_now", "serve_requests"]
+__all__ = ["SaveRequest", "confirm_saves", "save_now", "serve_requests"]
 
 
 class SaveRequest(NamedTuple):
@@ -28,20 +28,34 @@ def serve_requests(run: Run) -> None:
     """Write what was asked for since the last boundary: all hooks have run, schedulers stepped, the position moved."""
     if not run.requests:
         return
+    confirm_saves(run)
     requests, run.requests = run.requests, []
     kept: dict[bool, dict[str, Any]] = {}
     run.sink.each(lambda logger: logger.save())
     for request in requests:
         if request.weights_only not in kept:
             kept[request.weights_only] = capture(run, weights_only=request.weights_only)
+        run.unconfirmed.append(request)
         try:
             _write(run, request.path, kept[request.weights_only])
         except (CheckpointError, OSError) as error:
+            run.unconfirmed.remove(request)
             _report(run, request, error)
             continue
-        run.saved += 1
         if request.owner is not None:
             request.owner.on_saved(request.path)
+
+
+def confirm_saves(run: Run) -> None:
+    """Wait for what is written in the background, and report what failed."""
+    pending, run.unconfirmed = run.unconfirmed, []
+    try:
+        run.trainer.checkpoint_io.wait()
+    except (CheckpointError, OSError) as error:
+        for request in pending:
+            _report(run, request, error)
+    else:
+        run.saved += len(pending)
 
 
 def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
@@ -58,8 +72,9 @@ def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
 
 
 def save_now(run: Run, path: str | PathLike[str], weights_only: bool = False) -> None:
-    """Write a checkpoint of this moment."""
+    """Write a checkpoint of this moment; it is complete when this returns."""
     _write(run, fspath(path), capture(run, weights_only=weights_only))
+    run.trainer.checkpoint_io.wait()
 
 
 def _write(run: Run, path: str, tree: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from lt_core.errors import warn
 from lt_core.module import LightningModule
 from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
+from lt_loops.saving import confirm_saves
 from lt_loops.signals import Signals
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Session:
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))  # type: ignore[union-attr]
-        self._try(run.trainer.checkpoint_io.wait)
+        self._try(lambda: confirm_saves(run))
         self._try(self._tear_down)
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.sink.each(lambda logger: (logger.save(), logger.finalize(outcome)))

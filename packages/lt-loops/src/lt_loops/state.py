@@ -16,6 +16,7 @@ import copy
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.errors import CheckpointError
 from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.module import LightningModule
@@ -158,7 +159,7 @@ def restore_module(run: Run) -> None:
     if is_overridden(run.module, "on_load_checkpoint", LightningModule):
         run.module.on_load_checkpoint(tree)
     if not run.strategy.capabilities.sharded_parameters:
-        run.module.load_state_dict(tree["state_dict"], strict=run.module.strict_loading)
+        load_state_dict_strictly(run.module, tree["state_dict"], run.ckpt_path, strict=run.module.strict_loading)
 
 
 def logger_states(run: Run) -> list[dict[str, Any]]:
