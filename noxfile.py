@@ -140,7 +140,8 @@ def imports(session: nox.Session) -> None:
 @nox.session(name="tests-cpu")
 def tests_cpu(session: nox.Session) -> None:
     """All tests that need one CPU process only."""
-    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, "--durations=10", *(session.posargs or ["tests"]))
+    spread = ("-n", "auto", "--dist", "loadfile", "--durations=10", "tests")  # a worker for each core
+    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or spread))
 
 
 @nox.session(name="tests-ddp")
