@@ -142,7 +142,7 @@ def main() -> None:
     """Train, test the best weights, predict, and load the checkpoint again."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=["digits", "mnist"], default="digits")
-    parser.add_argument("--max-epochs", type=int, default=10)
+    parser.add_argument("--max-epochs", type=int, default=15)
     parser.add_argument("--accelerator", default="auto")
     parser.add_argument("--devices", default="auto")
     parser.add_argument("--strategy", default="auto")
@@ -153,7 +153,7 @@ def main() -> None:
     pl.seed_everything(42)
     data = DigitsData(source=args.data)
     model = LitDigits()
-    checkpoint = ModelCheckpoint(monitor="val_acc", mode="max")
+    checkpoint = ModelCheckpoint(monitor="val_loss")
     trainer = pl.Trainer(
         max_epochs=args.max_epochs,
         accelerator=args.accelerator,
