@@ -8,15 +8,16 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lt_core.errors import DataError
+from lt_core.errors import DataError, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import restore_generators
 from lt_loops.evaluate import evaluate
+from lt_loops.intervals import may_stop, next_validation, validation_due
 from lt_loops.plan import make_plan
 from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
-from lt_loops.schedules import step_epoch_schedulers
+from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
 from lt_loops.signals import name_of
 
 if TYPE_CHECKING:
@@ -27,14 +28,13 @@ __all__ = [
     "after_batch",
     "after_epoch",
     "begin_epoch",
+    "begin_training",
     "end_of_data",
+    "leave_batches",
     "leave_training",
     "limits_reached",
     "look_ahead",
-    "set_deadline",
     "skips_epoch",
-    "stop_clock",
-    "validates",
 ]
 
 
@@ -42,9 +42,9 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
     from lt_loops.preparation import ensure_train_feed
 
-    position, every = run.position, run.trainer.settings.reload_dataloaders_every_n_epochs
-    run.phase, run.exhausted = "train", False
-    if every and position.epoch and position.epoch % every == 0 and position.batch == 0 and run.train_feed is not None:
+    position = run.position
+    run.phase, run.exhausted, run.batches = "train", False, None
+    if run.train_feed is not None and position.batch == 0 and _reloads(run, "train"):
         run.train_feed.close()
         run.train_feed = None
         run.loaders.forget("train")
@@ -64,14 +64,31 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     feed.set_epoch(position.epoch)
     if feed.num_batches is None or run.num_train < feed.num_batches:
         left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
-        return feed, iter(islice(feed, left))
-    return feed, iter(feed)
+        run.batches = iter(islice(feed, left))
+    else:
+        run.batches = iter(feed)
+    return feed, run.batches
 
 
-def skips_epoch(hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
-    """Call ``on_train_batch_start``; return whether one of them wants to skip the rest of the epoch (-1)."""
+def _reloads(run: Run, kind: str) -> bool:
+    """Return whether the loaders of ``kind`` are to be asked for again in this epoch."""
+    every = run.trainer.settings.reload_dataloaders_every_n_epochs
+    return bool(every) and run.position.epoch - run.loaders.epochs.get(kind, 0) >= every
+
+
+def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
+    """Call ``on_train_batch_start``; return whether one of them skips the rest of the epoch (-1), which then ends here."""
     answers = [hook(batch, index) for hook in hooks]
-    return any(isinstance(answer, int) and answer == -1 for answer in answers)
+    if not any(isinstance(answer, int) and answer == -1 for answer in answers):
+        return False
+    run.exhausted = True
+    _finish_window(run)
+    return True
+
+
+def _finish_window(run: Run) -> None:
+    if run.plan.flush is not None and run.position.micro:
+        run.plan.flush()
 
 
 def look_ahead(run: Run) -> None:
@@ -85,10 +102,11 @@ def look_ahead(run: Run) -> None:
         due.append(_batch_of_step(run, run.next_log, window))
     if trainer.max_steps >= 0:
         due.append(_batch_of_step(run, trainer.max_steps, window))
-    if run.deadline != float("inf"):
+    if run.deadline != float("inf") or trainer.should_stop:
         due.append(position.batch + 1)
-    due.append(_next_validation(run))
-    run.next_due = int(min(min(due), NEVER))
+    for frequency in plateau_frequencies(run):
+        due.append(_batch_of_step(run, (position.step // frequency + 1) * frequency, window))
+    run.next_due = int(min(*due, next_validation(run), NEVER))
 
 
 def _batch_of_step(run: Run, step: int, window: int) -> int:
@@ -110,10 +128,11 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
         serve_requests(run)
     if _obeys_signal(run):
         return True
-    if position.batch and _validation_due(run):
+    if position.batch and validation_due(run):
         validate(run)
         if _obeys_signal(run):
             return True
+    step_plateau_schedulers(run)
     if not resumed:
         look_ahead(run)
     return _must_stop(run)
@@ -140,8 +159,7 @@ def end_of_data(run: Run) -> None:
         again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
     run.exhausted = True
-    if run.plan.flush is not None and position.micro:
-        run.plan.flush()
+    _finish_window(run)
     if not run.stop_reason:
         after_batch(run)
 
@@ -156,21 +174,11 @@ def _log_steps(run: Run) -> None:
 # ---- validation ------------------------------------------------------------------------------------------------------
 
 
-def validates(run: Run) -> bool:
-    """Return whether this fit has a validation at all."""
-    return (
-        run.trainer.limit_val_batches != 0
-        and is_overridden(run.module, "validation_step", LightningModule)
-        and run.loaders.has("validate")
-    )
-
-
 def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
     settings, position = run.trainer.settings, run.position
     stop_clock(run)
-    every = settings.reload_dataloaders_every_n_epochs
-    if every and position.epoch and position.epoch % every == 0 and position.validated == -1:
+    if _reloads(run, "validate"):
         run.loaders.forget("validate")
         run.eval_feeds.pop("validate", None)
     if run.plan.kind != "manual" and position.micro == 0 and _frees_gradients(run):
@@ -189,45 +197,6 @@ def _frees_gradients(run: Run) -> bool:
     return is_overridden(run.module, "on_validation_model_zero_grad", LightningModule)
 
 
-def _epoch_validates(run: Run) -> bool:
-    every = run.trainer.check_val_every_n_epoch
-    return every is None or (run.position.epoch + 1) % every == 0
-
-
-def _validation_due(run: Run) -> bool:
-    position, interval = run.position, run.trainer.val_check_interval
-    if position.validated == position.batch or not validates(run) or not _epoch_validates(run):
-        return False
-    if isinstance(interval, timedelta):
-        seconds = position.seconds + time.perf_counter() - run.clock
-        return seconds - position.validated_seconds >= interval.total_seconds()
-    if run.trainer.check_val_every_n_epoch is None:
-        return (position.total_batches + position.batch) % int(interval) == 0
-    every = _batches_between(run)
-    at_end = run.exhausted or position.batch >= run.num_train
-    return at_end if every is None else position.batch % every == 0
-
-
-def _batches_between(run: Run) -> int | None:
-    """Return how many batches lie between two validations of an epoch; None for one at the epoch's end."""
-    interval = run.trainer.val_check_interval
-    if isinstance(interval, int):
-        return interval
-    if interval == 1.0 or run.num_train == float("inf"):
-        return None
-    return max(int(run.num_train * interval), 1)
-
-
-def _next_validation(run: Run) -> float:
-    position, interval = run.position, run.trainer.val_check_interval
-    if not validates(run) or not _epoch_validates(run) or isinstance(interval, timedelta):
-        return NEVER if not isinstance(interval, timedelta) else position.batch + 1
-    if run.trainer.check_val_every_n_epoch is None:
-        return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
-    every = _batches_between(run)
-    return NEVER if every is None else (position.batch // every + 1) * every
-
-
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -244,7 +213,7 @@ def _must_stop(run: Run) -> bool:
     if 0 <= trainer.max_steps <= position.step:
         run.stop_reason = run.stop_reason or f"max_steps={trainer.max_steps} reached"
         return True
-    if trainer.should_stop and _may_stop(run):
+    if trainer.should_stop and may_stop(run):
         run.stop_reason = run.stop_reason or "trainer.should_stop was set"
         return True
     if time.perf_counter() >= run.deadline:
@@ -253,24 +222,36 @@ def _must_stop(run: Run) -> bool:
     return False
 
 
-def _may_stop(run: Run) -> bool:
-    """Return whether ``min_epochs`` and ``min_steps`` are reached, before which nobody can stop early."""
-    trainer, position = run.trainer, run.position
-    epochs = position.epoch + (run.exhausted or position.batch >= run.num_train)
-    return epochs >= (trainer.min_epochs or 0) and position.step >= (trainer.min_steps or 0)
-
-
-def set_deadline(run: Run) -> None:
-    """Work out when ``max_time`` ends this fit; time of earlier processes counts."""
-    longest = run.trainer.settings.max_time
+def begin_training(run: Run) -> None:
+    """Work out when ``max_time`` ends this fit (time of earlier processes counts); say where nothing is left to train."""
+    position, trainer, longest = run.position, run.trainer, run.trainer.settings.max_time
     if longest is not None:
-        run.deadline = time.perf_counter() + longest.total_seconds() - run.position.seconds
+        run.deadline = time.perf_counter() + longest.total_seconds() - position.seconds
+    if (position.epoch or position.step) and limits_reached(run):
+        limit = run.stop_reason.partition("=")[0]
+        more = (
+            f"set trainer.{limit} = ... to a higher value before fit" if hasattr(trainer, limit) else f"raise {limit}"
+        )
+        warn(
+            f"fit trains nothing: {run.stop_reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
+            f"{more}; to start anew take a new Trainer.",
+            code="LT322",
+            stacklevel=5,
+        )
+
+
+def leave_batches(run: Run) -> None:
+    """Stop the clock. The iterator of an epoch that was left early stays, for a checkpoint or a fit that continues."""
+    stop_clock(run)
+    if run.exhausted or run.position.batch >= run.num_train:
+        run.batches = None
 
 
 def leave_training(run: Run) -> None:
-    """Note where the data stands, for a fit that continues; say why training ended."""
+    """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator."""
     run.phase = ""
     run.feed_state = run.train_feed.state_dict() if run.train_feed is not None and run.position.batch else None
+    run.batches = None
 
 
 def limits_reached(run: Run) -> bool:
@@ -308,5 +289,6 @@ def after_epoch(run: Run) -> None:
     if complete:
         step_epoch_schedulers(run)
         position.next_epoch((run.train_feed.samples if run.train_feed is not None else None) or 0)
+        run.exhausted = False
     run.phase = ""
     serve_requests(run)

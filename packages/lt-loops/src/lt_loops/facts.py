@@ -301,7 +301,19 @@ class TrainerFacts:
         return self._run.num_train
 
     def _counts(self, group: str) -> list[int | float]:
-        return [] if self._run is None else self.eval_limits(group, self._run.eval_feeds.get(group, []))
+        run = self._run
+        if run is None:
+            return []
+        if group not in run.eval_feeds and run.begun and run.status == "running" and self._will_read(run, group):
+            from lt_loops.evaluate import eval_feeds
+
+            eval_feeds(run, group)
+        return self.eval_limits(group, run.eval_feeds.get(group, []))
+
+    def _will_read(self, run: Run, group: str) -> bool:
+        from lt_loops.intervals import validates
+
+        return run.stage == group or (run.stage == "fit" and group == "validate" and validates(run))
 
     @property
     def num_val_batches(self) -> list[int | float]:

@@ -14,20 +14,21 @@ from lt_loops.boundary import (
     after_batch,
     after_epoch,
     begin_epoch,
+    begin_training,
     end_of_data,
+    leave_batches,
     leave_training,
     limits_reached,
     look_ahead,
-    set_deadline,
     skips_epoch,
-    stop_clock,
-    validates,
 )
 from lt_loops.evaluate import evaluate
+from lt_loops.intervals import validates
 from lt_loops.losses import as_outputs, balanced
 from lt_loops.plan import make_plan
 from lt_loops.preparation import set_up
 from lt_loops.schedules import step_schedulers
+from lt_loops.sentinel import watch_loss
 from lt_loops.session import Session
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_start", phase="on_fit_start")
         _sanity_check(run)
         run.call("on_train_start", phase="train_start")
-        set_deadline(run)
+        begin_training(run)
         while not limits_reached(run):
             train_epoch(run)
             after_epoch(run)
@@ -115,8 +116,8 @@ def train_epoch(run: Run) -> None:
         for batch in batches:
             index = position.batch
             recorder.batch = batch
-            if starts and skips_epoch(starts, batch, index):
-                run.exhausted = finished = True
+            if starts and skips_epoch(run, starts, batch, index):
+                finished = True
                 break
             if uneven:
                 recorder.mute(feed.weight == 0.0)  # a stand-in: this rank has no sample left in this step
@@ -161,6 +162,7 @@ def train_epoch(run: Run) -> None:
             if batch_done is not None:
                 batch_done("train")
             if index >= run.next_due or run.attention or len(groups) != num_groups:
+                watch_loss(run, output)
                 if after_batch(run):
                     finished = True
                     break
@@ -170,7 +172,7 @@ def train_epoch(run: Run) -> None:
         else:
             end_of_data(run)
             finished = True
-    stop_clock(run)
+    leave_batches(run)
 
 
 def _sanity_check(run: Run) -> None:

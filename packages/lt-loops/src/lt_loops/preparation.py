@@ -14,6 +14,7 @@ from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
 from lt_loops.hook_calls import order_callbacks
+from lt_loops.intervals import check_interval
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import logger_states, read_checkpoint, restore_module, restore_training
@@ -37,6 +38,7 @@ def set_up(run: Run) -> None:
     if run.stage == "fit":
         ensure_train_feed(run)
         _check_schedules(run)
+        check_interval(run)
         restore_training(run)
         _log_hyperparams(run)
 
@@ -62,7 +64,9 @@ def _check_schedules(run: Run) -> None:
 def _attach_callbacks(run: Run) -> None:
     from lt_loops.session import attach
 
-    brought = run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else []
+    brought = (
+        run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else []
+    )
     extra = [brought] if isinstance(brought, Callback) else list(brought or [])
     for callback in extra:
         if not isinstance(callback, Callback):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lt_core.launcher import RunResult
@@ -46,6 +47,7 @@ class Position:
         validated_total: training batches of all epochs done at the last validation.
         validated_seconds: training seconds at the last validation.
         seconds: training seconds in this and earlier processes.
+        watched: optimizer step at which schedulers that watch a metric were asked last.
     """
 
     __slots__ = (
@@ -59,11 +61,13 @@ class Position:
         "validated",
         "validated_seconds",
         "validated_total",
+        "watched",
     )
 
     def __init__(self) -> None:
         """Stand at the start."""
         self.epoch = self.batch = self.micro = self.step = self.samples = self.total_batches = self.validated_total = 0
+        self.watched = 0
         self.validated = -1
         self.seconds = self.validated_seconds = 0.0
 
@@ -142,6 +146,7 @@ class Run:
 
     __slots__ = (
         "agreement",
+        "batches",
         "attention",
         "begun",
         "callbacks",
@@ -161,6 +166,7 @@ class Run:
         "leaving",
         "loaders",
         "loggers",
+        "loss_told",
         "model",
         "module",
         "next_due",
@@ -213,6 +219,7 @@ class Run:
         self.hooks: HookCalls
         self.sink: LogSink
         self.train_feed: Feed | None = None
+        self.batches: Iterator[Any] | None = None
         self.feed_state: dict[str, Any] | None = None
         self.eval_feeds: dict[str, list[Feed]] = {}
         self.eval_steps: dict[str, int] = {}
@@ -234,7 +241,7 @@ class Run:
         self.status = "running"
         self.signal: int | None = None
         self.agreement: Agreement | None = None
-        self.leaving = self.interrupt_told = False
+        self.leaving = self.interrupt_told = self.loss_told = False
         self.error: BaseException | None = None
         self.begun = False
         self.strict = True

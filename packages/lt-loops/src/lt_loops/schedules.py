@@ -18,15 +18,35 @@ __all__ = ["step_epoch_schedulers", "step_schedulers"]
 
 
 def step_schedulers(run: Run, interval: str, count: int) -> None:
-    """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1."""
+    """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.
+
+    Those that go by steps and watch a metric wait for the validation that may be due: :func:`step_plateau_schedulers`.
+    """
     for config in run.schedulers:
-        if config.interval == interval and count % config.frequency == 0:
+        waits = config.reduce_on_plateau and interval == "step"
+        if config.interval == interval and count % config.frequency == 0 and not waits:
             step_one(run, config)
 
 
 def step_epoch_schedulers(run: Run) -> None:
     """Step the schedulers that go by epochs, at the end of one."""
     step_schedulers(run, "epoch", run.position.epoch + 1)
+
+
+def plateau_frequencies(run: Run) -> list[int]:
+    """Return how often, in optimizer steps, schedulers that watch a metric step between two batches."""
+    return [config.frequency for config in run.schedulers if config.reduce_on_plateau and config.interval == "step"]
+
+
+def step_plateau_schedulers(run: Run) -> None:
+    """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
+    position = run.position
+    if not position.step or position.watched == position.step:
+        return
+    position.watched = position.step
+    for config in run.schedulers:
+        if config.reduce_on_plateau and config.interval == "step" and position.step % config.frequency == 0:
+            step_one(run, config)
 
 
 def step_one(run: Run, config: SchedulerConfig) -> None:

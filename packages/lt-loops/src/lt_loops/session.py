@@ -6,6 +6,8 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import torch
+
 from lt_core.data import teardown
 from lt_core.errors import warn
 from lt_core.module import LightningModule
@@ -32,11 +34,15 @@ class Session:
         self.run = run
         self.signals = Signals(run)
         self.failed: BaseException | None = None
+        self.anomaly = False
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything."""
         run = self.run
         run.strategy.open()
+        self.anomaly = torch.is_anomaly_enabled()
+        if run.trainer.settings.detect_anomaly and run.stage == "fit":
+            torch.autograd.set_detect_anomaly(True)
         self.signals.install()
         run.begun = True
         trainer = run.trainer
@@ -68,6 +74,7 @@ class Session:
                 self._try(feed.close)
         self._try(lambda: run.strategy.close(error))
         self.signals.restore()
+        torch.autograd.set_detect_anomaly(self.anomaly)
         detach(run)
         if self.failed is not None and self.failed is not error:
             raise self.failed

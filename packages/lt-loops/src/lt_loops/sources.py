@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from lt_core import plugins
-from lt_core.data import DataSource, Feed, make_feed
+from lt_core.data import DataSource, Feed, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Shard, Strategy
+from lt_loops.overfit import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class Loaders:
         self.module, self.datamodule = module, datamodule
         self.given = {kind: value for kind, value in given.items() if value is not None}
         self.asked: dict[str, Any] = {}
+        self.epochs: dict[str, int] = {}
 
     def has(self, kind: str) -> bool:
         """Return whether there are loaders of ``kind``, without making them."""
@@ -180,6 +182,9 @@ def make_train_feed(run: Run) -> Feed:
             code="LT403",
         )
     loaders = check_loader(loaders, "train")
+    if run.trainer.settings.overfit_batches:
+        loaders = in_order(loaders)
+    run.loaders.epochs["train"] = run.position.epoch
     several = len(flatten(loaders)) > 1 or isinstance(loaders, Mapping)
     if several and plugins.find("data", "feed") is None:
         raise ConfigError(
@@ -205,6 +210,10 @@ def make_train_feed(run: Run) -> Feed:
 def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
     loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
+    if run.trainer.settings.overfit_batches and kind == "validate":
+        loaders = [in_order(loader) for loader in loaders]
+    _refuse_empty(loaders, kind)
+    run.loaders.epochs[kind] = run.position.epoch
     capable = run.strategy.capabilities
     return [
         make_feed(
@@ -219,6 +228,19 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     ]
 
 
+def _refuse_empty(loaders: list[Any], kind: str) -> None:
+    for index, loader in enumerate(loaders):
+        if length_of(loader) == 0:
+            which = f"{_NOUNS[kind]} loader" + (f" {index}" if len(loaders) > 1 else "")
+            raise DataError(
+                f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with drop_last=True?",
+                code="LT404",
+            )
+
+
+_NOUNS = {"validate": "validation", "test": "test", "predict": "prediction"}
+
+
 def check_loader(loader: Any, kind: str) -> Any:
     """Return ``loader`` if batches can be read from it.
 
@@ -228,9 +250,13 @@ def check_loader(loader: Any, kind: str) -> Any:
     argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
     expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
     if isinstance(loader, DataSource):
-        raise ConfigTypeError(f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405")
+        raise ConfigTypeError(
+            f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405"
+        )
     if isinstance(loader, type):
-        raise ConfigTypeError(f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405")
+        raise ConfigTypeError(
+            f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405"
+        )
     if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
         raise ConfigTypeError(f"{expected} {loader!r:.80} ({type(loader).__name__}).", code="LT405")
     if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):

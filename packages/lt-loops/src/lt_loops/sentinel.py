@@ -1,0 +1,44 @@
+"""Watches the loss: a NaN or infinite one is told once, with the first parameter that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lt_core.errors import LtError, warn
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["watch_loss"]
+
+
+def watch_loss(run: Run, output: Any) -> None:
+    """Look at the loss of a step that is looked at anyway (when a log is due); with ``detect_anomaly``, of every step.
+
+    Raises:
+        LtError: with ``detect_anomaly``, for a loss that is not finite.
+    """
+    loss = output.get("loss") if isinstance(output, Mapping) else output
+    if run.loss_told or not isinstance(loss, Tensor) or bool(torch.isfinite(loss.detach()).all()):
+        return
+    run.loss_told = True
+    position = run.position
+    message = (
+        f"The training loss is {loss.detach().float().mean().item()} at optimizer step {position.step} (epoch {position.epoch}, "
+        f"batch {position.batch - 1}); {_first_bad(run)}. Try a lower learning rate, gradient_clip_val, or look for a division "
+        "by zero or log(0)"
+    )
+    if run.trainer.settings.detect_anomaly:
+        raise LtError(f"{message}.", code="LT341")
+    warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341", stacklevel=5)
+
+
+def _first_bad(run: Run) -> str:
+    for name, parameter in run.module.named_parameters():
+        if not bool(torch.isfinite(parameter.detach()).all()):
+            return f"the first parameter that is not finite is {name!r}"
+    return "all parameters are still finite"
