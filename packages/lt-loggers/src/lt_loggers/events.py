@@ -18,6 +18,7 @@ __all__ = ["ScalarEvents", "file_version", "hparams_end", "hparams_start", "medi
 
 _STRING = 7  # DT_STRING
 _FLOAT = 1  # DT_FLOAT
+_LARGEST_INT = 2**53  # from here on a double has no place for every integer
 _STATUS = {"success": 1, "finished": 1, "failed": 2, "interrupted": 2}
 
 
@@ -71,7 +72,7 @@ class ScalarEvents:
         parts[1], parts[3], parts[6::2] = wall_time, step, values
         try:
             content = self._pack(*parts)
-        except OverflowError:
+        except (OverflowError, struct.error):
             parts[6::2] = [as_float32(value) for value in values]
             content = self._pack(*parts)
         return framed(content, self._pattern.crc(content))
@@ -132,8 +133,8 @@ def _value(value: bool | float | str) -> bytes:
     """Return a google.protobuf.Value."""
     if isinstance(value, bool):
         return number(4, value)
-    if isinstance(value, str):
-        return text(3, value)
+    if isinstance(value, str) or abs(value) > _LARGEST_INT:
+        return text(3, str(value))
     return double(2, value)
 
 

@@ -70,6 +70,7 @@ class MLFlowLogger(TrackerLogger):
         self._experiment_id: str | None = None
         self._how = {} if synchronous is None else {"synchronous": synchronous}
         self.tags = dict(tags or {})
+        self._keys: set[str] = set()
         self._client: MlflowClient | None = None
 
     # ---- where -------------------------------------------------------------------------------------------------------
@@ -77,6 +78,10 @@ class MLFlowLogger(TrackerLogger):
     @property
     def name(self) -> str | None:
         """The experiment's id, as soon as the run is open."""
+        if self._experiment_id is None and self._run_id and self.save_dir is not None:  # another rank opened it
+            self._experiment_id = next(
+                (path.parent.name for path in Path(self.save_dir).glob(f"*/{self._run_id}")), None
+            )
         return self._experiment_id
 
     @property
@@ -233,15 +238,19 @@ class MLFlowLogger(TrackerLogger):
         return self._run_id
 
     def _rename(self, name: str) -> str:
-        """Return ``name`` in the characters that MLflow allows; checked, as local stores make a file of it.
+        """Return ``name`` as MLflow takes it: in its characters, and so that it can be a file of a local store.
 
         Raises:
             LogError: for a name that would lead out of the store.
         """
         path_below(self.save_dir or self._uri, name)
         key = _UNKNOWN.sub("_", name)
+        clashes = any(f"{one}/".startswith(f"{key}/") or f"{key}/".startswith(f"{one}/") for one in self._keys)
+        if self.save_dir is not None and key not in self._keys and clashes:  # a file cannot be a folder too
+            key = key.replace("/", ".")
+        self._keys.add(key)
         if key != name:
-            warn(f"MLflow does not take all characters of {name!r}: it is called {key!r} there.", code="LT534")
+            warn(f"MLflow's stores cannot take the name {name!r}: it is called {key!r} there.", code="LT534")
         return key
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
@@ -153,6 +154,8 @@ def _as_number(value: Any) -> Any:
 
 def _as_step(step: Any) -> int | float:
     number = float(step)
+    if not math.isfinite(number):
+        raise LogError(f"log_metrics: a step is a finite number, got {number}.", code="LT520")
     return int(number) if number.is_integer() else number
 
 

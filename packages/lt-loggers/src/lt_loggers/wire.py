@@ -51,9 +51,9 @@ def text(field: int, content: str) -> bytes:
 
 
 def as_float32(value: float) -> float:
-    """Return ``value``, or infinity where it is too large for 32 bits."""
+    """Return ``value`` (also an int of any size), or infinity where it is too large for 32 bits."""
     try:
         _FLOAT.pack(value)
-    except OverflowError:
+    except (OverflowError, struct.error):
         return float("inf") if value > 0 else float("-inf")
     return float(value)

@@ -1,0 +1,270 @@
+import csv
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from lt_core.errors import LogError, LtWarning
+from lt_loggers import CSVLogger
+
+
+def text_of(logger):
+    return Path(logger.log_dir, "metrics.csv").read_text()
+
+
+def test_the_file_has_a_column_for_each_name_and_an_empty_cell_where_there_is_no_value(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"loss": 0.5, "epoch": 0}, 9)
+    logger.log_metrics({"val_loss": 0.25, "epoch": 0}, 9)
+    logger.save()
+    assert text_of(logger) == "step,loss,epoch,val_loss\n9,0.5,0,\n9,,0,0.25\n"
+
+
+def test_a_new_column_pads_the_rows_that_are_written_already(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    logger.log_metrics({"b": 2}, 1)
+    logger.save()
+    assert text_of(logger) == "step,a,b\n0,1,\n1,,2\n"
+
+
+def test_float64_and_large_integers_keep_their_precision(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"third": torch.tensor(1 / 3, dtype=torch.float64), "big": torch.tensor(2**53 + 1)}, 0)
+    logger.save()
+    row = text_of(logger).splitlines()[1].split(",")
+    assert (float(row[1]), int(row[2])) == (1 / 3, 2**53 + 1)
+
+
+def test_names_with_commas_and_quotes_are_read_back(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({'a,"b"': 1.0}, 0)
+    logger.save()
+    assert list(csv.DictReader(text_of(logger).splitlines())) == [{"step": "0", 'a,"b"': "1.0"}]
+
+
+def test_rows_wait_for_the_given_number_of_steps(tmp_path):
+    logger = CSVLogger(tmp_path, flush_logs_every_n_steps=100)
+    logger.log_metrics({"a": 1}, 0)
+    logger.log_metrics({"a": 2}, 99)
+    assert not Path(logger.log_dir).exists()
+    logger.log_metrics({"a": 3}, 100)
+    assert text_of(logger).count("\n") == 4
+
+
+def test_rows_of_slow_steps_wait_for_the_given_seconds_only(tmp_path):
+    logger = CSVLogger(tmp_path, flush_secs=0)
+    logger.log_metrics({"a": 1}, 0)
+    assert text_of(logger) == "step,a\n0,1\n"
+
+
+def test_without_a_step_rows_are_numbered(tmp_path):
+    logger = CSVLogger(tmp_path)
+    for value in (1, 2):
+        logger.log_metrics({"a": value})
+    logger.log_metrics({"a": 3}, 10)
+    logger.log_metrics({"a": 4})
+    logger.save()
+    assert text_of(logger) == "step,a\n0,1\n1,2\n10,3\n11,4\n"
+
+
+def test_a_step_may_be_a_fraction_or_a_tensor(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0.5)
+    logger.log_metrics({"a": 2}, torch.tensor(1.0))
+    logger.save()
+    assert text_of(logger) == "step,a\n0.5,1\n1,2\n"
+
+
+def test_the_prefix_stands_before_each_name(tmp_path):
+    logger = CSVLogger(tmp_path, prefix="fold1")
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    assert text_of(logger).startswith("step,fold1-a\n")
+
+
+def test_nested_values_get_names_with_a_slash(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"loss": {"a": 1, "b": 2}}, 0)
+    logger.save()
+    assert text_of(logger) == "step,loss/a,loss/b\n0,1,2\n"
+
+
+@pytest.mark.parametrize("value", ["0.5", None, torch.ones(2), [1.0], torch.tensor(1j), 1j, {"a": "b"}])
+def test_what_is_no_number_is_refused_by_name(tmp_path, value):
+    with pytest.raises(LogError, match=r"'loss.*' must be one number"):
+        CSVLogger(tmp_path).log_metrics({"loss": value}, 0)
+
+
+def test_a_step_that_is_no_number_is_refused(tmp_path):
+    with pytest.raises(LogError, match="finite number, got nan"):
+        CSVLogger(tmp_path).log_metrics({"a": 1}, float("nan"))
+
+
+@pytest.mark.parametrize("name", ["", 3, "a\nb"])
+def test_a_name_that_is_no_text_is_refused(tmp_path, name):
+    with pytest.raises(LogError, match="printable characters"):
+        CSVLogger(tmp_path).log_metrics({name: 1.0}, 0)
+
+
+def test_hyperparameters_are_plain_yaml(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_hyperparams({"lr": 1e-3, "act": torch.nn.ReLU, "sizes": (1, 2), "path": Path("a/b"), "none": None})
+    logger.log_hyperparams({"more": {"seed": 1}})
+    assert yaml.safe_load(Path(logger.log_dir, "hparams.yaml").read_text()) == {
+        "lr": 1e-3,
+        "act": "torch.nn.modules.activation.ReLU",
+        "sizes": [1, 2],
+        "path": "a/b",
+        "none": None,
+        "more": {"seed": 1},
+    }
+
+
+def test_metrics_of_hyperparameters_are_a_row(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_hyperparams({"lr": 1}, {"score": 0.5})
+    logger.save()
+    assert text_of(logger) == "step,score\n0,0.5\n"
+
+
+def test_what_a_resume_drops_is_kept_beside(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    state = logger.state_dict()
+    logger.log_metrics({"a": 2}, 1)
+    logger.save()
+    resumed = CSVLogger(tmp_path)
+    resumed.load_state_dict(state)
+    resumed.save()
+    assert text_of(resumed) == "step,a\n0,1\n"
+    assert Path(resumed.log_dir, "metrics.dropped.csv").read_text() == "step,a\n1,2\n"
+
+
+def test_a_resume_after_new_columns_keeps_all_rows(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    state = logger.state_dict()
+    logger.log_metrics({"b": 2}, 1)
+    logger.save()
+    resumed = CSVLogger(tmp_path)
+    resumed.load_state_dict(state)
+    resumed.log_metrics({"b": 3}, 1)
+    resumed.save()
+    assert text_of(resumed) == "step,a,b\n0,1,\n1,,3\n"
+
+
+def test_a_line_that_a_kill_left_half_written_is_dropped(tmp_path):
+    logger = CSVLogger(tmp_path, version="v")
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    with Path(logger.log_dir, "metrics.csv").open("a") as file:
+        file.write("1,0.12")
+    again = CSVLogger(tmp_path, version="v")
+    again.log_metrics({"a": 2}, 2)
+    with pytest.warns(LtWarning, match="1 rows of an earlier run"):
+        again.save()
+    assert text_of(again) == "step,a\n0,1\n2,2\n"
+
+
+def test_a_checkpoint_of_another_run_cuts_nothing(tmp_path):
+    mine, other = CSVLogger(tmp_path / "mine"), CSVLogger(tmp_path / "other")
+    for step in range(3):
+        mine.log_metrics({"a": step}, step)
+        other.log_metrics({"a": -step}, step)
+    mine.save()
+    state = mine.state_dict()
+    other.log_metrics({"a": 99}, 3)
+    other.save()
+    lost = CSVLogger(tmp_path / "other")
+    lost.load_state_dict(state)
+    with pytest.warns(LtWarning, match="holds others"):
+        lost.save()
+    assert text_of(lost).endswith("3,99\n")
+
+
+def test_a_resume_without_the_files_starts_new_ones_and_says_so(tmp_path):
+    logger = CSVLogger(tmp_path / "a")
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    moved = CSVLogger(tmp_path / "b")
+    moved.load_state_dict(logger.state_dict())
+    moved.log_metrics({"a": 2}, 1)
+    with pytest.warns(LtWarning, match="has 0"):
+        moved.save()
+    assert text_of(moved) == "step,a\n1,2\n"
+
+
+def test_another_version_asked_for_starts_there(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    branch = CSVLogger(tmp_path, version="branch")
+    branch.load_state_dict(logger.state_dict())
+    branch.log_metrics({"a": 2}, 1)
+    branch.save()
+    assert text_of(branch) == "step,a\n1,2\n"
+    assert text_of(logger) == "step,a\n0,1\n"
+
+
+def test_a_failed_write_keeps_the_rows_and_names_the_file(tmp_path, monkeypatch):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    logger.log_metrics({"a": 2}, 1)
+    path = Path(logger.log_dir, "metrics.csv")
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", lambda *args, **kwargs: _FullDisk(os.open(path, os.O_RDWR | os.O_APPEND), "ab"))
+        with pytest.raises(OSError, match=r"No space left on device: .*metrics\.csv"):
+            logger.save()
+    assert text_of(logger) == "step,a\n0,1\n"
+    logger.save()
+    assert text_of(logger) == "step,a\n0,1\n1,2\n"
+
+
+class _FullDisk:
+    """A file that takes two bytes, and then no more."""
+
+    def __init__(self, descriptor, mode):
+        self.file = os.fdopen(descriptor, mode, buffering=0)
+        self.calls = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        self.file.close()
+
+    def write(self, data):
+        self.calls += 1
+        if self.calls > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(bytes(data[:2]))
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+def test_after_a_failed_write_tries_become_rarer(tmp_path, monkeypatch):
+    logger = CSVLogger(tmp_path, flush_logs_every_n_steps=1)
+    tries = []
+
+    def refuse(rows):
+        tries.append(len(rows))
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as locked:
+        locked.setattr(logger, "_write", refuse)
+        for step in range(1000):
+            with suppress(OSError):
+                logger.log_metrics({"a": step}, step)
+        assert len(tries) == 1
+    logger.finalize("failed")
+    assert text_of(logger).count("\n") == 1001

@@ -1,0 +1,142 @@
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lt_core.errors import ConfigError
+from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
+from lt_loggers.folder import next_version
+
+KINDS = pytest.mark.parametrize("kind", [CSVLogger, JSONLLogger, TensorBoardLogger])
+
+
+@KINDS
+def test_folders_are_lightnings(tmp_path, kind):
+    logger = kind(tmp_path, name="exp", version=3)
+    assert (logger.name, logger.version, logger.save_dir) == ("exp", 3, str(tmp_path))
+    assert (logger.root_dir, logger.log_dir) == (str(tmp_path / "exp"), str(tmp_path / "exp" / "version_3"))
+    assert kind(tmp_path).log_dir == str(tmp_path / "lightning_logs" / "version_0")
+    assert kind(tmp_path, name=None, version="mine").log_dir == str(tmp_path / "mine")
+
+
+def test_the_sub_dir_is_below_the_version(tmp_path):
+    assert TensorBoardLogger(tmp_path, sub_dir="fold/1").log_dir == str(
+        tmp_path / "lightning_logs" / "version_0" / "fold" / "1"
+    )
+
+
+def test_the_next_version_is_one_more_than_the_largest(tmp_path):
+    for name in ("version_2", "version_10", "version_x", "other"):
+        (tmp_path / name).mkdir()
+    assert next_version(tmp_path) == 11
+    assert next_version(tmp_path / "missing") == 0
+
+
+def test_reading_the_version_makes_no_folder(tmp_path):
+    logger = CSVLogger(tmp_path)
+    assert (logger.version, logger.log_dir) == (0, str(tmp_path / "lightning_logs" / "version_0"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_that_start_at_once_get_folders_of_their_own(tmp_path):
+    script = (
+        "import sys; from lt_loggers import CSVLogger; logger = CSVLogger(sys.argv[1]); sys.stdin.readline(); "
+        "print(logger.claim_version())"
+    )
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", script, tmp_path], stdin=-1, stdout=-1, text=True) for _ in range(4)
+    ]
+    for job in jobs:
+        job.stdin.write("go\n")
+        job.stdin.flush()
+    assert sorted(job.communicate()[0].strip() for job in jobs) == ["0", "1", "2", "3"]
+
+
+def test_the_loggers_of_one_run_share_a_folder(tmp_path):
+    first, second = TensorBoardLogger(tmp_path), CSVLogger(tmp_path)
+    first.claim_version()
+    assert second.claim_version(beside=[first]) == first.version
+
+
+def test_two_loggers_of_one_kind_do_not_share_a_folder(tmp_path):
+    first, second = CSVLogger(tmp_path), CSVLogger(tmp_path, prefix="x")
+    first.claim_version()
+    assert second.claim_version(beside=[first]) != first.version
+
+
+def test_the_next_run_has_the_next_folder_although_two_loggers_shared_one(tmp_path):
+    for run in range(2):
+        first, second = TensorBoardLogger(tmp_path), CSVLogger(tmp_path)
+        first.claim_version()
+        second.claim_version(beside=[first])
+        assert (first.version, second.version) == (run, run)
+
+
+def test_a_claimed_folder_goes_away_unused_when_a_resume_brings_another(tmp_path):
+    first = CSVLogger(tmp_path)
+    first.claim_version()
+    first.log_metrics({"a": 1.0}, 0)
+    first.save()
+    resumed = CSVLogger(tmp_path)
+    assert resumed.claim_version() == 1
+    resumed.load_state_dict(first.state_dict())
+    assert [path.name for path in Path(resumed.root_dir).iterdir()] == ["version_0"]
+
+
+@KINDS
+@pytest.mark.parametrize("argument", [{"name": "../up"}, {"version": "/abs"}, {"name": "a/../../b"}])
+def test_a_name_that_leads_outside_is_refused(tmp_path, kind, argument):
+    with pytest.raises(ConfigError, match="must stay below save_dir"):
+        kind(tmp_path, **argument)
+
+
+def test_a_checkpoint_cannot_lead_outside(tmp_path):
+    logger = CSVLogger(tmp_path)
+    with pytest.raises(ConfigError, match="must stay below save_dir"):
+        logger.load_state_dict({"version": "../../etc", "step": 0, "files": {}})
+
+
+def test_a_remote_folder_is_refused_with_the_way_out():
+    with pytest.raises(ConfigError, match="local folder"):
+        CSVLogger("s3://bucket/logs")
+
+
+def test_home_and_variables_are_understood(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOGS_HERE", str(tmp_path))
+    assert CSVLogger("$LOGS_HERE/x").save_dir == str(tmp_path / "x")
+    assert CSVLogger("~/x").save_dir == str(Path.home() / "x")
+
+
+@KINDS
+def test_other_ranks_write_nothing(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("RANK", "1")
+    logger = kind(tmp_path)
+    logger.claim_version()
+    logger.log_hyperparams({"lr": 1})
+    for step in range(500):
+        logger.log_metrics({"a": 1.0}, step)
+    logger.log_media("text", "hello", 0)
+    logger.finalize("success")
+    assert list(tmp_path.iterdir()) == []
+
+
+@KINDS
+def test_a_copy_for_another_process_does_not_write_rows_again(tmp_path, kind):
+    logger = kind(tmp_path)
+    logger.log_metrics({"a": 1.0}, 0)
+    copy = pickle.loads(pickle.dumps(logger))
+    copy.log_metrics({"a": 2.0}, 1)
+    copy.finalize("success")
+    logger.finalize("success")
+    if kind is not TensorBoardLogger:
+        assert Path(logger.log_dir, logger.file_name).read_text().count("\n") == 2 + (kind is CSVLogger)
+
+
+def test_importing_the_package_imports_no_tracker():
+    script = (
+        "import sys, lt_loggers; from lt_loggers.tensorboard import TensorBoardLogger; "
+        "print([name for name in ('tensorboard', 'wandb', 'mlflow', 'comet_ml', 'yaml') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
