@@ -7,6 +7,7 @@ import torch
 
 from lt_core.errors import LogError, LtWarning
 from lt_core.logger_kit import LoggerKit
+from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import MLFlowLogger
 
 mlflow = pytest.importorskip("mlflow.tracking")

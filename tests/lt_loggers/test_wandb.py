@@ -10,6 +10,7 @@ import torch
 
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.logger_kit import LoggerKit
+from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import WandbLogger
 
 wandb = pytest.importorskip("wandb")
