@@ -15,7 +15,8 @@ def table(rows: list[Row]) -> str:
         verdict = "" if row.added <= row.budget else "  over"
         ratio = row.ours / row.by_hand
         lines.append(
-            f"{row.name:{width}}  {row.by_hand:7.1f} {row.ours:7.1f}   {ratio:5.3f}  {row.added:+7.1f}  {row.budget:7.1f}{verdict}"
+            f"{row.name:{width}}  {row.by_hand:7.1f} {row.ours:7.1f}   {ratio:5.3f}  {row.added:+7.1f}  "
+            f"{row.budget:7.1f}{verdict}"
         )
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """The classic first project: a classifier of handwritten digits.
 
-Run it with ``uv run examples/digits.py``; ``--help`` lists the flags. The data are scikit-learn's real handwritten digits,
-scaled to 28x28 and written as MNIST's own IDX files; ``--data mnist`` downloads MNIST itself.
+Run it with ``uv run examples/digits.py``; ``--help`` lists the flags. The data are scikit-learn's real handwritten
+digits, scaled to 28x28 and written as MNIST's own IDX files; ``--data mnist`` downloads MNIST itself.
 """
 
 from __future__ import annotations

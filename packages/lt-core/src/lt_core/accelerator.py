@@ -53,7 +53,7 @@ class Accelerator:
         wanted = _read_devices(devices, self.name)
         if isinstance(wanted, list):
             return self._check_indices(wanted)
-        if wanted == "auto":
+        if isinstance(wanted, str):
             wanted = self.auto_devices
         available = self.count()
         if wanted == -1:
@@ -87,7 +87,8 @@ class Accelerator:
         missing = [i for i in indices if available is not None and i >= available]
         if missing:
             raise ConfigError(
-                f"devices={indices}: {self.name} device {missing[0]} is not here; there {'is' if available == 1 else 'are'} "
+                f"devices={indices}: {self.name} device {missing[0]} is not here; there "
+                f"{'is' if available == 1 else 'are'} "
                 f"{available}, numbered from 0. Take indices below {available}, or a count.",
                 code="LT111",
             )
@@ -113,14 +114,17 @@ def _read_devices(devices: object, name: str) -> int | str | list[int]:
     if isinstance(devices, Sequence) and all(isinstance(d, int) and not isinstance(d, bool) for d in devices):
         return _checked_list(list(devices), devices)
     raise ConfigTypeError(
-        f"devices={devices!r} is a {type(devices).__name__}; expected {expected} for accelerator {name!r}.", code="LT113"
+        f"devices={devices!r} is a {type(devices).__name__}; expected {expected} for accelerator {name!r}.",
+        code="LT113",
     )
 
 
 def _checked_count(count: int, given: object, expected: str) -> int:
     if count == -1 or count >= 1:
         return count
-    raise ConfigError(f"devices={given!r}: expected {expected}. For no accelerator take accelerator='cpu'.", code="LT113")
+    raise ConfigError(
+        f"devices={given!r}: expected {expected}. For no accelerator take accelerator='cpu'.", code="LT113"
+    )
 
 
 def _checked_list(numbers: list[int], given: object) -> list[int]:

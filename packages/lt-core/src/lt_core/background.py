@@ -36,7 +36,7 @@ class AsyncCheckpointIO(CheckpointIO):
         self._reset()
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
-        """Copy ``checkpoint`` and return; the file comes later. Waits for the save before; raises none of its errors."""
+        """Copy ``checkpoint`` and return; the file comes later. Waits for the save before, raises no error of it."""
         self._settle()
         self._save_failed = False
         if self._fits(num_bytes(checkpoint), path):

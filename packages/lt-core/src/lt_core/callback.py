@@ -17,9 +17,9 @@ __all__ = ["Callback"]
 class Callback:
     """Base of callbacks: every hook is a no-op; a run looks up once which ones are overridden and calls only those.
 
-    In each hook callbacks come before the module, in their order. A callback with ``monitors = True`` (it reads metrics:
-    early stopping, checkpoints) comes after the module in ``on_train_epoch_end``, so that it sees what the module logs
-    there.
+    In each hook callbacks come before the module, in their order. A callback with ``monitors = True`` (it reads
+    metrics: early stopping, checkpoints) comes after the module in ``on_train_epoch_end``, so that it sees what the
+    module logs there.
 
     Attributes:
         before: names of callback classes that this one must precede.

@@ -45,7 +45,9 @@ class Environment:
 
     @property
     def rendezvous(self) -> str:
-        """Where the processes meet: what a strategy gives to ``torch.distributed.init_process_group(init_method=...)``."""
+        """Where the processes meet: what a strategy gives to
+        ``torch.distributed.init_process_group(init_method=...)``.
+        """
         return self.init_method or f"tcp://{self.main_address}:{self.main_port}"
 
     @classmethod

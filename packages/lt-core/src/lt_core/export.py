@@ -78,12 +78,14 @@ def _plain_copy(module: LightningModule) -> torch.nn.Module:
     """Return an eval-mode copy whose class has only ``forward``: TorchScript cannot read the hooks."""
     copied = copy.deepcopy(module).eval()
     kept = {"forward": type(module).forward, "__module__": type(module).__module__, "__doc__": None}
-    annotations = {n: a for part in reversed(type(module).__mro__) for n, a in getattr(part, "__annotations__", {}).items()}
+    annotations = {
+        n: a for part in reversed(type(module).__mro__) for n, a in getattr(part, "__annotations__", {}).items()
+    }
     mine = {n: a for n, a in annotations.items() if n in copied.__dict__}
     plain = type(type(module).__name__, (torch.nn.Module,), {**kept, "__annotations__": mine})
-    bare = plain.__new__(plain)
+    bare: torch.nn.Module = object.__new__(plain)
     bare.__dict__.update({n: v for n, v in copied.__dict__.items() if not n.startswith("_hparams")})
-    return bare  # type: ignore[no-any-return]
+    return bare
 
 
 def _sample(module: LightningModule, given: Any, method: str) -> Any:

@@ -11,10 +11,14 @@ from lt_core.module import LightningModule
 
 __all__ = ["CALLBACK_HOOKS", "DATA_HOOKS", "FIT_ORDER", "MODULE_HOOKS", "Hook", "hook_table"]
 
-DATA_HOOKS: frozenset[str] = frozenset(n for n in vars(DataSource) if not n.startswith("_") and callable(getattr(DataSource, n)))
+DATA_HOOKS: frozenset[str] = frozenset(
+    n for n in vars(DataSource) if not n.startswith("_") and callable(getattr(DataSource, n))
+)
 """Hooks that a module and a datamodule share."""
 
-CALLBACK_HOOKS: frozenset[str] = frozenset(n for n in vars(Callback) if n.startswith("on_") or n in ("setup", "teardown"))
+CALLBACK_HOOKS: frozenset[str] = frozenset(
+    n for n in vars(Callback) if n.startswith("on_") or n in ("setup", "teardown")
+)
 """Hooks of callbacks."""
 
 MODULE_HOOKS: frozenset[str] = DATA_HOOKS | frozenset(

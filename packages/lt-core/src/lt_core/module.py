@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -107,7 +108,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
     def configure_gradient_clipping(
         self,
         optimizer: Optimizer,
-        gradient_clip_val: int | float | None = None,
+        gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip the gradients of ``optimizer``; they are unscaled already."""
@@ -116,7 +117,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
     def clip_gradients(
         self,
         optimizer: Optimizer,
-        gradient_clip_val: int | float | None = None,
+        gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip the gradients of ``optimizer`` in place by total ``"norm"`` or by ``"value"``; None does nothing.
@@ -131,7 +132,8 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         ):
             if asked is not None and given is not None and asked != given:
                 raise ConfigError(
-                    f"Trainer({what}={asked!r}) and clip_gradients({what}={given!r}) contradict each other. Give it in one "
+                    f"Trainer({what}={asked!r}) and clip_gradients({what}={given!r}) contradict each other. Give it in "
+                    "one "
                     "place only.",
                     code="LT311",
                 )
@@ -154,7 +156,8 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         if manual is None:
             if self.automatic_optimization and self._attached_trainer() is not None:
                 raise ConfigError(
-                    "manual_backward was called, but automatic_optimization is True. Set self.automatic_optimization = False "
+                    "manual_backward was called, but automatic_optimization is True. Set self.automatic_optimization = "
+                    "False "
                     "in __init__, or return the loss from training_step.",
                     code="LT312",
                 )
@@ -232,8 +235,8 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         """Log a number, a tensor of one element, or a metric object.
 
         Args:
-            name: key in the loggers and in ``trainer.callback_metrics``; with both ``on_step`` and ``on_epoch`` it shows
-                as ``name_step`` and ``name_epoch``; with several loaders ``/dataloader_idx_N`` is added.
+            name: key in the loggers and in ``trainer.callback_metrics``; with both ``on_step`` and ``on_epoch`` it
+                shows as ``name_step`` and ``name_epoch``; with several loaders ``/dataloader_idx_N`` is added.
             value: what to log; without a Trainer nothing happens.
             prog_bar: show it in the progress bar.
             logger: send it to the loggers; default True.
@@ -255,10 +258,11 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
             LogError: for a value, name or place that cannot be logged; names hook and key.
         """
         if torch.compiler.is_dynamo_compiling():
-            return _log_outside_the_graph(self, name, value, batch_size, prog_bar, logger, on_step, on_epoch, reduce_fx)
+            _log_outside_the_graph(self, name, value, batch_size, prog_bar, logger, on_step, on_epoch, reduce_fx)
+            return
         recorder: Recorder | None = self.__dict__.get("_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):
-            return None
+            return
         given = (
             prog_bar,
             logger,
@@ -277,11 +281,11 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         if slot is None or slot.given != given:
             slot = recorder.resolve(self, name, value, Given(*given))
         slot.add(value, batch_size)
-        return None
 
     def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
         """Log each item of ``dictionary`` (or of a ``MetricCollection``) by :meth:`log`, with the same settings."""
-        items = dictionary.items(keep_base=False) if hasattr(dictionary, "compute") else dictionary.items()  # type: ignore[call-arg]
+        collection: Any = dictionary
+        items = collection.items(keep_base=False) if hasattr(collection, "compute") else collection.items()
         for name, value in items:
             self.log(name, value, *args, **kwargs)
 
@@ -569,8 +573,4 @@ def _log_outside_the_graph(
 
 
 def _first_tensor(module: nn.Module) -> Tensor:
-    for tensor in module.parameters():
-        return tensor
-    for tensor in module.buffers():
-        return tensor
-    return torch.empty(())
+    return next(chain(module.parameters(), module.buffers()), torch.empty(()))

@@ -79,9 +79,7 @@ class LightningOptimizer:
         return repr(self.__dict__["_optimizer"])
 
 
-def toggle(
-    optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimizer
-) -> list[tuple[nn.Parameter, bool]]:
+def toggle(optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimizer) -> list[tuple[nn.Parameter, bool]]:
     """Turn gradients off for parameters of other optimizers only; return what each parameter had, to undo it."""
     mine = {id(p) for group in chosen.param_groups for p in group["params"]}
     before: list[tuple[nn.Parameter, bool]] = []

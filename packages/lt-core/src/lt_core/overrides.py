@@ -54,7 +54,9 @@ def _own_methods(kind: type, base: type) -> list[str]:
 
 def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
     """Return the hook that ``name`` is a slip of: one letter off, a plural, an old order of words."""
-    if not (name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)):
+    if not (
+        name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)
+    ):
         return None
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.87)
     return near[0] if near else None

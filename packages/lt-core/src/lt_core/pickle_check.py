@@ -162,20 +162,20 @@ class _Machine:
         self.stack.append(self.memo[index])
 
     def pack(self, count: int) -> None:
-        items = tuple(self.stack[-count:])
+        items = tuple(map(_checked_value, self.stack[-count:]))
         if len(items) != count:
             raise RefusedError("its pickle is senseless (a tuple of nothing)")
         self.stack[-count:] = [items]
 
     def pack_mark(self) -> None:
         items = self.pop_mark()
-        self.stack.append(tuple(items))
+        self.stack.append(tuple(map(_checked_value, items)))
 
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
             raise RefusedError(f"its pickle appends to a {_kind(target)}")
-        target.extend(items)
+        target.extend(map(_checked_value, items))
 
     def set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -186,7 +186,7 @@ class _Machine:
         if type(target) not in (dict, _Ordered) or len(items) % 2 or getattr(target, "sealed", False):
             raise RefusedError(f"its pickle sets items of a {_kind(target)}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            target[_checked_key(key)] = value
+            target[_checked_key(key)] = _checked_value(value)
 
     def look_up(self) -> None:
         module, name = self.line(), self.line()
@@ -320,7 +320,7 @@ def _ordered(args: tuple[Any, ...]) -> Any:
     pairs = args[0] if args else []
     if len(args) > 1 or type(pairs) is not list:
         return None
-    return _Ordered({_checked_key(key): value for key, value in pairs})
+    return _Ordered({_checked_key(key): _checked_value(value) for key, value in pairs})
 
 
 def _counter(args: tuple[Any, ...]) -> Any:
@@ -379,12 +379,19 @@ _CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 """What may be called, and what checks the arguments: returns the result's stand-in, or None where they do not fit."""
 
 
+def _checked_value(value: Any) -> Any:
+    """Return what may be kept in a container: everything but functions, which are there to be called at once."""
+    if type(value) is _Global and (value.name in _CALLS or stand_ins.is_callable(value.name)):
+        raise RefusedError(f"it keeps {value.name} as if it were data")
+    return value
+
+
 def _checked_key(key: Any, depth: int = 0) -> Any:
     """Return a dict's key if it is an atom, a name or a shallow tuple of these: hashing is quick and runs no code."""
     if type(key) is tuple and depth < 3 and all(_checked_key(part, depth + 1) is part for part in key):
         return key
     if key is None or type(key) in (str, int, float, bool, bytes, _Global, _Made):
-        return key
+        return _checked_value(key)
     raise RefusedError(f"it uses a {_kind(key)} as a key")
 
 

@@ -33,15 +33,22 @@ GROUPS = (
 )
 """The entry-point groups, each with the prefix ``lt.``."""
 
-_SINGULAR = {"strategies": "strategy", "precision": "precision", "data": "data source", "checkpoint_io": "checkpoint IO"}
+_SINGULAR = {
+    "strategies": "strategy",
+    "precision": "precision",
+    "data": "data source",
+    "checkpoint_io": "checkpoint IO",
+}
 
 BROUGHT_BY: dict[str, dict[str, str]] = {
     "strategies": dict.fromkeys(
-        ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook", "ddp_find_unused_parameters_true", "fsdp", "xla"), "lt-strategies"
+        ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook", "ddp_find_unused_parameters_true", "fsdp", "xla"),
+        "lt-strategies",
     ),
     "accelerators": dict.fromkeys(("cuda", "gpu", "mps", "xla", "tpu"), "lt-strategies"),
     "precision": dict.fromkeys(
-        ("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true", "transformer-engine", "bitsandbytes"), "lt-strategies"
+        ("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true", "transformer-engine", "bitsandbytes"),
+        "lt-strategies",
     ),
     "launchers": dict.fromkeys(("script", "spawn", "fork"), "lt-strategies"),
     "environments": dict.fromkeys(("torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
@@ -101,7 +108,8 @@ def find(group: str, name: str) -> Any | None:
     if len(entries) > 1:
         owners = " and ".join(f"{e.dist.name if e.dist else '?'} ({e.value})" for e in entries)
         raise PluginError(
-            f"Two installed packages provide the {kind_of(group)} {name!r}: {owners}. Uninstall one, or pass the object "
+            f"Two installed packages provide the {kind_of(group)} {name!r}: {owners}. Uninstall one, or pass the "
+            "object "
             "itself in place of its name.",
             code="LT102",
         )
@@ -156,4 +164,7 @@ def _unknown(group: str, name: str) -> str:
         return f"{kind} {name!r} comes with {package.partition('[')[0]}: {install_hint(package)}"
     have = ", ".join(map(repr, installed)) or "none"
     hint = did_you_mean(name, [*installed, *known])
-    return f"Unknown {kind} {name!r}. Installed: {have}.{hint} A package can provide one by an entry point in 'lt.{group}'."
+    return (
+        f"Unknown {kind} {name!r}. Installed: {have}.{hint} A package can provide one by an entry point in "
+        f"'lt.{group}'."
+    )

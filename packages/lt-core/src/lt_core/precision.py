@@ -43,7 +43,9 @@ class Precision:
         return batch
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``step`` computing in this precision (autocast); the very same callable where nothing is to be done."""
+        """Return ``step`` computing in this precision (autocast); the very same callable where nothing is to be
+        done.
+        """
         return step
 
     def scale_loss(self, loss: Tensor) -> Tensor:

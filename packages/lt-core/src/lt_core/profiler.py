@@ -17,10 +17,14 @@ class Profiler:
     """
 
     def start(self, stage: str, log_dir: str | None) -> None:
-        """A run of ``stage`` (``"fit"``, ``"validate"``, ``"test"``, ``"predict"``) begins; reports go to ``log_dir``."""
+        """A run of ``stage`` (``"fit"``, ``"validate"``, ``"test"``, ``"predict"``) begins; reports go to
+        ``log_dir``.
+        """
 
     def wrap(self, name: str, function: Any) -> Any:
-        """Return ``function`` measured under ``name``, such as ``"training_step"`` or ``"MyCallback.on_train_start"``."""
+        """Return ``function`` measured under ``name``, such as ``"training_step"`` or
+        ``"MyCallback.on_train_start"``.
+        """
         return function
 
     def profile(self, name: str) -> AbstractContextManager[Any]:

@@ -129,6 +129,7 @@ class Recorder:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
 
         Args:
+            group: ``"train"``, ``"validate"`` or ``"test"``.
             gather: returns every rank's data; used (once, packed) where a slot asks for ``sync_dist``.
         """
         slots = [slot for slot in self._of(group) if slot.on_step and slot.updated]
@@ -142,8 +143,8 @@ class Recorder:
     def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
         """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
 
-        Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before and
-        after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
+        Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
+        and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
         """
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed]
         if gather is not None:
@@ -169,7 +170,8 @@ class Recorder:
 
     def by_loader(self, group: str) -> list[dict[str, Any]]:
         """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
-        indices = sorted({loader for (_, loader) in self._pages if loader is not None}) or [None]
+        loaders = sorted({loader for (_, loader) in self._pages if loader is not None})
+        indices: list[int | None] = [*loaders] or [None]
         found: list[dict[str, Any]] = []
         for index in indices:
             slots = [
@@ -210,7 +212,8 @@ class Recorder:
             if known.adopts(given):
                 return known
             raise LogError(
-                f"self.log({name!r}) was called in {self.phase!r} with {given.describe(known.given)} other than before. "
+                f"self.log({name!r}) was called in {self.phase!r} with {given.describe(known.given)} other than "
+                "before. "
                 "Use the same settings each time, or another name.",
                 code="LT502",
             )
@@ -230,7 +233,8 @@ class Recorder:
         for other in self._of(phase.group):
             if other.loader_idx == self.loader_idx and other.forks and name in (other.step_name, other.epoch_name):
                 raise LogError(
-                    f"self.log({name!r}): this name is taken, since {other.name!r} is logged with on_step and on_epoch and "
+                    f"self.log({name!r}): this name is taken, since {other.name!r} is logged with on_step and on_epoch "
+                    "and "
                     f"shows as {other.step_name!r} and {other.epoch_name!r}. Use another name.",
                     code="LT504",
                 )
@@ -354,7 +358,8 @@ def _demand(keys: list[str], everyone: list[dict[str, Any]]) -> None:
         if missing:
             phase, _, name = key.split("|", 2)
             raise LogError(
-                f"Rank {missing[0]} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. Log it on "
+                f"Rank {missing[0]} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. "
+                "Log it on "
                 "every rank, or leave sync_dist away.",
                 code="LT506",
             )

@@ -80,7 +80,7 @@ def read_checkpoint(
         raise CheckpointError(
             f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT613"
         )
-    return stand_ins.plain(tree) if found.foreign else tree
+    return tree
 
 
 def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | None = None) -> None:
@@ -109,7 +109,7 @@ def near_files(path: Path) -> str:
         while not folder.is_dir() and folder != folder.parent:
             folder = folder.parent
         return f" Its folder is not there either; {str(folder)!r} is the nearest that is."
-    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".") and entry.name != path.name]
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
     near += sorted(n for n in names if n.endswith(".ckpt") and n not in near)[: 3 - len(near)]
     return f" Near it: {', '.join(map(repr, near))}." if near else ""
@@ -218,11 +218,16 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
             _one_at_a_time,
             torch.serialization.safe_globals(stand_ins.safe_globals(found.foreign)),
         ):
-            return torch.load(source, map_location=map_location, weights_only=True, mmap=mmap)
+            tree = torch.load(source, map_location=map_location, weights_only=True, mmap=mmap)
+        return stand_ins.plain(tree) if found.foreign else tree
     except pickle.UnpicklingError as error:
-        raise RefusedError(f"torch.load says: {str(error).splitlines()[0][:300]}") from error
-    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
-        raise DamagedError(f"torch.load says {type(error).__name__}: {str(error).splitlines()[0][:300]}") from error
+        raise RefusedError(f"torch.load says: {(str(error).splitlines() or [''])[0][:300]}") from error
+    except OSError:
+        raise
+    except Exception as error:  # whatever senseless contents make of torch's reader
+        raise DamagedError(
+            f"reading ends in {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+        ) from error
 
 
 def _where_it_was(storage: Any, location: str) -> Any:

@@ -40,7 +40,9 @@ class Given(NamedTuple):
     def describe(self, before: tuple[Any, ...]) -> str:
         """Return in words what differs from ``before``."""
         changed = [
-            f"{name}={now!r} (was {then!r})" for name, now, then in zip(self._fields, self, before, strict=True) if now != then
+            f"{name}={now!r} (was {then!r})"
+            for name, now, then in zip(self._fields, self, before, strict=True)
+            if now != then
         ]
         return ", ".join(changed) or "another value type"
 
@@ -221,7 +223,9 @@ class Slot:
             self.total = self.total + wide.sum()
         elif self.reduce in ("min", "max"):
             extreme = wide.amin() if self.reduce == "min" else wide.amax()
-            before = torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device) if _known(self.total) else extreme
+            before = (
+                torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device) if _known(self.total) else extreme
+            )
             self.total = torch.minimum(before, extreme) if self.reduce == "min" else torch.maximum(before, extreme)
         else:
             self._values.extend(self._pending)
@@ -282,7 +286,11 @@ class Slot:
 
     def _typed(self, number: Any) -> Any:
         if isinstance(number, Tensor):
-            return number if number.dtype == self.dtype or self.dtype is None else number.to(_shown(self.dtype, number.dtype))
+            return (
+                number
+                if number.dtype == self.dtype or self.dtype is None
+                else number.to(_shown(self.dtype, number.dtype))
+            )
         if self.dtype is None or self.dtype is torch.float64 or not self.dtype.is_floating_point:
             return number
         return torch.tensor(number, dtype=torch.float32)
@@ -390,7 +398,14 @@ def _fold_plain(reduce: str, values: list[Any]) -> Any:
 
 
 def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
-    known = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max", torch.amin: "min", torch.amax: "max"}
+    known = {
+        torch.mean: "mean",
+        torch.sum: "sum",
+        torch.min: "min",
+        torch.max: "max",
+        torch.amin: "min",
+        torch.amax: "max",
+    }
     if isinstance(reduce_fx, str):
         word = {"avg": "mean"}.get(reduce_fx.lower(), reduce_fx.lower())
         if word in ("mean", "sum", "min", "max"):
@@ -402,9 +417,8 @@ def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
         except TypeError:
             return reduce_fx  # type: ignore[no-any-return]
     raise LogError(
-        f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a tensor "
+        f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a "
+        "tensor "
         "of shape (n,) to a 0-dim tensor.",
         code="LT508",
     )
-
-

@@ -29,14 +29,14 @@ _DICTS = frozenset(
 _PATHS = frozenset(f"pathlib.{flavour}Path" for flavour in ("", "Pure", "Posix", "PurePosix", "Windows", "PureWindows"))
 _ENUMS = frozenset({"pytorch_lightning.callbacks.early_stopping.EarlyStoppingReason"})
 _NUMPY = frozenset(
-    {"numpy.dtype", "numpy.ndarray"}
+    {"numpy.dtype"}
     | {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")}
 )
 _SHELL_PREFIXES = ("omegaconf.",)
 _SHELLS = frozenset({"argparse.Namespace"})
 _NAME_PREFIXES = ("lightning.", "pytorch_lightning.", "torch.nn.", "torch.optim.")
 _NAMES = frozenset(f"builtins.{kind}" for kind in ("bool", "dict", "float", "int", "list", "object", "str", "tuple"))
-_NAMES |= {"typing.Any"}
+_NAMES |= {"numpy.ndarray", "typing.Any"}
 
 
 def known(name: str) -> bool:
@@ -178,6 +178,8 @@ def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         form = _opened(value, done)
     elif kind is _DType:
         form = value.code
+    elif isinstance(value, type):
+        form = value.__name__.strip("_").lower()
     done[id(value)] = value, form
     return form
 

@@ -77,15 +77,15 @@ class Placement:
 class Shard(NamedTuple):
     """Which part of the data this process reads: part ``index`` of ``count``."""
 
-    index: int = 0
-    count: int = 1
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a shard
+    count: int = 1  # type: ignore[assignment]
 
 
 class Strategy:
     """Runs on one device in this process. A strategy for more overrides what differs.
 
-    The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its life:
-    ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``, ``setup``,
+    The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its
+    life: ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``, ``setup``,
     ``bind``, the members of the step, ``close``. A new member always comes with a default.
 
     A strategy is found by an entry point in ``lt.strategies``, a class or a function that returns an instance without
@@ -228,7 +228,9 @@ class Strategy:
         """Average the gradients of ``params`` over the ranks, for plans that do not go through the wrapper."""
 
     def clip_gradients(self, params: Iterable[nn.Parameter], value: float, algorithm: str = "norm") -> Tensor | None:
-        """Clip in place by total ``"norm"`` or by ``"value"``; return the norm before clipping, shape ``()``, or None."""
+        """Clip in place by total ``"norm"`` or by ``"value"``; return the norm before clipping, shape ``()``, or
+        None.
+        """
         if algorithm == "value":
             nn.utils.clip_grad_value_(params, value)
             return None

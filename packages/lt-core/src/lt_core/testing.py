@@ -131,7 +131,9 @@ class FakeTrainer:
         self.checkpoint_io.save_checkpoint(tree, filepath)
         self.saved.append(str(filepath))
 
-    def request_save(self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None) -> None:
+    def request_save(
+        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
+    ) -> None:
         """Write now what the loop would write at the boundary, and tell the owner as the loop does."""
         self.save_checkpoint(path, weights_only)
         if owner is not None:
@@ -165,4 +167,4 @@ class FakeTrainer:
 
 def _proof(trainer: FakeTrainer) -> TrainerAPI:
     """Let the type checker prove that the fake has the whole public face."""
-    return trainer  # type: ignore[return-value]  # properties of the protocol are plain attributes here
+    return trainer

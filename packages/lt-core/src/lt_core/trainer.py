@@ -255,8 +255,12 @@ class TrainerAPI(Protocol):
     def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
         """Write a checkpoint now. Exact resume is promised for :meth:`request_save` only."""
 
-    def request_save(self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None) -> None:
-        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved."""
+    def request_save(
+        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
+    ) -> None:
+        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position
+        moved.
+        """
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
         """Delete a checkpoint that this run wrote, after the saves requested before."""
@@ -279,4 +283,6 @@ class TrainerAPI(Protocol):
         """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
 
     def all_loaders(self, stage: str) -> Sequence[Any]:
-        """Return the flat list of the user's loaders for a stage (``"train"``, ``"val"``, ``"test"``, ``"predict"``)."""
+        """Return the flat list of the user's loaders for a stage (``"train"``, ``"val"``, ``"test"``,
+        ``"predict"``).
+        """

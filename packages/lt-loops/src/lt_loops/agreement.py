@@ -21,9 +21,9 @@ class Agreement:
     """Brings a signal that any rank got to all ranks, and finds a batch at which all of them stop.
 
     A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it sets
-    ``run.attention``. From then on each rank posts, once, the batch at which it noticed. When all have posted, all stop at
-    the largest + 2: ranks in lock-step differ by at most one batch, so none is past it. Ranks without lock-step stop where
-    they are.
+    ``run.attention``. From then on each rank posts, once, the batch at which it noticed. When all have posted, all stop
+    at the largest + 2: ranks in lock-step differ by at most one batch, so none is past it. Ranks without lock-step stop
+    where they are.
     """
 
     def __init__(self, run: Run) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +76,9 @@ def _reloads(run: Run, kind: str) -> bool:
 
 
 def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
-    """Call ``on_train_batch_start``; return whether one of them skips the rest of the epoch (-1), which then ends here."""
+    """Call ``on_train_batch_start``; return whether one of them skips the rest of the epoch (-1), which then ends
+    here.
+    """
     answers = [hook(batch, index) for hook in hooks]
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
@@ -104,8 +105,7 @@ def look_ahead(run: Run) -> None:
         due.append(_batch_of_step(run, trainer.max_steps, window))
     if run.deadline != float("inf") or trainer.should_stop:
         due.append(position.batch + 1)
-    for frequency in plateau_frequencies(run):
-        due.append(_batch_of_step(run, (position.step // frequency + 1) * frequency, window))
+    due += [_batch_of_step(run, (position.step // every + 1) * every, window) for every in plateau_frequencies(run)]
     run.next_due = int(min(*due, next_validation(run), NEVER))
 
 
@@ -176,7 +176,7 @@ def _log_steps(run: Run) -> None:
 
 def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
-    settings, position = run.trainer.settings, run.position
+    position = run.position
     stop_clock(run)
     if _reloads(run, "validate"):
         run.loaders.forget("validate")
@@ -223,7 +223,9 @@ def _must_stop(run: Run) -> bool:
 
 
 def begin_training(run: Run) -> None:
-    """Work out when ``max_time`` ends this fit (time of earlier processes counts); say where nothing is left to train."""
+    """Work out when ``max_time`` ends this fit (time of earlier processes counts); say where nothing is left to
+    train.
+    """
     position, trainer, longest = run.position, run.trainer, run.trainer.settings.max_time
     if longest is not None:
         run.deadline = time.perf_counter() + longest.total_seconds() - position.seconds

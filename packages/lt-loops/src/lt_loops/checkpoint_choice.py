@@ -19,8 +19,8 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
 
     Args:
         trainer: whose checkpoint callbacks know the files.
-        ckpt_path: a path; ``"best"`` (by the monitored metric), ``"last"`` (the newest), ``"auto"`` (the newest if there
-            is one, else none: for jobs that a scheduler starts again).
+        ckpt_path: a path; ``"best"`` (by the monitored metric), ``"last"`` (the newest), ``"auto"`` (the newest if
+            there is one, else none: for jobs that a scheduler starts again).
         stage: the run, for the error.
 
     Raises:
@@ -35,7 +35,8 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         newest = _newest(trainer)
         if newest is None and word == "last":
             raise CheckpointError(
-                f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a path, "
+                f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
+                "path, "
                 "or ckpt_path='auto' to start anew where there is none.",
                 code="LT611",
             )
@@ -47,7 +48,8 @@ def _best(trainer: Trainer, stage: str) -> str:
     callback: Any = trainer.checkpoint_callback
     if callback is None:
         raise CheckpointError(
-            f"{stage}(ckpt_path='best'): this Trainer has no ModelCheckpoint callback that would know the best one. Pass a path.",
+            f"{stage}(ckpt_path='best'): this Trainer has no ModelCheckpoint callback that would know the best one. "
+            "Pass a path.",
             code="LT612",
         )
     best: str = callback.best_model_path
@@ -59,7 +61,9 @@ def _best(trainer: Trainer, stage: str) -> str:
 
 
 def _newest(trainer: Trainer) -> str | None:
-    """Return the newest complete checkpoint in the folders of the checkpoint callbacks; damaged ones are passed over."""
+    """Return the newest complete checkpoint in the folders of the checkpoint callbacks; damaged ones are passed
+    over.
+    """
     found = [path for folder in _folders(trainer) for path in Path(folder).glob("*.ckpt")]
     known = [Path(cb.last_model_path) for cb in _writers(trainer) if getattr(cb, "last_model_path", "")]
     ordered = sorted({path.resolve() for path in [*found, *known] if path.exists()}, key=_written_at, reverse=True)

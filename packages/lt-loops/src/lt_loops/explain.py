@@ -27,7 +27,12 @@ def explain(trainer: Trainer, loaders: Any, devices: int | None, num_nodes: int 
     """
     per_node = devices or trainer.num_devices
     nodes = num_nodes or trainer.num_nodes
-    parts = [_places(trainer, per_node, nodes), _data(trainer, loaders, per_node * nodes), _times(trainer), _callbacks(trainer)]
+    parts = [
+        _places(trainer, per_node, nodes),
+        _data(trainer, loaders, per_node * nodes),
+        _times(trainer),
+        _callbacks(trainer),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -35,10 +40,11 @@ def _places(trainer: Trainer, per_node: int, nodes: int) -> str:
     ranks = per_node * nodes
     kind = trainer.accelerator.device_type
     strategy = trainer.strategy.name
-    lines = [
-        f"Where: strategy {strategy!r}, accelerator {trainer.accelerator.name!r}, precision {trainer.precision!r}: "
-        f"{nodes} node{'s' * (nodes > 1)} x {per_node} device{'s' * (per_node > 1)} = {ranks} rank{'s' * (ranks > 1)}"
-    ]
+    if trainer.settings.strategy == "auto" and ranks > 1 and strategy == "single":
+        strategy = "ddp"
+    what = f"strategy {strategy!r}, accelerator {trainer.accelerator.name!r}, precision {trainer.precision!r}"
+    size = f"{nodes} node{'s' * (nodes > 1)} x {per_node} device{'s' * (per_node > 1)}"
+    lines = [f"Where: {what}: {size} = {ranks} rank{'s' * (ranks > 1)}"]
     for rank in range(min(ranks, 16)):
         node, local = divmod(rank, per_node)
         place = kind if kind == "cpu" else f"{kind}:{local}"

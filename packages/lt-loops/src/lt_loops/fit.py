@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -109,7 +109,7 @@ def train_epoch(run: Run) -> None:
         backward, scale, unscale, clip, apply = plan.backward, plan.scale, plan.unscale, plan.clip, plan.apply
         before_backward, after_backward, before_step = plan.before_backward, plan.after_backward, plan.before_step
         run_batch, uneven = plan.run_batch, feed.uneven
-        optimizer = plan.optimizers[0] if plan.optimizers else None
+        optimizer: Any = plan.optimizers[0] if plan.optimizers else None
         groups = optimizer.param_groups if optimizer is not None else []
         num_groups = len(groups)
         recorder.enter("train_batch")
@@ -138,7 +138,7 @@ def train_epoch(run: Run) -> None:
                         loss = scale(loss)
                     for hook in before_backward:
                         hook(loss)
-                    loss.backward() if backward is None else backward(loss)
+                    loss.backward() if backward is None else backward(loss)  # type: ignore[no-untyped-call]
                     for hook in after_backward:
                         hook()
                     if unscale is not None:

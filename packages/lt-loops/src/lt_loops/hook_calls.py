@@ -46,7 +46,9 @@ class HookCalls:
         run = self._run
         name, _, part = name.partition("/")
         split = name == "on_train_epoch_end"
-        calls = [self._of_callback(cb, name) for cb in run.callbacks if not split or cb.monitors == (part == "monitors")]
+        calls = [
+            self._of_callback(cb, name) for cb in run.callbacks if not split or cb.monitors == (part == "monitors")
+        ]
         if not part and is_overridden(run.module, name, LightningModule):
             calls.append(self._measured(f"{type(run.module).__name__}.{name}", getattr(run.module, name)))
         return [call for call in calls if call is not None]
@@ -58,7 +60,7 @@ class HookCalls:
         return self._measured(f"{type(callback).__name__}.{name}", hook)
 
     def _measured(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
-        return hook if self._profiler is None else self._profiler.wrap(name, hook)  # type: ignore[no-any-return]
+        return hook if self._profiler is None else self._profiler.wrap(name, hook)
 
 
 def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
@@ -75,7 +77,7 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
             others = [(i, _class_names(cb)) for i, cb in enumerate(ordered) if cb is not callback]
             earliest = max((i + 1 for i, kinds in others if kinds & set(callback.after)), default=0)
             latest = min((i for i, kinds in others if kinds & set(callback.before)), default=len(ordered))
-            target = earliest if place < earliest else latest if place > latest else place
+            target = earliest if place < earliest else min(place, latest)
             if target != place:
                 ordered.insert(target - (target > place), ordered.pop(place))
                 moved = True

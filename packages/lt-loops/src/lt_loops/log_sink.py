@@ -38,7 +38,9 @@ class LogSink:
         return bool(self._run.loggers)
 
     def send(self, values: dict[str, Any], step: int | None = None) -> None:
-        """Send one row; its axis is the key ``step`` in it, else ``step``, else the number of the last optimizer step."""
+        """Send one row; its axis is the key ``step`` in it, else ``step``, else the number of the last optimizer
+        step.
+        """
         if not values:
             return
         run = self._run
@@ -73,7 +75,8 @@ class LogSink:
             if id(logger) not in self._reported:
                 self._reported.add(id(logger))
                 warn(
-                    f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to {_KEPT_ROWS} "
+                    f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to "
+                    f"{_KEPT_ROWS} "
                     "rows are kept and sent when it works again.",
                     code="LT520",
                     stacklevel=6,

@@ -74,7 +74,9 @@ def balanced(run: Run, output: Any) -> Tensor | None:
 
 
 def zero_loss(run: Run) -> Tensor:
-    """Return a loss whose gradients are all zero, so that a rank that skips a batch still takes part in the reduction."""
+    """Return a loss whose gradients are all zero, so that a rank that skips a batch still takes part in the
+    reduction.
+    """
     terms = [p.sum() * 0.0 for p in run.module.parameters() if p.requires_grad]
     return torch.stack([t.to(terms[0].dtype) for t in terms]).sum()
 
@@ -98,9 +100,14 @@ def _scalar(loss: Tensor) -> Tensor:
 
 
 def _no_loss(output: Any, why: str) -> HookError:
-    shown = f"a dict with the keys {list(output)}" if isinstance(output, Mapping) else f"{output!r:.60} ({type(output).__name__})"
+    shown = (
+        f"a dict with the keys {list(output)}"
+        if isinstance(output, Mapping)
+        else f"{output!r:.60} ({type(output).__name__})"
+    )
     return HookError(
-        f"training_step returned {shown}: {why}. Return the loss (a tensor with one element), a dict with the key 'loss', or "
+        f"training_step returned {shown}: {why}. Return the loss (a tensor with one element), a dict with the key "
+        "'loss', or "
         "None to skip the batch; in manual optimization set self.automatic_optimization = False.",
         code="LT304",
     )

@@ -227,7 +227,8 @@ def _zero_grad(run: Run, optimizer: Optimizer) -> None:
 def _check(run: Run, plan: Plan) -> None:
     if plan.kind == "several" and len(run.optimizers) > 1 and run.optimizer_names is None:
         raise HookError(
-            f"configure_optimizers returned {len(run.optimizers)} optimizers without names, and automatic optimization cannot "
+            f"configure_optimizers returned {len(run.optimizers)} optimizers without names, and automatic optimization "
+            "cannot "
             "know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or set "
             "self.automatic_optimization = False and step them in training_step.",
             code="LT301",
@@ -235,7 +236,8 @@ def _check(run: Run, plan: Plan) -> None:
     if any(isinstance(o, LBFGS) for o in run.optimizers) and plan.kind != "manual":
         if run.precision.scales:
             raise ConfigError(
-                f"LBFGS evaluates its closure several times a step, which precision={run.precision.name!r} cannot scale. "
+                f"LBFGS evaluates its closure several times a step, which precision={run.precision.name!r} cannot "
+                "scale. "
                 "Take precision='32-true' or 'bf16-mixed'.",
                 code="LT302",
             )

@@ -71,7 +71,8 @@ def _attach_callbacks(run: Run) -> None:
     for callback in extra:
         if not isinstance(callback, Callback):
             raise ConfigTypeError(
-                f"configure_callbacks returned {callback!r:.60} ({type(callback).__name__}); expected Callback instances.",
+                f"configure_callbacks returned {callback!r:.60} ({type(callback).__name__}); expected Callback "
+                "instances.",
                 code="LT213",
             )
     replaced = {type(callback) for callback in extra}

@@ -11,7 +11,7 @@ from lt_core.background import AsyncCheckpointIO
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
-from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.errors import ConfigError, ConfigTypeError, PluginError
 from lt_core.launcher import Launcher
 from lt_core.logger import Logger
 from lt_core.precision import Precision
@@ -77,7 +77,9 @@ def _sort_plugins(given: list[Any]) -> dict[type, Any]:
                 code="LT122",
             )
         if kind in found:
-            raise ConfigError(f"plugins: two of kind {kind.__name__}: {found[kind]!r:.60} and {plugin!r:.60}.", code="LT122")
+            raise ConfigError(
+                f"plugins: two of kind {kind.__name__}: {found[kind]!r:.60} and {plugin!r:.60}.", code="LT122"
+            )
         found[kind] = plugin
     return found
 
@@ -89,7 +91,8 @@ def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
     made = plugins.load(group, given.lower())(**kwargs)
     if not isinstance(made, base):
         raise ConfigTypeError(
-            f"The {plugins.kind_of(group)} {given!r} made a {type(made).__name__}, which is no {base.__name__}.", code="LT103"
+            f"The {plugins.kind_of(group)} {given!r} made a {type(made).__name__}, which is no {base.__name__}.",
+            code="LT103",
         )
     return made
 
@@ -121,7 +124,9 @@ def _accelerator(settings: Settings) -> Accelerator:
 def _strategy(
     settings: Settings, accelerator: Accelerator, environment: Environment, given: dict[type, Any]
 ) -> Strategy:
-    asked = environment.local_world_size if settings.devices == "auto" and environment.processes_exist else settings.devices
+    asked = (
+        environment.local_world_size if settings.devices == "auto" and environment.processes_exist else settings.devices
+    )
     devices = tuple(accelerator.parse_devices(asked))
     strategy: Strategy = _made("strategies", _strategy_name(settings, accelerator, len(devices)), Strategy)
     launcher = given.get(Launcher) or strategy.launcher
@@ -180,7 +185,7 @@ def _provider(role: str, wanted: bool | None) -> Callable[..., Any] | None:
     provider: Callable[..., Any] | None = plugins.find_role(role)
     if provider is None and wanted:
         package = plugins.BROUGHT_BY["defaults"][role]
-        raise plugins.PluginError(
+        raise PluginError(
             f"The default {role.replace('_', ' ')} comes with {package}: {plugins.install_hint(package)}", code="LT104"
         )
     return provider
@@ -193,7 +198,8 @@ def _callbacks(settings: Settings) -> list[Callback]:
         mine = [callback for callback in callbacks if callback.role == role]
         if mine and wanted is False and not (settings.fast_dev_run or settings.barebones):
             raise ConfigError(
-                f"{flag}=False, but callbacks holds a {type(mine[0]).__name__}. Leave one of the two away.", code="LT123"
+                f"{flag}=False, but callbacks holds a {type(mine[0]).__name__}. Leave one of the two away.",
+                code="LT123",
             )
         if mine and wanted is False:
             callbacks = [callback for callback in callbacks if callback.role != role]

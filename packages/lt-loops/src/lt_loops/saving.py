@@ -62,7 +62,8 @@ def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
     """Say loudly that a save failed; training goes on, older checkpoints stay."""
     run.save_error = error
     warn(
-        f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or give "
+        f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or "
+        "give "
         "access, the next save tries again.",
         code="LT640",
         stacklevel=5,

@@ -64,11 +64,12 @@ class Session:
             run.error = error
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
-                self._try(lambda: run.datamodule.on_exception(error))  # type: ignore[union-attr]
+                self._try(lambda: run.datamodule.on_exception(error))
         self._try(lambda: confirm_saves(run))
         self._try(self._tear_down)
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
-        run.sink.each(lambda logger: (logger.save(), logger.finalize(outcome)))
+        run.sink.each(lambda logger: logger.save())
+        run.sink.each(lambda logger: logger.finalize(outcome))
         for feed in [run.train_feed, *(f for feeds in run.eval_feeds.values() for f in feeds)]:
             if feed is not None:
                 self._try(feed.close)
@@ -82,10 +83,10 @@ class Session:
     def _tear_down(self) -> None:
         run = self.run
         if run.datamodule is not None:
-            self._try(lambda: teardown(run.datamodule, run.stage))  # type: ignore[arg-type]
+            self._try(lambda: teardown(run.datamodule, run.stage))
         run.recorder.enter("teardown")
         for hook in run.hooks["teardown"]:
-            self._try(lambda hook=hook: hook(run.stage))  # type: ignore[misc]
+            self._try(lambda hook=hook: hook(run.stage))
 
     def _try(self, action: object) -> None:
         """Do ``action``; keep its error if it is the first one, else report it."""
@@ -97,7 +98,8 @@ class Session:
                 self.run.status = "failed"
             elif error is not self.failed:
                 warn(
-                    f"While a run ended with {type(self.failed).__name__}, {type(error).__name__} was raised too: {error}",
+                    f"While a run ended with {type(self.failed).__name__}, {type(error).__name__} was raised too: "
+                    f"{error}",
                     code="LT221",
                     stacklevel=4,
                 )

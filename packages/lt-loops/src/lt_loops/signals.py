@@ -25,8 +25,9 @@ EXIT_STATUS = {number: 128 + int(number) for number in _HANDLED}
 class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
 
-    The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end run;
-    several ranks agree on the boundary (see ``agreement.py``). A second Ctrl-C raises ``KeyboardInterrupt`` at once.
+    The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end
+    run; several ranks agree on the boundary (see ``agreement.py``). A second Ctrl-C raises ``KeyboardInterrupt`` at
+    once.
     """
 
     def __init__(self, run: Run) -> None:
@@ -69,8 +70,10 @@ def name_of(number: int) -> str:
 
 
 def exits_process(on_signal: str) -> bool:
-    """Return whether a run ended by a signal ends the script: not in IPython, an interactive session or under pytest."""
-    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules and _in_ipython()
+    """Return whether a run ended by a signal ends the script: not in IPython, an interactive session or under
+    pytest.
+    """
+    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or ("IPython" in sys.modules and _in_ipython())
     return on_signal == "exit" and not interactive and "pytest" not in sys.modules
 
 

@@ -14,8 +14,8 @@ __all__ = ["count_arguments"]
 def count_arguments(function: Callable[..., Any], offered: Sequence[str], required: int = 1) -> int:
     """Return how many of the ``offered`` positional arguments ``function`` takes.
 
-    Required parameters are filled in the documented order whatever their names. An optional one counts only where it has
-    a documented name, so that ``training_step(self, batch, scale=2.0)`` keeps its own default.
+    Required parameters are filled in the documented order whatever their names. An optional one counts only where it
+    has a documented name, so that ``training_step(self, batch, scale=2.0)`` keeps its own default.
 
     Args:
         function: a bound method.
@@ -51,7 +51,8 @@ def _unfit(function: Callable[..., Any], signature: inspect.Signature, offered: 
     name = getattr(function, "__qualname__", repr(function))
     short = name.rpartition(".")[2]
     return HookError(
-        f"{name}{signature} does not fit: lt calls {short}({', '.join(offered)}). Take these parameters, in this order; "
+        f"{name}{signature} does not fit: lt calls {short}({', '.join(offered)}). Take these parameters, in this "
+        "order; "
         "the later ones may be left away.",
         code="LT211",
     )

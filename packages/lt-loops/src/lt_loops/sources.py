@@ -91,7 +91,7 @@ def _is_loader(item: Any) -> bool:
     return hasattr(item, "__iter__") and not isinstance(item, Mapping) and not hasattr(item, "keys")
 
 
-def limited(num_batches: int | None, limit: int | float | None, name: str) -> int | float:
+def limited(num_batches: int | None, limit: float | None, name: str) -> int | float:
     """Return how many batches are read of a loader: its length cut by a limit (a count, or a fraction of 1.0).
 
     Args:
@@ -117,7 +117,8 @@ def limited(num_batches: int | None, limit: int | float | None, name: str) -> in
     kept = int(num_batches * limit)
     if kept == 0:
         raise ConfigError(
-            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least {1 / num_batches:.3g}, or a count.",
+            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least {1 / num_batches:.3g}, or "
+            "a count.",
             code="LT402",
         )
     return kept
@@ -178,7 +179,8 @@ def make_train_feed(run: Run) -> Feed:
     loaders = run.loaders.get("train")
     if loaders is None:
         raise DataError(
-            "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the module.",
+            "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
+            "module.",
             code="LT403",
         )
     loaders = check_loader(loaders, "train")
@@ -201,7 +203,8 @@ def make_train_feed(run: Run) -> Feed:
     )
     if feed.num_batches == 0:
         raise DataError(
-            "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with drop_last=True?",
+            "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
+            "drop_last=True?",
             code="LT404",
         )
     return feed
@@ -233,7 +236,8 @@ def _refuse_empty(loaders: list[Any], kind: str) -> None:
         if length_of(loader) == 0:
             which = f"{_NOUNS[kind]} loader" + (f" {index}" if len(loaders) > 1 else "")
             raise DataError(
-                f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with drop_last=True?",
+                f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with "
+                "drop_last=True?",
                 code="LT404",
             )
 

@@ -140,7 +140,8 @@ def read_checkpoint(run: Run) -> None:
     tree = run.strategy.load_checkpoint(run.trainer.checkpoint_io, path, trusted=run.trusted)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
-            f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare weights "
+            f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
+            "weights "
             "call module.load_state_dict(...) yourself.",
             code="LT601",
         )
@@ -180,7 +181,8 @@ def restore_training(run: Run) -> None:
         if run.weights_only:
             return
         raise CheckpointError(
-            f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a warm start "
+            f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
+            "warm start "
             "load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
@@ -203,7 +205,8 @@ def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
     saved = tree["optimizer_states"]
     if len(saved) != len(run.optimizers):
         raise CheckpointError(
-            f"{run.ckpt_path} holds {len(saved)} optimizers, configure_optimizers made {len(run.optimizers)}. Resume with the "
+            f"{run.ckpt_path} holds {len(saved)} optimizers, configure_optimizers made {len(run.optimizers)}. Resume "
+            "with the "
             "same ones, or warm-start from the weights (load_from_checkpoint).",
             code="LT603",
         )
@@ -213,7 +216,8 @@ def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
         groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
         if kind != mine or groups != asked:
             raise CheckpointError(
-                f"{run.ckpt_path} was written with {kind} over {groups} parameter groups, configure_optimizers made {mine} "
+                f"{run.ckpt_path} was written with {kind} over {groups} parameter groups, configure_optimizers made "
+                f"{mine} "
                 f"over {asked}. Resume with the same optimizer, or warm-start from the weights (load_from_checkpoint).",
                 code="LT603",
             )

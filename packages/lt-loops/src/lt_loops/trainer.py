@@ -15,7 +15,7 @@ from torch import nn
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import DataSource
-from lt_core.errors import CheckpointError, ConfigTypeError, silence, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, LogError, silence, warn
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.media import as_media
@@ -133,12 +133,12 @@ class Trainer(TrainerFacts, LegacyArguments):
         max_steps: int | None = None,
         min_steps: int | None = None,
         max_time: str | timedelta | dict[str, int] | None = None,
-        limit_train_batches: int | float | None = None,
-        limit_val_batches: int | float | None = None,
-        limit_test_batches: int | float | None = None,
-        limit_predict_batches: int | float | None = None,
-        overfit_batches: int | float | None = None,
-        val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
+        limit_train_batches: float | None = None,
+        limit_val_batches: float | None = None,
+        limit_test_batches: float | None = None,
+        limit_predict_batches: float | None = None,
+        overfit_batches: float | None = None,
+        val_check_interval: float | str | timedelta | dict[str, int] | None = None,
         check_val_every_n_epoch: int | None = 1,
         num_sanity_val_steps: int | None = None,
         log_every_n_steps: int | None = None,
@@ -146,7 +146,7 @@ class Trainer(TrainerFacts, LegacyArguments):
         enable_progress_bar: bool | None = None,
         enable_model_summary: bool | None = None,
         accumulate_grad_batches: int | dict[int, int] | None = None,
-        gradient_clip_val: int | float | None = None,
+        gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
         deterministic: bool | str | None = None,
         benchmark: bool | None = None,
@@ -161,7 +161,7 @@ class Trainer(TrainerFacts, LegacyArguments):
         default_root_dir: str | PathLike[str] | None = None,
         enable_autolog_hparams: bool | None = None,
         model_registry: str | None = None,
-        compile: bool | dict[str, Any] | None = None,  # torch's name of it
+        compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
         silence: Any = None,
         on_signal: str | None = None,
         prepare_data_per_node: bool | None = None,
@@ -194,21 +194,25 @@ class Trainer(TrainerFacts, LegacyArguments):
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
     ) -> None:
-        """Train ``model``. Called again with the same module it continues, when limits were raised or it was interrupted.
+        """Train ``model``.
+
+        Called again with the same module it continues, when limits were raised or it was interrupted.
 
         Args:
             model: the module.
             train_dataloaders: a loader, or a nest of them; or the datamodule.
             val_dataloaders: a loader, or a list of them.
             datamodule: gives the loaders instead.
-            ckpt_path: resume exactly from a checkpoint: a path, ``"last"``, ``"best"``, or ``"auto"`` (the newest if there
-                is one).
+            ckpt_path: resume exactly from a checkpoint: a path, ``"last"``, ``"best"``, or ``"auto"`` (the newest if
+                there is one).
             weights_only: False reads the checkpoint even if it could run code; only for files that you made yourself.
         """
         if isinstance(train_dataloaders, DataSource) and datamodule is None:
             train_dataloaders, datamodule = None, train_dataloaders
         start = ckpt_path or self.settings.ckpt_path
-        run = self._new_run("fit", model, datamodule, start, weights_only, train=train_dataloaders, validate=val_dataloaders)
+        run = self._new_run(
+            "fit", model, datamodule, start, weights_only, train=train_dataloaders, validate=val_dataloaders
+        )
         self.settings.note_default_epochs(stacklevel=2)
         self._continue(run)
         result = self.strategy.launch(run_fit, run)
@@ -315,7 +319,9 @@ class Trainer(TrainerFacts, LegacyArguments):
             dataloaders, datamodule = None, dataloaders
         if model is None:
             if self._run is None:
-                raise ConfigTypeError(f"{stage}() needs a module: nothing was fitted by this Trainer yet.", code="LT131")
+                raise ConfigTypeError(
+                    f"{stage}() needs a module: nothing was fitted by this Trainer yet.", code="LT131"
+                )
             model, datamodule = self._run.module, datamodule or (self._run.datamodule if dataloaders is None else None)
             best = getattr(self.checkpoint_callback, "best_model_path", "")
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
@@ -335,13 +341,15 @@ class Trainer(TrainerFacts, LegacyArguments):
     ) -> Run:
         if self._run is not None and self._run.status == "running":
             raise ConfigTypeError(
-                f"{stage}() was called inside a run of the same Trainer ({self._run.stage}). Use another Trainer for it.",
+                f"{stage}() was called inside a run of the same Trainer ({self._run.stage}). Use another Trainer for "
+                "it.",
                 code="LT132",
             )
         module = self._module_of(model, stage)
         if datamodule is not None and not isinstance(datamodule, DataSource):
             raise ConfigTypeError(
-                f"datamodule={datamodule!r:.60} ({type(datamodule).__name__}): expected a LightningDataModule instance. "
+                f"datamodule={datamodule!r:.60} ({type(datamodule).__name__}): expected a LightningDataModule "
+                "instance. "
                 "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
                 code="LT133",
             )
@@ -350,7 +358,9 @@ class Trainer(TrainerFacts, LegacyArguments):
             raise ConfigTypeError(
                 f"{stage}() got both loaders ({', '.join(given)}) and a datamodule. Pass one of the two.", code="LT134"
             )
-        run = Run(self, stage, module, Loaders(module, datamodule, **loaders), choose_checkpoint(self, ckpt_path, stage))
+        run = Run(
+            self, stage, module, Loaders(module, datamodule, **loaders), choose_checkpoint(self, ckpt_path, stage)
+        )
         run.trusted = weights_only is False
         return run
 
@@ -361,7 +371,9 @@ class Trainer(TrainerFacts, LegacyArguments):
             return inner
         if isinstance(model, LightningModule):
             return model
-        what = f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
+        what = (
+            f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
+        )
         raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.", code="LT131")
 
     def _continue(self, run: Run) -> None:
@@ -384,7 +396,8 @@ class Trainer(TrainerFacts, LegacyArguments):
             self._fitted = run
         if run.save_error is not None and not run.saved:
             raise CheckpointError(
-                f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The trained module "
+                f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The "
+                "trained module "
                 "is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             ) from run.save_error
@@ -400,7 +413,10 @@ class Trainer(TrainerFacts, LegacyArguments):
         recorder = run.recorder
         metrics = result.metrics
         recorder.callback_values = dict(metrics.get("callback", {}))
-        recorder.logged_values, recorder.bar_values = dict(metrics.get("logged", {})), dict(metrics.get("progress_bar", {}))
+        recorder.logged_values, recorder.bar_values = (
+            dict(metrics.get("logged", {})),
+            dict(metrics.get("progress_bar", {})),
+        )
         for callback in self.callbacks:
             if state := result.callbacks.get(callback.state_key):
                 callback.load_state_dict(state)
@@ -470,7 +486,14 @@ class Trainer(TrainerFacts, LegacyArguments):
         at = max(self.global_step - 1, 0) if step is None else step
         shown = [logger for logger in self.loggers if logger.log_media(name, value, at)]
         if not shown:
-            path = write_media(os.path.join(self.log_dir or ".", "media"), name, as_media(value), at)  # noqa: PTH118
+            media = as_media(value)
+            if media is None:
+                raise LogError(
+                    f"log_media({name!r}): no logger can show a {type(value).__name__}, and it is no image, figure, "
+                    "histogram, text, table, audio or video that could be a file (see lt_core.media).",
+                    code="LT522",
+                )
+            path = write_media(os.path.join(self.log_dir or ".", "media"), name, media, at)  # noqa: PTH118
             if not self._media_told:
                 self._media_told = True
                 warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521", stacklevel=2)
@@ -485,7 +508,12 @@ class Trainer(TrainerFacts, LegacyArguments):
         return run_trial(self, max_steps, overrides)
 
     def explain(
-        self, model: Any = None, train_dataloaders: Any = None, *, devices: int | None = None, num_nodes: int | None = None
+        self,
+        model: Any = None,
+        train_dataloaders: Any = None,
+        *,
+        devices: int | None = None,
+        num_nodes: int | None = None,
     ) -> str:
         """Print and return what a fit would do: nodes, ranks, devices, shards, steps, and what happens when.
 
@@ -507,7 +535,7 @@ class Trainer(TrainerFacts, LegacyArguments):
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""
         if self.is_global_zero:
-            print(*args, **kwargs)
+            print(*args, **kwargs)  # noqa: T201  (this is what print is for)
 
     def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
         """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
@@ -523,7 +551,7 @@ class Trainer(TrainerFacts, LegacyArguments):
     def compiled(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return the training step compiled where ``compile`` was asked for, else as it is."""
         options = self._compile_options if self.settings.compile is False else self.settings.compile
-        return step if options is None else torch.compile(step, **options)  # type: ignore[no-any-return]
+        return step if options is None else torch.compile(step, **options)
 
     @property
     def active_profiler(self) -> Profiler | None:

@@ -64,9 +64,9 @@ class _Losses(Callback):
 def run_trial(trainer: Trainer, max_steps: int, overrides: dict[str, Any]) -> Trial:
     """Train for ``max_steps`` optimizer steps inside the present fit, then put everything back as it was.
 
-    Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's limits.
-    The loaders are asked for anew, so that a changed batch size counts. No logger gets anything, nothing is validated
-    unless ``limit_val_batches`` is given, and only the callbacks of the trial run.
+    Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's
+    limits. The loaders are asked for anew, so that a changed batch size counts. No logger gets anything, nothing is
+    validated unless ``limit_val_batches`` is given, and only the callbacks of the trial run.
 
     Args:
         trainer: inside ``fit``.
@@ -81,9 +81,15 @@ def run_trial(trainer: Trainer, max_steps: int, overrides: dict[str, Any]) -> Tr
         raise ConfigTypeError("trainer.trial() works inside fit only: call it in on_fit_start.", code="LT131")
     unknown = set(overrides) - set(LIMITS) - {"callbacks"}
     if unknown:
-        raise ConfigError(f"trainer.trial(): {sorted(unknown)} cannot be overridden. Known: callbacks, {LIMITS}.", code="LT144")
+        raise ConfigError(
+            f"trainer.trial(): {sorted(unknown)} cannot be overridden. Known: callbacks, {LIMITS}.", code="LT144"
+        )
     losses = _Losses()
-    with preserve_generators(), _snapshot(outer), _overridden(trainer, {"limit_val_batches": 0, **overrides}, max_steps):
+    with (
+        preserve_generators(),
+        _snapshot(outer),
+        _overridden(trainer, {"limit_val_batches": 0, **overrides}, max_steps),
+    ):
         inner = _inner_run(outer, [*overrides.get("callbacks", []), losses])
         trainer._run = inner
         try:
@@ -106,7 +112,9 @@ def _train(run: Run, losses: _Losses) -> Trial:
             break
         run.position.next_epoch(0)
     kept = [float("nan") if loss is None else float(loss) for loss in losses.kept]
-    metrics = {n: float(v) for n, v in run.recorder.callback_metrics().items() if isinstance(v, Tensor) and v.numel() == 1}
+    metrics = {
+        n: float(v) for n, v in run.recorder.callback_metrics().items() if isinstance(v, Tensor) and v.numel() == 1
+    }
     run.call("on_train_end", phase="on_train_end")
     return Trial(
         losses=kept,
@@ -134,7 +142,9 @@ def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
 @contextmanager
 def _snapshot(run: Run) -> Iterator[None]:
     """Put weights, optimizers, schedulers, precision, modes and gradients back as they were."""
-    weights = {name: value.detach().clone() for name, value in run.module.state_dict().items() if isinstance(value, Tensor)}
+    weights = {
+        name: value.detach().clone() for name, value in run.module.state_dict().items() if isinstance(value, Tensor)
+    }
     modes = [(part, part.training) for part in run.module.modules()]
     optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.optimizers]
     schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.schedulers]
