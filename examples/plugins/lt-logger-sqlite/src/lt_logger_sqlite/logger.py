@@ -144,7 +144,7 @@ class SQLiteLogger(Logger):
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Called after ``save``: the checkpoint remembers the run, and how many of its rows belong to the checkpoint."""
+        """Called after ``save``: the checkpoint remembers the run, and how many of its rows are its own."""
         return {"version": self._run, "calls": self._calls, "media": self._last("media")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
