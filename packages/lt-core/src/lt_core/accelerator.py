@@ -88,8 +88,8 @@ class Accelerator:
         if missing:
             raise ConfigError(
                 f"devices={indices}: {self.name} device {missing[0]} is not here; there "
-                f"{'is' if available == 1 else 'are'} "
-                f"{available}, numbered from 0. Take indices below {available}, or a count.",
+                f"{'is' if available == 1 else 'are'} {available}, numbered from 0. Take indices below {available}, or "
+                "a count.",
                 code="LT111",
             )
         return indices

@@ -31,8 +31,7 @@ def batch_size_of(batch: Any) -> int:
         others = ", ".join(f"{w}: {s}" for w, s in sizes[:5])
         warn(
             f"The batch's tensors have different first dimensions ({others}), so its size is ambiguous; {where} "
-            f"({first}) "
-            "is taken to weight epoch means. Say self.log(..., batch_size=n) to be sure.",
+            f"({first}) is taken to weight epoch means. Say self.log(..., batch_size=n) to be sure.",
             code="LT510",
             stacklevel=6,
         )

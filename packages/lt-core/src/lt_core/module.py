@@ -133,8 +133,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
             if asked is not None and given is not None and asked != given:
                 raise ConfigError(
                     f"Trainer({what}={asked!r}) and clip_gradients({what}={given!r}) contradict each other. Give it in "
-                    "one "
-                    "place only.",
+                    "one place only.",
                     code="LT311",
                 )
         value = gradient_clip_val if gradient_clip_val is not None else asked_val
@@ -157,8 +156,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
             if self.automatic_optimization and self._attached_trainer() is not None:
                 raise ConfigError(
                     "manual_backward was called, but automatic_optimization is True. Set self.automatic_optimization = "
-                    "False "
-                    "in __init__, or return the loss from training_step.",
+                    "False in __init__, or return the loss from training_step.",
                     code="LT312",
                 )
             loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]

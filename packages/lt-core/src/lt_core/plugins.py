@@ -109,8 +109,7 @@ def find(group: str, name: str) -> Any | None:
         owners = " and ".join(f"{e.dist.name if e.dist else '?'} ({e.value})" for e in entries)
         raise PluginError(
             f"Two installed packages provide the {kind_of(group)} {name!r}: {owners}. Uninstall one, or pass the "
-            "object "
-            "itself in place of its name.",
+            "object itself in place of its name.",
             code="LT102",
         )
     return _import(group, entries[0])

@@ -213,8 +213,7 @@ class Recorder:
                 return known
             raise LogError(
                 f"self.log({name!r}) was called in {self.phase!r} with {given.describe(known.given)} other than "
-                "before. "
-                "Use the same settings each time, or another name.",
+                "before. Use the same settings each time, or another name.",
                 code="LT502",
             )
         self._check_forks(str(name), phase)
@@ -234,8 +233,7 @@ class Recorder:
             if other.loader_idx == self.loader_idx and other.forks and name in (other.step_name, other.epoch_name):
                 raise LogError(
                     f"self.log({name!r}): this name is taken, since {other.name!r} is logged with on_step and on_epoch "
-                    "and "
-                    f"shows as {other.step_name!r} and {other.epoch_name!r}. Use another name.",
+                    f"and shows as {other.step_name!r} and {other.epoch_name!r}. Use another name.",
                     code="LT504",
                 )
 
@@ -359,8 +357,7 @@ def _demand(keys: list[str], everyone: list[dict[str, Any]]) -> None:
             phase, _, name = key.split("|", 2)
             raise LogError(
                 f"Rank {missing[0]} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. "
-                "Log it on "
-                "every rank, or leave sync_dist away.",
+                "Log it on every rank, or leave sync_dist away.",
                 code="LT506",
             )
 

@@ -418,7 +418,6 @@ def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
             return reduce_fx  # type: ignore[no-any-return]
     raise LogError(
         f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a "
-        "tensor "
-        "of shape (n,) to a 0-dim tensor.",
+        "tensor of shape (n,) to a 0-dim tensor.",
         code="LT508",
     )

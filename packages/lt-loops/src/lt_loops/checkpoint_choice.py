@@ -36,8 +36,7 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         if newest is None and word == "last":
             raise CheckpointError(
                 f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
-                "path, "
-                "or ckpt_path='auto' to start anew where there is none.",
+                "path, or ckpt_path='auto' to start anew where there is none.",
                 code="LT611",
             )
         return newest

@@ -43,15 +43,13 @@ def check_interval(run: Run) -> None:
     if isinstance(interval, int) and interval > batches:
         raise ConfigError(
             f"val_check_interval={interval} is longer than the epoch of {batches} training batches, so there would be "
-            "no "
-            "validation. Take a smaller one, or check_val_every_n_epoch=None to count batches across epochs.",
+            "no validation. Take a smaller one, or check_val_every_n_epoch=None to count batches across epochs.",
             code="LT407",
         )
     if isinstance(interval, float) and interval != 1.0 and batches == float("inf"):
         raise ConfigError(
             f"val_check_interval={interval}: a fraction of the epoch needs a training loader with a length, and this "
-            "one "
-            "has none. Take a count of batches, or 1.0.",
+            "one has none. Take a count of batches, or 1.0.",
             code="LT407",
         )
 

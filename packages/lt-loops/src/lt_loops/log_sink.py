@@ -76,8 +76,7 @@ class LogSink:
                 self._reported.add(id(logger))
                 warn(
                     f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to "
-                    f"{_KEPT_ROWS} "
-                    "rows are kept and sent when it works again.",
+                    f"{_KEPT_ROWS} rows are kept and sent when it works again.",
                     code="LT520",
                     stacklevel=6,
                 )

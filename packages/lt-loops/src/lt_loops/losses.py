@@ -107,7 +107,6 @@ def _no_loss(output: Any, why: str) -> HookError:
     )
     return HookError(
         f"training_step returned {shown}: {why}. Return the loss (a tensor with one element), a dict with the key "
-        "'loss', or "
-        "None to skip the batch; in manual optimization set self.automatic_optimization = False.",
+        "'loss', or None to skip the batch; in manual optimization set self.automatic_optimization = False.",
         code="LT304",
     )

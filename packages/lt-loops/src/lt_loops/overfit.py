@@ -24,8 +24,7 @@ def in_order(loader: Any) -> Any:
         return loader
     warn(
         "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
-        "shuffle=False. "
-        "Pass such a loader, or limit_train_batches=... for other batches each time.",
+        "shuffle=False. Pass such a loader, or limit_train_batches=... for other batches each time.",
         code="LT406",
         stacklevel=8,
     )

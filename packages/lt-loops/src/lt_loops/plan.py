@@ -228,8 +228,7 @@ def _check(run: Run, plan: Plan) -> None:
     if plan.kind == "several" and len(run.optimizers) > 1 and run.optimizer_names is None:
         raise HookError(
             f"configure_optimizers returned {len(run.optimizers)} optimizers without names, and automatic optimization "
-            "cannot "
-            "know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or set "
+            "cannot know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or set "
             "self.automatic_optimization = False and step them in training_step.",
             code="LT301",
         )
@@ -237,8 +236,7 @@ def _check(run: Run, plan: Plan) -> None:
         if run.precision.scales:
             raise ConfigError(
                 f"LBFGS evaluates its closure several times a step, which precision={run.precision.name!r} cannot "
-                "scale. "
-                "Take precision='32-true' or 'bf16-mixed'.",
+                "scale. Take precision='32-true' or 'bf16-mixed'.",
                 code="LT302",
             )
         if plan.window > 1:

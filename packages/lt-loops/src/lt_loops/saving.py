@@ -43,7 +43,9 @@ def serve_requests(run: Run) -> None:
             _report(run, request, error)
             continue
         if request.owner is not None:
-            request.owner.on_saved(request.path)
+            owner = request.owner
+            owner.on_saved(request.path)
+            run.sink.each(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
 
 
 def confirm_saves(run: Run) -> None:
@@ -63,8 +65,7 @@ def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
     run.save_error = error
     warn(
         f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or "
-        "give "
-        "access, the next save tries again.",
+        "give access, the next save tries again.",
         code="LT640",
         stacklevel=5,
     )

@@ -71,9 +71,8 @@ def _monitored(run: Run, config: SchedulerConfig) -> Any:
         have = ", ".join(map(repr, metrics)) or "nothing"
         message = (
             f"The scheduler {type(config.scheduler).__name__} monitors {config.monitor!r}, which was not logged. "
-            "Logged so "
-            f"far: {have}.{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its 'frequency' so "
-            "that "
+            f"Logged so far: {have}.{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its "
+            "'frequency' so that "
             "it steps when a validation has run."
         )
         if config.strict:

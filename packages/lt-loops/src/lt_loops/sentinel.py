@@ -29,9 +29,8 @@ def watch_loss(run: Run, output: Any) -> None:
     position = run.position
     message = (
         f"The training loss is {loss.detach().float().mean().item()} at optimizer step {position.step} (epoch "
-        f"{position.epoch}, "
-        f"batch {position.batch - 1}); {_first_bad(run)}. Try a lower learning rate, gradient_clip_val, or look for a "
-        "division "
+        f"{position.epoch}, batch {position.batch - 1}); {_first_bad(run)}. Try a lower learning rate, "
+        "gradient_clip_val, or look for a division "
         "by zero or log(0)"
     )
     if run.trainer.settings.detect_anomaly:

@@ -52,7 +52,6 @@ def _unfit(function: Callable[..., Any], signature: inspect.Signature, offered: 
     short = name.rpartition(".")[2]
     return HookError(
         f"{name}{signature} does not fit: lt calls {short}({', '.join(offered)}). Take these parameters, in this "
-        "order; "
-        "the later ones may be left away.",
+        "order; the later ones may be left away.",
         code="LT211",
     )

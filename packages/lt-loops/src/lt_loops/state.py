@@ -26,7 +26,15 @@ from lt_core.seed import capture_generators
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["LIGHTNING_VERSION", "capture", "logger_states", "read_checkpoint", "restore_module", "restore_training"]
+__all__ = [
+    "LIGHTNING_VERSION",
+    "capture",
+    "feed_state",
+    "logger_states",
+    "read_checkpoint",
+    "restore_module",
+    "restore_training",
+]
 
 LIGHTNING_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""
@@ -88,9 +96,16 @@ def _rank_state(run: Run) -> dict[str, Any]:
     return {
         "generators": capture_generators(),
         "recorder": run.recorder.state_dict(),
-        "feed": run.train_feed.state_dict() if run.train_feed is not None and run.position.batch else None,
+        "feed": feed_state(run),
         "gradients": grads,
     }
+
+
+def feed_state(run: Run) -> dict[str, Any] | None:
+    """Return the place in an unfinished epoch's data; of a run that has ended, the place where it ended."""
+    if run.status != "running" or run.train_feed is None or not run.position.batch:
+        return run.feed_state
+    return run.train_feed.state_dict()
 
 
 def _datamodule_state(run: Run) -> dict[str, Any]:
@@ -141,8 +156,7 @@ def read_checkpoint(run: Run) -> None:
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
-            "weights "
-            "call module.load_state_dict(...) yourself.",
+            "weights call module.load_state_dict(...) yourself.",
             code="LT601",
         )
     run.restored = tree
@@ -182,8 +196,7 @@ def restore_training(run: Run) -> None:
             return
         raise CheckpointError(
             f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
-            "warm start "
-            "load it by load_from_checkpoint and call fit without ckpt_path.",
+            "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
     _restore_callbacks(run, tree)  # first: finetuning adds the parameter groups that the optimizers' states belong to
@@ -206,8 +219,7 @@ def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
     if len(saved) != len(run.optimizers):
         raise CheckpointError(
             f"{run.ckpt_path} holds {len(saved)} optimizers, configure_optimizers made {len(run.optimizers)}. Resume "
-            "with the "
-            "same ones, or warm-start from the weights (load_from_checkpoint).",
+            "with the same ones, or warm-start from the weights (load_from_checkpoint).",
             code="LT603",
         )
     kinds = (tree.get("lt") or {}).get("optimizers") or [type(o).__qualname__ for o in run.optimizers]
@@ -217,8 +229,8 @@ def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
         if kind != mine or groups != asked:
             raise CheckpointError(
                 f"{run.ckpt_path} was written with {kind} over {groups} parameter groups, configure_optimizers made "
-                f"{mine} "
-                f"over {asked}. Resume with the same optimizer, or warm-start from the weights (load_from_checkpoint).",
+                f"{mine} over {asked}. Resume with the same optimizer, or warm-start from the weights "
+                "(load_from_checkpoint).",
                 code="LT603",
             )
         run.strategy.load_optimizer_state(run.model, optimizer, copy.deepcopy(state))

@@ -14,13 +14,16 @@ from torch import nn
 
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
+from lt_core.environment import Environment
 from lt_core.errors import CheckpointError, ConfigTypeError, LogError, silence, warn
-from lt_core.launcher import RunResult
+from lt_core.launcher import Launcher, RunResult
 from lt_core.logger import Logger
 from lt_core.media import as_media
 from lt_core.media_files import write_media
 from lt_core.module import LightningModule
+from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.seed import seed_of_environment
 from lt_core.strategy import Strategy
@@ -42,6 +45,9 @@ from lt_loops.table import format_results
 from lt_loops.trial import Trial, run_trial
 
 __all__ = ["Trainer"]
+
+Plugin = Precision | CheckpointIO | Environment | Launcher
+"""What ``Trainer(plugins=...)`` takes."""
 
 
 class Trainer(TrainerFacts, LegacyArguments):
@@ -120,12 +126,12 @@ class Trainer(TrainerFacts, LegacyArguments):
     def __init__(
         self,
         *,
-        accelerator: str | Accelerator | None = None,
-        strategy: str | Strategy | None = None,
+        accelerator: Accelerator | str | None = None,
+        strategy: Strategy | str | None = None,
         devices: int | str | list[int] | None = None,
         num_nodes: int | None = None,
-        precision: Any = None,
-        logger: bool | str | Logger | list[Logger | str] | None = None,
+        precision: Precision | str | int | None = None,
+        logger: bool | Logger | str | list[Logger | str] | None = None,
         callbacks: Callback | str | list[Callback | str] | None = None,
         fast_dev_run: bool | int | None = None,
         max_epochs: int | None = None,
@@ -152,20 +158,20 @@ class Trainer(TrainerFacts, LegacyArguments):
         benchmark: bool | None = None,
         inference_mode: bool | None = None,
         use_distributed_sampler: bool | None = None,
-        profiler: str | Profiler | None = None,
+        profiler: Profiler | str | None = None,
         detect_anomaly: bool | None = None,
         barebones: bool | None = None,
-        plugins: Any = None,
+        plugins: Plugin | list[Plugin] | None = None,
         sync_batchnorm: bool | None = None,
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
         enable_autolog_hparams: bool | None = None,
         model_registry: str | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
-        silence: Any = None,
+        silence: list[str] | tuple[str, ...] | None = None,
         on_signal: str | None = None,
         prepare_data_per_node: bool | None = None,
-        eval_precision: Any = None,
+        eval_precision: Precision | str | int | None = None,
         **unknown: Any,
     ) -> None:
         """Check all arguments and make the objects that names stand for; see the class for the arguments."""
@@ -349,8 +355,7 @@ class Trainer(TrainerFacts, LegacyArguments):
         if datamodule is not None and not isinstance(datamodule, DataSource):
             raise ConfigTypeError(
                 f"datamodule={datamodule!r:.60} ({type(datamodule).__name__}): expected a LightningDataModule "
-                "instance. "
-                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
+                "instance. Loaders are passed as dataloaders= (train_dataloaders= in fit).",
                 code="LT133",
             )
         given = [name for name, value in loaders.items() if value is not None]
@@ -397,8 +402,7 @@ class Trainer(TrainerFacts, LegacyArguments):
         if run.save_error is not None and not run.saved:
             raise CheckpointError(
                 f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The "
-                "trained module "
-                "is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
+                "trained module is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             ) from run.save_error
         if run.signal is not None and exits_process(self.settings.on_signal):
