@@ -45,6 +45,19 @@ class _Step(nn.Module):
         return self.module.training_step(*args, **kwargs)  # type: ignore[operator]
 
 
+class _SearchedStep(_Step):
+    """For ``find_unused_parameters``: tells torch that a step without a loss uses every parameter.
+
+    The loops then run backward from a loss of zeros over all of them, so that the other ranks need not wait.
+    """
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().forward(*args, **kwargs)
+        loss = output.get("loss") if isinstance(output, dict) and "loss" in output else output
+        used = [p.sum() for p in self.parameters() if p.requires_grad] if loss is None else []
+        return output, used
+
+
 class DDP(Distributed):
     """Runs a copy of the module on every rank and averages gradients by torch's DistributedDataParallel.
 
@@ -104,6 +117,7 @@ class DDP(Distributed):
         if not broadcast_buffers:
             self.ddp_arguments[_BUFFERS_ARGUMENT] = False
         self._wrapper: DistributedDataParallel | None = None
+        self._wraps: list[int] = []
         self._told_unused = not find_unused_parameters
 
     def setup(
@@ -113,7 +127,7 @@ class DDP(Distributed):
         module = precision.convert_module(module).to(self.device)
         if self.placement.sync_batchnorm:
             module = self._with_sync_batchnorm(module)
-        self._wrapper = None
+        self._release_wrapper()
         self._broadcast_module(module)
         return module, make_optimizers() if make_optimizers is not None else []
 
@@ -121,14 +135,12 @@ class DDP(Distributed):
         trains = method == "training_step" and any(p.requires_grad for p in module.parameters())
         if not trains:
             return super().bind(module, method)
-        self._wrapper = DistributedDataParallel(_Step(module), init_sync=False, **self.ddp_arguments)
-        self._opened.on_leave(partial(_release, weakref.ref(self._wrapper)))
-        if self.ddp_comm_hook is not None:
-            wrap = self.ddp_comm_wrapper
-            self._wrapper.register_comm_hook(
-                self.ddp_comm_state, self.ddp_comm_hook if wrap is None else wrap(self.ddp_comm_hook)
-            )
-        return self._wrapper
+        if self._wrapper is None or self._wraps != _trained(module):
+            self._release_wrapper()
+            self._wrapper, self._wraps = self._wrapped(module), _trained(module)
+            self._opened.on_leave(partial(_release, weakref.ref(self._wrapper)))
+        wrapper = self._wrapper
+        return partial(_first_output, wrapper) if self.find_unused_parameters else wrapper
 
     def accumulating(self, module: nn.Module, last: bool) -> AbstractContextManager[Any]:
         if last or self._wrapper is None:
@@ -157,12 +169,28 @@ class DDP(Distributed):
                 gradient.copy_(part.view_as(gradient))
 
     def close(self, error: BaseException | None = None) -> None:
-        super().close(error)
         if error is not None:
             self._name_unused(error)
+        self._release_wrapper()
+        super().close(error)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_wrapper": None}
+
+    def _wrapped(self, module: nn.Module) -> DistributedDataParallel:
+        step = _SearchedStep(module) if self.find_unused_parameters else _Step(module)
+        wrapper = DistributedDataParallel(step, init_sync=False, **self.ddp_arguments)
+        if self.ddp_comm_hook is not None:
+            wrap = self.ddp_comm_wrapper
+            hook = self.ddp_comm_hook if wrap is None else wrap(self.ddp_comm_hook)
+            wrapper.register_comm_hook(self.ddp_comm_state, hook)
+        return wrapper
+
+    def _release_wrapper(self) -> None:
+        """Take torch's hooks off the parameters: outside of a run a backward of the user's concerns no other rank."""
+        if self._wrapper is not None:
+            _release(weakref.ref(self._wrapper))
+            self._wrapper = None
 
     def _with_sync_batchnorm(self, module: nn.Module) -> nn.Module:
         if self.device.type == "cpu":
@@ -174,20 +202,18 @@ class DDP(Distributed):
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return converted
 
-    def _trained_names(self) -> list[str]:
+    def _trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
         assert self._wrapper is not None
         module = self._wrapper.module.module
         assert isinstance(module, nn.Module)
-        return [name for name, param in module.named_parameters() if param.requires_grad]
+        return [(name, param) for name, param in module.named_parameters() if param.requires_grad]
 
     def _tell_unused(self) -> None:
         """Name once the parameters that no rank used in the first reduced step."""
         if self._wrapper is None or not self._wrapper.require_backward_grad_sync:
             return
         self._told_unused = True
-        module = self._wrapper.module.module
-        assert isinstance(module, nn.Module)
-        unused = [name for name, param in module.named_parameters() if param.requires_grad and param.grad is None]
+        unused = [name for name, param in self._trained_parameters() if param.grad is None]
         if unused and self.rank == 0:
             warn(
                 f"These parameters take no part in the loss of the first step: {', '.join(unused)}. They are not "
@@ -200,12 +226,21 @@ class DDP(Distributed):
         found = _WITHOUT_GRADIENT.search(str(error))
         if found is None or self._wrapper is None:
             return
-        names = self._trained_names()
+        names = [name for name, _ in self._trained_parameters()]
         unused = [names[int(number)] for number in found[1].split() if int(number) < len(names)]
         error.add_note(
             f"Parameters without a gradient: {', '.join(unused)}. Use them in the loss, freeze them, or take "
             "strategy='ddp_find_unused_parameters_true'. [LT713]"
         )
+
+
+def _first_output(wrapper: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
+    return wrapper(*args, **kwargs)[0]
+
+
+def _trained(module: nn.Module) -> list[int]:
+    """Return what tells one set of trained parameters from another."""
+    return [id(param) for param in module.parameters() if param.requires_grad]
 
 
 def _release(wrapper: weakref.ref[DistributedDataParallel]) -> None:

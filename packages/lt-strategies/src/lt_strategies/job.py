@@ -182,14 +182,15 @@ class Seat:
             raise RankError(verdict.text, code="LT701")
 
     def _hear(self) -> None:
-        """Tell the watcher that its verdict is raised here, so that it need not print it."""
+        """Take note that the verdict is raised here; where rank 0 says it, the watcher need not print it."""
         self.heard = True
-        (self.folder / "heard").touch()
+        if self.rank == 0:
+            (self.folder / "heard").touch()
 
     @contextmanager
     def _beating(self, strategy: Strategy) -> Iterator[None]:
         """Have each batch done recorded: the strategy's own members are called through, whatever its class."""
-        setup, batch_done = strategy.setup, strategy.batch_done
+        setup, batch_done, close = strategy.setup, strategy.batch_done, strategy.close
 
         def counted_setup(*args: Any) -> Any:
             done = setup(*args)
@@ -203,11 +204,18 @@ class Seat:
             self._line = Line(before.pid, time.monotonic(), watcher.STEPPING, batches, phase)
             self._page.write(self.rank, self._line)
 
-        strategy.setup, strategy.batch_done = counted_setup, counted_batch_done  # type: ignore[method-assign,assignment]
+        def telling_close(error: BaseException | None = None) -> None:
+            if error is not None:
+                self.report(error)  # before the group breaks: the others' errors are consequences of this one
+            close(error)
+
+        own = {"setup": counted_setup, "batch_done": counted_batch_done, "close": telling_close}
+        strategy.__dict__.update(own)
         try:
             yield
         finally:
-            del strategy.setup, strategy.batch_done
+            for name in own:
+                del strategy.__dict__[name]
 
     def _mark(self, state: int) -> None:
         self._line = self._line._replace(beat=time.monotonic(), state=state)

@@ -29,8 +29,8 @@ STARTING, IDLE, RUNNING, STEPPING, ENDED = range(5)
 
 POLL = 0.1  # seconds between two looks
 PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequences (broken connections) are known
-GRACE = 2.0  # seconds in which the other ranks may end by themselves
-LAST_GRACE = 3.5  # seconds after which rank 0 is killed too
+GRACE = 1.5  # seconds in which the other ranks may end by themselves
+LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
 
 _REALTIME = getattr(signal, "SIGRTMIN", None)
 DUMP_SIGNAL: int | None = int(_REALTIME) + 6 if _REALTIME else getattr(signal, "SIGINFO", None)
@@ -47,8 +47,12 @@ CONSEQUENCE = re.compile(
 INTERRUPTED = "interrupted"
 """The verdict's text after Ctrl-C: nothing to complain about."""
 
-_WAITING = re.compile(r"torch/distributed/|_engine_run_backward|lt_strategies/|nn/parallel/distributed\.py")
-OURS = re.compile(r"[/\\](lt_[a-z]+|torch|multiprocessing)[/\\]|runpy\.py|<frozen ")
+_WAITING = re.compile(
+    r"torch/distributed/|_engine_run_backward|nn/parallel/distributed\.py|" + re.escape(str(Path(__file__).parent))
+)
+OURS = re.compile(
+    r"[/\\](src|site-packages|dist-packages)[/\\](lt_[a-z]+|torch)[/\\]|[/\\]multiprocessing[/\\]|<frozen "
+)
 """Files whose frames tell a user nothing."""
 
 
@@ -140,10 +144,11 @@ class Script:
 
 
 class Verdict(NamedTuple):
-    """Who failed first, and the message about it."""
+    """Who failed first, the message about it, and whether that rank hangs (nothing is to be waited for then)."""
 
     rank: int
     text: str
+    hangs: bool = False
 
 
 class Watch:
@@ -199,7 +204,7 @@ class Watch:
         while not self.all_ended() and time.monotonic() - start < LAST_GRACE + 1.0:
             late = time.monotonic() - start
             for rank, member in self.members.items():
-                if rank != spare and (late > GRACE or (rank == verdict.rank and late > 1.0)):
+                if rank != spare and (late > GRACE or (rank == verdict.rank and (verdict.hangs or late > 1.0))):
                     member.send(signal.SIGKILL)
             if spare is not None and not self._in_run(spare):
                 spare = None if self.members[spare].status() is not None else spare
@@ -249,7 +254,8 @@ class Watch:
         if not late:
             return None
         stacks = self._stacks(lines)
-        suspects = [rank for rank in stacks if stacks[rank] and not waits_for_others(stacks[rank])]
+        silent = [rank for rank in late if stacks.get(rank) == ""]
+        suspects = silent or [rank for rank in stacks if not waits_for_others(stacks[rank])]
         rank = suspects[0] if suspects else late[0]
         head = (
             f"Rank {rank} of {self.world_size} hangs {lines[rank].place}: no batch was done for {self.deadline:g} s "
@@ -257,10 +263,11 @@ class Watch:
         )
         if not suspects and len(stacks) > 1:
             head += " All ranks wait for one another: did they make different calls?"
+        if silent:
+            head += " It does not answer either: stopped, or stuck in a system call."
         shown = [rank] if suspects else sorted(stacks)
-        return Verdict(
-            rank, "\n\n".join([head, *(f"Rank {r} stood here:\n{stacks[r]}" for r in shown if stacks.get(r))])
-        )
+        places = [f"Rank {r} stood here:\n{stacks[r]}" for r in shown if stacks.get(r)]
+        return Verdict(rank, "\n\n".join([head, *places]), hangs=True)
 
     def _stacks(self, lines: Mapping[int, Line]) -> dict[int, str]:
         if DUMP_SIGNAL is None:

@@ -1,0 +1,112 @@
+"""A small training on the Strategy interface alone, with a fault on demand.
+
+Arguments: launcher name, and what is to happen (``none``, ``raise``, ``kill``, ``exit``, ``hang``, ``mid-backward``,
+``after``, ``unequal``), on which rank. The folder in FACTS gets one file for each rank's process, and the fault's time.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lt_core import plugins
+from lt_core.environment import Environment
+from lt_core.launcher import RunResult
+from lt_core.precision import Precision
+from lt_core.strategy import Placement
+from lt_strategies import DDP, LaunchedEnvironment, Torchrun
+
+LAUNCHER, FAULT, WHO = sys.argv[1], sys.argv[2], int(sys.argv[3])
+FACTS = Path(os.environ["FACTS"])
+WORLD = int(os.environ.get("WORLD", "2"))
+
+
+def note_fault():
+    (FACTS / "fault").write_text(str(time.time()))
+
+
+def fault(rank, index):
+    if rank != WHO or index != 3:
+        return
+    if FAULT in ("raise", "kill", "exit", "hang", "stopped"):
+        note_fault()
+    if FAULT == "raise":
+        raise ValueError("boom")
+    if FAULT == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if FAULT == "exit":
+        os._exit(3)
+    if FAULT == "hang":
+        time.sleep(1000)
+    if FAULT == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def fail_in_backward(_gradient):
+    note_fault()
+    raise ValueError("boom in backward")
+
+
+class Net(nn.Module):
+    def __init__(self, rank):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 64), nn.Linear(64, 2))
+        self.rank = rank
+
+    def training_step(self, batch, index):
+        fault(self.rank, index)
+        hidden = self.layers[0](batch)
+        if FAULT == "mid-backward" and self.rank == WHO and index == 3:
+            hidden.register_hook(fail_in_backward)
+        return self.layers[1](hidden).pow(2).mean()
+
+
+def run(strategy):
+    strategy.open()
+    (FACTS / f"pid_{strategy.rank}").write_text(str(os.getpid()))
+    error = None
+    try:
+        module = Net(strategy.rank)
+        module, (optimizer,) = strategy.setup(
+            module, lambda: [torch.optim.SGD(module.parameters(), lr=0.1)], Precision()
+        )
+        step = strategy.bind(module, "training_step")
+        for index in range(6):
+            if FAULT == "unequal" and strategy.rank == WHO and index == 3:
+                note_fault()
+                break
+            loss = step(torch.randn(8, 4), index)
+            optimizer.zero_grad()
+            strategy.backward(loss)
+            strategy.optimizer_step(optimizer)
+            strategy.batch_done("train")
+        if FAULT == "disagree" and strategy.rank == WHO:
+            strategy.gather_objects(1)
+        strategy.barrier("the end")
+        return RunResult(outputs=module.layers[0].weight.sum().item())
+    except BaseException as caught:
+        error = caught
+        raise
+    finally:
+        strategy.close(error)
+
+
+def main():
+    for _ in range(2):
+        strategy = DDP(step_deadline=float(os.environ.get("DEADLINE", "600")))
+        environment = Torchrun.detect() or LaunchedEnvironment.detect() or Environment()
+        launcher = plugins.load("launchers", LAUNCHER)()
+        strategy.place(Placement(devices=tuple(range(WORLD)), environment=environment, launcher=launcher))
+        result = strategy.launch(run, strategy)
+        print(f"rank {strategy.rank} of {strategy.world_size}: {result.outputs:.6f}", flush=True)
+    if FAULT == "after" and strategy.rank == WHO:
+        note_fault()
+        raise ValueError("after the runs")
+
+
+if __name__ == "__main__":
+    main()

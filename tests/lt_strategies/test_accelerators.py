@@ -1,0 +1,83 @@
+import platform
+
+import pytest
+import torch
+
+from lt_core import plugins
+from lt_core.errors import ConfigError
+from lt_strategies import Cuda, Mps
+
+
+@pytest.fixture
+def four_gpus(monkeypatch):
+    """A machine with four GPUs, as far as counting goes."""
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_cached_device_count", None)
+    monkeypatch.setattr(torch.cuda, "_raw_device_count_nvml", lambda: 4)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", ["cuda", "gpu"])
+def test_cuda_is_found_by_both_of_its_names(name):
+    assert isinstance(plugins.load("accelerators", name)(), Cuda)
+
+
+def test_all_visible_gpus_are_taken_by_default(four_gpus):
+    assert Cuda().parse_devices("auto") == [0, 1, 2, 3]
+    assert Cuda().parse_devices(-1) == [0, 1, 2, 3]
+
+
+def test_indices_count_the_visible_gpus_from_0(four_gpus):
+    four_gpus.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert Cuda().parse_devices("auto") == [0, 1]
+    assert Cuda().torch_device(Cuda().parse_devices([1])[0]) == torch.device("cuda", 1)
+
+
+def test_an_index_that_is_not_visible_says_what_is_and_why(four_gpus):
+    four_gpus.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    with pytest.raises(ConfigError, match=r"GPU 2 is not visible.*CUDA_VISIBLE_DEVICES='2,3' shows 2, 3 of.* 4 GPUs"):
+        Cuda().parse_devices([0, 2])
+
+
+def test_more_gpus_than_there_are_is_an_error_that_counts_them(four_gpus):
+    with pytest.raises(ConfigError, match=r"asks for 5 cuda devices, but 4 are here"):
+        Cuda().parse_devices(5)
+
+
+def test_counting_gpus_leaves_cuda_uninitialised(four_gpus):
+    assert Cuda().count() == 4
+    assert not torch.cuda.is_initialized()
+
+
+def test_hidden_gpus_are_the_reason_where_none_is_visible(four_gpus):
+    four_gpus.setenv("CUDA_VISIBLE_DEVICES", "")
+    four_gpus.setattr(torch.version, "cuda", "13.0")
+    assert not Cuda().available()
+    assert "CUDA_VISIBLE_DEVICES='' shows none of this machine's 4 GPUs" in Cuda().unavailable_reason()
+
+
+def test_a_torch_without_cuda_is_the_reason_where_it_is(monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert "built without CUDA" in Cuda().unavailable_reason()
+
+
+def test_mps_says_why_it_is_not_here(monkeypatch):
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    assert "does not run macOS" in Mps().unavailable_reason()
+
+
+def test_every_mac_has_one_mps_device(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert Mps().parse_devices("auto") == [0]
+    with pytest.raises(ConfigError, match="asks for 2 mps devices, but 1 is here"):
+        Mps().parse_devices(2)
+
+
+@pytest.mark.cuda
+def test_a_gpu_tells_its_memory_in_bytes():
+    device = torch.device("cuda", 0)
+    kept = torch.ones(1024, device=device)
+    assert Cuda().stats(device)["memory_allocated_bytes"] >= kept.numel() * 4

@@ -1,0 +1,144 @@
+"""A rank that raises, is killed, exits or hangs ends the whole job, and one message says who and why."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.faults
+
+SECONDS = 5.0  # from the fault to the end of the last process; our own watcher's promise
+SLOW = pytest.mark.slow  # CI runs the others: nox -s faults-small
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def failing(job, tmp_path):
+    """Run a job that fails; return its outcome and the seconds from the fault until all its processes were gone."""
+
+    def run(launcher, fault, who, **environment):
+        done = job("steps.py", launcher, fault, str(who), FACTS=str(tmp_path), **environment)
+        pids = [int(file.read_text()) for file in tmp_path.glob("pid_*")]
+        while any(map(alive, pids)) and time.time() < float((tmp_path / "fault").read_text()) + 30:
+            time.sleep(0.02)
+        late = time.time() - float((tmp_path / "fault").read_text())
+        print(f"{launcher} {fault} on rank {who}: all gone after {late:.1f} s, status {done.returncode}")
+        assert pids
+        assert not any(map(alive, pids))
+        return done, late
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("launcher", "who"),
+    [
+        ("script", 0),
+        ("script", 1),
+        ("fork", 1),
+        pytest.param("spawn", 0, marks=SLOW),
+        pytest.param("spawn", 1, marks=SLOW),
+        pytest.param("fork", 0, marks=SLOW),
+    ],
+)
+def test_a_rank_that_raises_ends_the_job_with_the_user_s_traceback(failing, launcher, who):
+    done, late = failing(launcher, "raise", who)
+    assert done.returncode == 1
+    assert late < SECONDS
+    assert "ValueError: boom" in done.stderr
+    assert 'raise ValueError("boom")' in done.stderr
+    assert f"rank {who} of 2" in done.stderr.lower()
+    assert "in train batch 4" in done.stderr
+    assert "Connection closed" not in done.stderr
+
+
+@pytest.mark.parametrize("launcher", ["script", "fork", pytest.param("spawn", marks=SLOW)])
+def test_a_killed_rank_ends_the_job_and_its_signal_is_named(failing, launcher):
+    done, late = failing(launcher, "kill", 1)
+    assert done.returncode == 1
+    assert late < SECONDS
+    assert "Rank 1 of 2 was killed by SIGKILL" in done.stderr.rstrip().splitlines()[-1]
+    assert "in train batch 4" in done.stderr.rstrip().splitlines()[-1]
+    assert "Connection closed" not in done.stderr
+
+
+def test_the_watcher_speaks_when_the_script_itself_is_killed(failing):
+    done, late = failing("script", "kill", 0)
+    assert late < SECONDS
+    assert "Rank 0 of 2 was killed by SIGKILL" in done.stderr.rstrip().splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["script", "fork"])
+def test_a_rank_that_exits_in_a_run_ends_the_job_and_its_status_is_named(failing, launcher):
+    done, late = failing(launcher, "exit", 1)
+    assert done.returncode == 1
+    assert late < SECONDS
+    assert "Rank 1 of 2 exited with status 3, in train batch 4" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("launcher", "who"), [pytest.param("script", 0, marks=SLOW), ("script", 1), pytest.param("fork", 1, marks=SLOW)]
+)
+def test_a_rank_that_hangs_is_found_by_the_step_deadline_with_the_line_where_it_stood(failing, launcher, who):
+    done, late = failing(launcher, "hang", who, DEADLINE="1.5")
+    assert done.returncode != 0
+    assert late < SECONDS + 1.5
+    assert f"Rank {who} of 2 hangs in train batch 4" in done.stderr
+    assert "in fault" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_stopped_process_is_a_hang_too(failing):
+    done, late = failing("script", "stopped", 1, DEADLINE="1.5")
+    assert done.returncode != 0
+    assert late < SECONDS + 1.5
+    assert "of 2 hangs in train batch 4" in done.stderr
+
+
+@pytest.mark.parametrize("who", [0, pytest.param(1, marks=SLOW)])
+def test_an_error_in_the_middle_of_backward_ends_the_job(failing, who):
+    done, late = failing("script", "mid-backward", who)
+    assert done.returncode == 1
+    assert late < SECONDS
+    assert "boom in backward" in done.stderr
+    assert "Connection closed" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_error_of_the_script_after_its_runs_ends_the_job(failing, who):
+    done, late = failing("script", "after", who)
+    assert done.returncode == 1
+    assert late < SECONDS
+    assert "after the runs" in done.stderr
+
+
+@pytest.mark.slow
+def test_three_ranks_are_all_ended(failing):
+    done, late = failing("script", "raise", 2, WORLD="3")
+    assert done.returncode == 1
+    assert late < SECONDS
+    assert "Rank 2 of 3 failed" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_rank_that_stops_early_is_found_by_the_deadline_and_every_place_is_shown(failing):
+    done, _ = failing("script", "unequal", 1, DEADLINE="1.5")
+    assert done.returncode == 1
+    assert "All ranks wait for one another: did they make different calls?" in done.stderr
+    assert "Rank 0 stood here" in done.stderr
+    assert "Rank 1 stood here" in done.stderr
+
+
+def test_nothing_is_left_in_the_temporary_folder(failing, tmp_path):
+    place = tmp_path / "tmp"
+    place.mkdir()
+    failing("script", "raise", 1, TMPDIR=str(place))
+    assert list(place.iterdir()) == []
