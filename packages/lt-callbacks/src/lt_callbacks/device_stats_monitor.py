@@ -1,0 +1,99 @@
+"""Sends readings of the device to the loggers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lt_core import plugins
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["DeviceStatsMonitor"]
+
+
+class DeviceStatsMonitor(Callback):
+    """Sends memory, load and temperature of the device to the loggers, at the start and end of batches that are logged.
+
+    Args:
+        cpu_stats: load and memory of the CPU too; None: where the CPU is the device. Needs psutil.
+
+    Raises:
+        ConfigError: at the start where there is no logger, or psutil is missing.
+    """
+
+    def __init__(self, cpu_stats: bool | None = None) -> None:
+        self._cpu_stats = cpu_stats
+        self._reads_cpu = False
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Check that readings can be taken and sent."""
+        if stage not in ("fit", "validate", "test"):
+            return
+        if not trainer.loggers:
+            raise ConfigError(
+                "DeviceStatsMonitor sends to loggers, and the Trainer has none. Take Trainer(logger=True), or leave "
+                "the callback away.",
+                code="LT533",
+            )
+        on_cpu = trainer.accelerator.device_type == "cpu"
+        self._reads_cpu = on_cpu if self._cpu_stats is None else self._cpu_stats
+        if self._reads_cpu:
+            try:
+                import psutil  # noqa: F401
+            except ImportError as error:
+                raise ConfigError(
+                    f"DeviceStatsMonitor reads the CPU with psutil: {plugins.install_hint('lt-callbacks[psutil]')}, or "
+                    "take cpu_stats=False.",
+                    code="LT173",
+                ) from error
+
+    def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        every = trainer.log_every_n_steps
+        if every and (trainer.global_step + 1) % every == 0:
+            self._send(trainer, "on_train_batch_start", trainer.global_step)
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        every = trainer.log_every_n_steps
+        if every and trainer.global_step % every == 0:
+            self._send(trainer, "on_train_batch_end", None)
+
+    def on_validation_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        every = trainer.log_every_n_steps
+        if every and (batch_idx + 1) % every == 0 and not trainer.sanity_checking:
+            phase = "test" if trainer.testing else "validation"
+            self._send(trainer, f"on_{phase}_batch_end", None)
+
+    on_test_batch_end = on_validation_batch_end
+
+    def _send(self, trainer: TrainerAPI, hook: str, step: int | None) -> None:
+        stats = dict(trainer.accelerator.stats(trainer.strategy.device))
+        if self._reads_cpu:
+            stats |= _cpu_stats()
+        prefix = f"{type(self).__qualname__}.{hook}"
+        trainer.log_metrics({f"{prefix}/{name}": value for name, value in stats.items()}, step)
+
+
+def _cpu_stats() -> dict[str, float]:
+    """Return percent of all cores in use, of memory and of swap, and this process's memory in bytes."""
+    import psutil
+
+    return {
+        "cpu_percent": psutil.cpu_percent(),
+        "cpu_vm_percent": psutil.virtual_memory().percent,
+        "cpu_swap_percent": psutil.swap_memory().percent,
+        "cpu_process_bytes": float(psutil.Process().memory_info().rss),
+    }

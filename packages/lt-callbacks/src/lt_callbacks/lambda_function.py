@@ -1,0 +1,38 @@
+"""A callback made of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, did_you_mean
+
+__all__ = ["LambdaCallback"]
+
+_HOOKS = tuple(sorted(name for name in vars(Callback) if name.startswith("on_") or name in ("setup", "teardown")))
+
+
+class LambdaCallback(Callback):
+    """A callback whose hooks are given as functions: ``LambdaCallback(on_train_start=lambda trainer, module: ...)``.
+
+    Args:
+        hooks: functions by the hook's name, with the hook's arguments.
+
+    Raises:
+        ConfigError: for a name that is no hook, or what cannot be called.
+    """
+
+    def __init__(self, **hooks: Callable[..., Any] | None) -> None:
+        for name, function in hooks.items():
+            if name not in _HOOKS:
+                raise ConfigError(
+                    f"LambdaCallback({name}=...): no such hook.{did_you_mean(name, _HOOKS)} Known: "
+                    f"{', '.join(_HOOKS)}.",
+                    code="LT178",
+                )
+            if function is None:
+                continue
+            if not callable(function):
+                raise ConfigError(f"LambdaCallback({name}={function!r}): expected a function.", code="LT178")
+            setattr(self, name, function)

@@ -1,0 +1,113 @@
+"""Sends learning rates to the loggers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import Optimizer
+
+from lt_callbacks.arguments import choice
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["LearningRateMonitor"]
+
+
+class LearningRateMonitor(Callback):
+    """Sends the learning rates of all optimizers to the loggers: ``lr-Adam``, ``lr-Adam/pg1`` for a parameter group.
+
+    A scheduler's ``name`` in ``configure_optimizers`` takes the place of ``lr-Adam``; a parameter group's ``name`` that
+    of ``pg1``.
+
+    Args:
+        logging_interval: ``"step"``, ``"epoch"``, or None for both.
+        log_momentum: momentum (or the first beta) too.
+        log_weight_decay: weight decay too.
+
+    Attributes:
+        lrs: every value sent so far, by name.
+        last_momentum_values: the last momentum by name.
+        last_weight_decay_values: the last weight decay by name.
+
+    Raises:
+        ConfigError: for another ``logging_interval``; and at the start of training where there is no logger.
+    """
+
+    def __init__(
+        self, logging_interval: str | None = None, log_momentum: bool = False, log_weight_decay: bool = False
+    ) -> None:
+        if logging_interval is not None:
+            choice("LearningRateMonitor", "logging_interval", logging_interval, ("step", "epoch"))
+        self.logging_interval = logging_interval
+        self.log_momentum = log_momentum
+        self.log_weight_decay = log_weight_decay
+        self.lrs: dict[str, list[float]] = {}
+        self.last_momentum_values: dict[str, float] = {}
+        self.last_weight_decay_values: dict[str, float] = {}
+        self._last_step = -1
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Refuse to run without a logger."""
+        if not trainer.loggers:
+            raise ConfigError(
+                "LearningRateMonitor sends to loggers, and the Trainer has none. Take Trainer(logger=True), or leave "
+                "the callback away.",
+                code="LT533",
+            )
+        self.lrs, self._last_step = {}, -1
+
+    def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Send the rates of the step that comes, where it will be logged."""
+        step = trainer.global_step
+        due = trainer.log_every_n_steps and (step + 1) % trainer.log_every_n_steps == 0
+        if due and self.logging_interval != "epoch" and step != self._last_step:
+            self._last_step = step
+            self._send(trainer, step)
+
+    def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Send the rates with which the epoch begins."""
+        if self.logging_interval != "step":
+            self._send(trainer, trainer.global_step)
+
+    def _send(self, trainer: TrainerAPI, step: int) -> None:
+        values: dict[str, float] = {}
+        for name, optimizer in _named(trainer):
+            for group_name, group in _named_groups(name, optimizer):
+                lr = float(group["lr"])
+                values[group_name] = lr
+                self.lrs.setdefault(group_name, []).append(lr)
+                if self.log_momentum:
+                    momentum = float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
+                    values[f"{group_name}-momentum"] = self.last_momentum_values[group_name] = momentum
+                if self.log_weight_decay and "weight_decay" in group:
+                    decay = float(group["weight_decay"])
+                    values[f"{group_name}-weight_decay"] = self.last_weight_decay_values[group_name] = decay
+        trainer.log_metrics(values, step)
+
+
+def _named(trainer: TrainerAPI) -> list[tuple[str, Optimizer]]:
+    """Return each optimizer with its name: that of its scheduler, else by its class, numbered where two are alike."""
+    given = {
+        id(config.optimizer): config.name
+        for config in trainer.lr_scheduler_configs
+        if config.optimizer is not None and config.name
+    }
+    seen: Counter[str] = Counter()
+    named = []
+    for optimizer in trainer.optimizers:
+        name = given.get(id(optimizer)) or f"lr-{type(optimizer).__name__}"
+        named.append((name if not seen[name] else f"{name}-{seen[name]}", optimizer))
+        seen[name] += 1
+    return named
+
+
+def _named_groups(name: str, optimizer: Optimizer) -> list[tuple[str, dict[str, Any]]]:
+    groups = optimizer.param_groups
+    if len(groups) == 1:
+        return [(f"{name}/{groups[0]['name']}" if "name" in groups[0] else name, groups[0])]
+    return [(f"{name}/{group.get('name', f'pg{number}')}", group) for number, group in enumerate(groups, 1)]

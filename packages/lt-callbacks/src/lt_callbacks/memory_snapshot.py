@@ -1,0 +1,103 @@
+"""Records what allocates GPU memory, for torch's memory viewer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lt_callbacks.arguments import whole
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["MemorySnapshot"]
+
+
+class MemorySnapshot(Callback):
+    """Records every allocation of CUDA memory and writes snapshots that https://pytorch.org/memory_viz opens.
+
+    One snapshot is written after ``stop_step``, and one when memory runs out; recording costs time at each allocation.
+
+    Args:
+        dirpath: folder of the snapshots; default ``memory`` in the run's log folder.
+        start_step: optimizer step at which recording begins.
+        stop_step: optimizer step after which it ends and the snapshot is written; None: at the end of training.
+        max_entries: allocations kept.
+
+    Attributes:
+        paths: the snapshots written by this process.
+
+    Raises:
+        ConfigError: for wrong counts; at the start where the device is not CUDA.
+    """
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        start_step: int = 0,
+        stop_step: int | None = None,
+        max_entries: int = 100_000,
+    ) -> None:
+        self.dirpath = dirpath
+        self.start_step = whole("MemorySnapshot", "start_step", start_step)
+        if stop_step is not None:
+            whole("MemorySnapshot", "stop_step", stop_step, start_step + 1, "more than start_step")
+        self.stop_step = stop_step
+        self.max_entries = whole("MemorySnapshot", "max_entries", max_entries, 1)
+        self.paths: list[str] = []
+        self._recording = self._done = False
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Refuse what is not CUDA."""
+        device = trainer.strategy.device
+        if device.type != "cuda":
+            raise ConfigError(
+                f"MemorySnapshot records CUDA memory, and the device is {device}. Leave the callback away, or take "
+                "accelerator='cuda'.",
+                code="LT178",
+            )
+
+    def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Begin to record."""
+        if not self._recording and not self._done and trainer.global_step >= self.start_step:
+            torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
+            self._recording = True
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Write the snapshot when its steps are over."""
+        if self._recording and self.stop_step is not None and trainer.global_step >= self.stop_step:
+            self._write(trainer, "steps")
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Write the snapshot where no step said so before."""
+        if self._recording:
+            self._write(trainer, "steps")
+
+    def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
+        """Write a snapshot where memory ran out."""
+        if self._recording:
+            self._write(trainer, "out_of_memory" if isinstance(exception, torch.OutOfMemoryError) else "exception")
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Stop recording."""
+        if self._recording:
+            torch.cuda.memory._record_memory_history(enabled=None)
+        self._recording = self._done = False
+
+    def _write(self, trainer: TrainerAPI, why: str) -> None:
+        folder = Path(self.dirpath) if self.dirpath is not None else Path(trainer.log_dir or ".") / "memory"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"rank{trainer.global_rank}-step{trainer.global_step}-{why}.pickle"
+        torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
+        torch.cuda.memory._record_memory_history(enabled=None)
+        self._recording, self._done = False, True
+        self.paths.append(str(path))
+        trainer.print(f"Memory snapshot: {path} (open it at https://pytorch.org/memory_viz)")

@@ -1,0 +1,48 @@
+"""Saves a checkpoint when an exception ends the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lt_callbacks.checkpoint_name import check_template
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["OnExceptionCheckpoint"]
+
+
+class OnExceptionCheckpoint(Callback):
+    """Saves a checkpoint when an exception ends ``fit``; an older one of the same name is replaced.
+
+    Args:
+        dirpath: folder of the checkpoint.
+        filename: its name without ending.
+
+    Raises:
+        ConfigError: for an empty name, or one that leads out of the folder.
+    """
+
+    FILE_EXTENSION = ".ckpt"
+
+    def __init__(self, dirpath: str | os.PathLike[str], filename: str = "on_exception") -> None:
+        if not filename:
+            raise ConfigError("OnExceptionCheckpoint(filename=''): expected a name.", code="LT178")
+        self.dirpath = os.fspath(dirpath)
+        self.filename = check_template("OnExceptionCheckpoint", filename)
+
+    @property
+    def ckpt_path(self) -> str:
+        """Where the checkpoint goes."""
+        return str(Path(self.dirpath) / (self.filename + self.FILE_EXTENSION))
+
+    def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
+        """Save."""
+        if trainer.stage == "fit":
+            trainer.save_checkpoint(self.ckpt_path)
+            trainer.print(f"Saved {self.ckpt_path} after {type(exception).__name__}.")

@@ -1,0 +1,95 @@
+"""Writes predictions as they come, or at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lt_callbacks.arguments import choice
+from lt_core.callback import Callback
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["BasePredictionWriter"]
+
+
+class BasePredictionWriter(Callback):
+    """Base of callbacks that write predictions: override ``write_on_batch_end`` or ``write_on_epoch_end`` or both.
+
+    They are called on every rank with that rank's predictions. ``batch_indices`` are the positions of the samples in
+    the data set, by which the ranks' files can be joined; None where the loader does not tell them. With
+    ``"epoch"`` this rank's predictions are kept until the end; ``trainer.predict(return_predictions=False)`` keeps them
+    out of memory otherwise.
+
+    Args:
+        write_interval: ``"batch"``, ``"epoch"`` or ``"batch_and_epoch"``.
+
+    Raises:
+        ConfigError: for another interval.
+    """
+
+    def __init__(self, write_interval: str = "batch") -> None:
+        self.interval = choice(
+            type(self).__name__, "write_interval", write_interval, ("batch", "epoch", "batch_and_epoch")
+        )
+        self._predictions: list[list[Any]] = []
+        self._indices: list[list[Sequence[int] | None]] = []
+
+    def write_on_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        prediction: Any,
+        batch_indices: Sequence[int] | None,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int,
+    ) -> None:
+        """Write the prediction of one batch."""
+        raise NotImplementedError(f"{type(self).__name__}.write_on_batch_end is not defined")
+
+    def write_on_epoch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        predictions: Sequence[Any],
+        batch_indices: Sequence[Any] | None,
+    ) -> None:
+        """Write all predictions: a list by batch for one loader, a list of such lists for several."""
+        raise NotImplementedError(f"{type(self).__name__}.write_on_epoch_end is not defined")
+
+    def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin with nothing."""
+        self._predictions = [[] for _ in trainer.num_predict_batches]
+        self._indices = [[] for _ in trainer.num_predict_batches]
+
+    def on_predict_batch_end(
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Write or keep the batch's prediction."""
+        indices = trainer.predict_indices(dataloader_idx)
+        if self.interval != "epoch":
+            self.write_on_batch_end(trainer, pl_module, outputs, indices, batch, batch_idx, dataloader_idx)
+        if self.interval != "batch":
+            self._predictions[dataloader_idx].append(outputs)
+            self._indices[dataloader_idx].append(indices)
+
+    def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Write what was kept."""
+        predictions, indices = self._predictions, self._indices
+        self._predictions, self._indices = [], []
+        if self.interval == "batch":
+            return
+        known = any(one is not None for loader in indices for one in loader)
+        if len(predictions) == 1:
+            self.write_on_epoch_end(trainer, pl_module, predictions[0], indices[0] if known else None)
+        else:
+            self.write_on_epoch_end(trainer, pl_module, predictions, indices if known else None)

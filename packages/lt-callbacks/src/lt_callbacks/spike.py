@@ -1,0 +1,140 @@
+"""Finds batches at which the loss jumps."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lt_callbacks.arguments import choice, whole
+from lt_callbacks.step_outputs import loss_of
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, LtError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["SpikeDetection", "TrainingSpikeException"]
+
+
+class TrainingSpikeException(LtError, RuntimeError):  # noqa: N818  (Lightning's name)
+    """The loss jumped.
+
+    Args:
+        message: what happened.
+        batch_idx: the batch at which it did.
+    """
+
+    def __init__(self, message: str, batch_idx: int = -1, *, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.batch_idx = batch_idx
+
+
+class SpikeDetection(Callback):
+    """Ends training when the loss jumps away from its running mean, and writes down which batches to leave out.
+
+    The numbers of the batch and of the one before go to a file; a run that starts again can skip them. It reads the
+    loss at every step, and so waits for the device at every step; several ranks agree at every step.
+
+    Args:
+        mode: ``"min"``: a spike is a loss above the mean; ``"max"``: below.
+        window: batches in the running mean.
+        warmup: batches at the start of an epoch that are no spikes.
+        atol: distance from the mean that counts as a spike; None: any.
+        rtol: distance as a share of the mean that counts as a spike; None: any.
+        exclude_batches_path: the file; default ``skip_batches.json`` in the Trainer's root folder.
+        finite_only: NaN and infinite losses are spikes too.
+
+    Attributes:
+        bad_batches: numbers of the batches to leave out.
+
+    Raises:
+        ConfigError: for wrong values.
+        TrainingSpikeException: at a spike, on all ranks.
+    """
+
+    def __init__(
+        self,
+        mode: str = "min",
+        window: int = 10,
+        warmup: int = 1,
+        atol: float | None = None,
+        rtol: float | None = 2.0,
+        exclude_batches_path: str | os.PathLike[str] | None = None,
+        finite_only: bool = True,
+    ) -> None:
+        self.mode = choice("SpikeDetection", "mode", mode, ("min", "max"))
+        self.window = whole("SpikeDetection", "window", window, 1)
+        self.warmup = whole("SpikeDetection", "warmup", warmup, 0)
+        if atol is None and rtol is None:
+            raise ConfigError(
+                "SpikeDetection(atol=None, rtol=None) would find every step a spike. Give one.", code="LT178"
+            )
+        self.atol, self.rtol = atol, rtol
+        self.exclude_batches_path = exclude_batches_path
+        self.finite_only = finite_only
+        self.bad_batches: list[int] = []
+        self._losses: deque[float] = deque(maxlen=window)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"losses": list(self._losses), "bad_batches": list(self.bad_batches)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._losses = deque(state_dict["losses"], maxlen=self.window)
+        self.bad_batches = list(state_dict["bad_batches"])
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Compare the loss with its running mean."""
+        tensor = loss_of(outputs)
+        loss = float(tensor.detach()) if tensor is not None else None
+        spike = loss is not None and batch_idx >= self.warmup and self._is_spike(loss)
+        if self._on_any_rank(trainer, spike):
+            self._write_down(trainer, batch_idx)
+            raise TrainingSpikeException(
+                f"The loss jumped at batch {batch_idx} of epoch {trainer.current_epoch}"
+                + (f": {loss:.5g} after a mean of {self._mean():.5g}." if spike else " on another rank.")
+                + f" Batches to leave out are in {self._path(trainer)}.",
+                batch_idx,
+                code="LT332",
+            )
+        if loss is not None and math.isfinite(loss):
+            self._losses.append(loss)
+
+    def _mean(self) -> float:
+        return sum(self._losses) / len(self._losses) if self._losses else math.nan
+
+    def _is_spike(self, loss: float) -> bool:
+        if not math.isfinite(loss):
+            return self.finite_only
+        mean = self._mean()
+        worse = loss > mean if self.mode == "min" else loss < mean
+        if math.isnan(mean) or not worse:
+            return False
+        distance = abs(loss - mean)
+        far = self.atol is not None and distance >= self.atol
+        return far or (self.rtol is not None and distance >= abs(self.rtol * mean))
+
+    def _on_any_rank(self, trainer: TrainerAPI, spike: bool) -> bool:
+        if trainer.world_size == 1:
+            return spike
+        strategy = trainer.strategy
+        return bool(strategy.all_reduce(torch.tensor(float(spike), device=strategy.device), "max") > 0)
+
+    def _write_down(self, trainer: TrainerAPI, batch_idx: int) -> None:
+        self.bad_batches += [number for number in (batch_idx - 1, batch_idx) if number >= 0]
+        if trainer.is_global_zero:
+            path = self._path(trainer)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(self.bad_batches, indent=4), encoding="utf-8")
+
+    def _path(self, trainer: TrainerAPI) -> Path:
+        given = self.exclude_batches_path
+        return Path(given) if given is not None else Path(trainer.default_root_dir) / "skip_batches.json"

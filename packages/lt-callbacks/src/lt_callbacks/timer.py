@@ -1,0 +1,149 @@
+"""Measures how long stages take, and ends training when its time is over."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from lt_callbacks.agreed_interval import AgreedInterval
+from lt_callbacks.arguments import choice
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["Timer"]
+
+_STAGES = ("train", "validate", "test", "sanity_check")
+
+
+class Timer(Callback):
+    """Measures the seconds of training, validation and test, and ends training after ``duration``.
+
+    The state holds the seconds so far, so that a resumed run has what is left of its time. All ranks stop together.
+
+    Args:
+        duration: a timedelta, its arguments as a dict, or ``"DD:HH:MM:SS"``; None never ends training.
+        interval: look at the clock after each ``"step"`` or each ``"epoch"``.
+        verbose: say when the time is over.
+
+    Raises:
+        ConfigError: for a duration or interval that is none of these.
+    """
+
+    def __init__(
+        self,
+        duration: str | timedelta | dict[str, int] | None = None,
+        interval: str = "step",
+        verbose: bool = True,
+    ) -> None:
+        limit = _as_timedelta(duration)
+        self._duration = limit.total_seconds() if limit is not None else None
+        self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
+        self._verbose = verbose
+        self._started: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+        self._before = dict.fromkeys(_STAGES, 0.0)
+        self._clock: AgreedInterval | None = None
+
+    def start_time(self, stage: str = "train") -> float | None:
+        """Return when ``stage`` began, in seconds of a clock without an epoch; None where it has not."""
+        return self._started.get(_stage(stage))
+
+    def end_time(self, stage: str = "train") -> float | None:
+        """Return when ``stage`` ended, on the same clock; None where it has not."""
+        return self._ended.get(_stage(stage))
+
+    def time_elapsed(self, stage: str = "train") -> float:
+        """Return the seconds spent in ``stage``, those before a resume included."""
+        stage = _stage(stage)
+        start = self._started.get(stage)
+        if start is None:
+            return self._before[stage]
+        return self._ended.get(stage, monotonic()) - start + self._before[stage]
+
+    def time_remaining(self, stage: str = "train") -> float | None:
+        """Return the seconds left of ``duration``, or None where there is no limit."""
+        return None if self._duration is None else self._duration - self.time_elapsed(stage)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"time_elapsed": {stage: self.time_elapsed(stage) for stage in _STAGES}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        seconds = state_dict.get("time_elapsed", {})
+        self._before = {stage: float(seconds.get(stage, 0.0)) for stage in _STAGES}
+        self._started, self._ended = {}, {}
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Start the clock; a resumed run whose time is over stops at once."""
+        self._start("train")
+        left = self.time_remaining()
+        if left is not None:
+            self._clock = AgreedInterval(left)
+            if left <= 0:
+                self._stop(trainer)
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop when the time is over."""
+        if self._clock is not None and self._interval == "step" and self._clock.passed(trainer):
+            self._stop(trainer)
+
+    def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Stop when the time is over."""
+        if self._clock is not None and self._interval == "epoch" and self._clock.passed(trainer):
+            self._stop(trainer)
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._ended["train"] = monotonic()
+        self._clock = None
+
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._start("sanity_check" if trainer.sanity_checking else "validate")
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._ended["sanity_check" if trainer.sanity_checking else "validate"] = monotonic()
+
+    def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._start("test")
+
+    def on_test_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._ended["test"] = monotonic()
+
+    def _start(self, stage: str) -> None:
+        """Begin to measure; what the stage took earlier in this process counts too."""
+        self._before[stage] = self.time_elapsed(stage)
+        self._started[stage] = monotonic()
+        self._ended.pop(stage, None)
+
+    def _stop(self, trainer: TrainerAPI) -> None:
+        if self._verbose and not trainer.should_stop:
+            trainer.print(f"Training ends: the time of {timedelta(seconds=self._duration or 0)} is over.")
+        trainer.should_stop = True
+
+
+def _stage(stage: str) -> str:
+    return choice("Timer", "stage", str(getattr(stage, "value", stage)), _STAGES)
+
+
+def _as_timedelta(duration: object) -> timedelta | None:
+    expected = "expected a timedelta, its arguments as a dict ({'hours': 2}), or a text DD:HH:MM:SS"
+    if duration is None or isinstance(duration, timedelta):
+        return duration
+    if isinstance(duration, str):
+        found = re.fullmatch(r"(\d+):(\d\d):(\d\d):(\d\d)", duration.strip())
+        if found is None:
+            raise ConfigError(f"Timer(duration={duration!r}): {expected}.", code="LT178")
+        days, hours, minutes, seconds = map(int, found.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if isinstance(duration, dict):
+        try:
+            return timedelta(**duration)
+        except TypeError as error:
+            raise ConfigError(f"Timer(duration={duration!r}): {expected} ({error}).", code="LT178") from error
+    raise ConfigError(f"Timer(duration={duration!r}): {expected}.", code="LT178")

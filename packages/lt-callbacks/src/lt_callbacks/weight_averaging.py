@@ -1,0 +1,215 @@
+"""Averages the weights while training, validates and saves the average."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from lt_callbacks.arguments import whole
+from lt_callbacks.averaged_weights import AveragedWeights
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, warn
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["EMAWeightAveraging", "WeightAveraging"]
+
+
+class WeightAveraging(Callback):
+    """Keeps an average of the weights: validation and checkpoints use it, training goes on with the weights.
+
+    A checkpoint's ``state_dict`` is the average, so that ``test(ckpt_path=...)`` and ``load_from_checkpoint`` get it;
+    the present weights are in ``current_model_state``, and a resume continues with both, exactly. When training ends,
+    the module has the average. Override :meth:`should_update` to choose when the average is updated.
+
+    Args:
+        device: where the average lives; None: on the module's device.
+        use_buffers: average floating-point buffers too; else they are copied.
+        kwargs: ``avg_fn`` or ``multi_avg_fn`` of ``torch.optim.swa_utils``; by default all updates weigh the same.
+
+    Raises:
+        ConfigError: for any other argument.
+    """
+
+    def __init__(self, device: torch.device | str | int | None = None, use_buffers: bool = True, **kwargs: Any) -> None:
+        unknown = set(kwargs) - {"avg_fn", "multi_avg_fn"}
+        if unknown:
+            raise ConfigError(
+                f"{type(self).__name__}({min(unknown)}=...): no such argument; expected device, use_buffers, avg_fn or "
+                "multi_avg_fn.",
+                code="LT178",
+            )
+        self._device = device
+        self._use_buffers = use_buffers
+        self._functions = kwargs
+        self._average: AveragedWeights | None = None
+        self._swapped = False
+        self._loaded: tuple[dict[str, Tensor], int] | None = None
+        self._latest_update_step = 0
+        self._latest_update_epoch = -1
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        """Return whether to update the average now.
+
+        Args:
+            step_idx: number of the optimizer step just taken, from 0; None at an epoch's end.
+            epoch_idx: number of the epoch just ended, from 0; None after a step.
+        """
+        return step_idx is not None
+
+    # ---- state -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"latest_update_step": self._latest_update_step, "latest_update_epoch": self._latest_update_epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._latest_update_step = int(state_dict["latest_update_step"])
+        self._latest_update_epoch = int(state_dict["latest_update_epoch"])
+
+    def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Put the average where loaders look for the weights, and the present weights beside it."""
+        if self._average is None:
+            return
+        other = self._other_weights(trainer, checkpoint["state_dict"])
+        here, there = (other, checkpoint["state_dict"]) if not self._swapped else (checkpoint["state_dict"], other)
+        checkpoint["state_dict"], checkpoint["current_model_state"] = here, there
+        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self._average.num_averaged)}
+
+    def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Take the average out, and let the module have the weights that training goes on with."""
+        if trainer.stage != "fit":
+            return
+        if "current_model_state" not in checkpoint or "averaging_state" not in checkpoint:
+            warn(
+                f"The checkpoint was written without {type(self).__name__}: the average begins with its weights.",
+                code="LT634",
+            )
+            return
+        self._loaded = checkpoint["state_dict"], int(checkpoint["averaging_state"]["n_averaged"])
+        checkpoint["state_dict"] = checkpoint["current_model_state"]
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin with the present weights, or with the checkpoint's average."""
+        self._average = AveragedWeights(
+            pl_module, device=self._device, use_buffers=self._use_buffers, **self._functions
+        )
+        self._swapped = False
+        if self._loaded is None:
+            return
+        tensors, count = self._loaded
+        self._loaded = None
+        if trainer.strategy.capabilities.sharded_parameters and trainer.model is not None:
+            trainer.strategy.load_module_state(trainer.model, tensors)
+            self._average.swap()
+            self._average.num_averaged = count
+        else:
+            self._average.load(tensors, count)
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Update after an optimizer step."""
+        step = trainer.global_step
+        if step > self._latest_update_step and self.should_update(step_idx=step - 1):
+            self._latest_update_step = step
+            self._update()
+
+    def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Update after an epoch."""
+        epoch = trainer.current_epoch
+        if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
+            self._latest_update_epoch = epoch
+            self._update()
+
+    def on_validation_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Validate the average."""
+        self._swap(True)
+
+    def on_validation_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Go back to the present weights."""
+        self._swap(False)
+
+    def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
+        """Go back to the present weights."""
+        self._swap(False)
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Give the module the average."""
+        self._swap(False)
+        if self._average is not None and self._average.num_averaged and not trainer.interrupted:
+            self._average.copy_to_module()
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Let the average go."""
+        self._swap(False)
+        self._average = None
+
+    def _update(self) -> None:
+        if self._average is not None:
+            self._average.update()
+
+    def _swap(self, wanted: bool) -> None:
+        if self._average is not None and self._swapped != wanted:
+            self._average.swap()
+            self._swapped = wanted
+
+    def _other_weights(self, trainer: TrainerAPI, present: dict[str, Any]) -> dict[str, Any]:
+        """Return the weights that the module does not have now, in the layout of a state dict."""
+        assert self._average is not None
+        if not trainer.strategy.capabilities.sharded_parameters or trainer.model is None:
+            return {**present, **self._average.tensors()}
+        self._average.swap()
+        gathered = trainer.strategy.module_state(trainer.model)
+        other = {name: value.clone() if isinstance(value, Tensor) else value for name, value in gathered.items()}
+        self._average.swap()
+        return other
+
+
+class EMAWeightAveraging(WeightAveraging):
+    """Keeps an exponential moving average of the weights.
+
+    Args:
+        device: where the average lives; None: on the module's device.
+        use_buffers: average floating-point buffers too; else they are copied.
+        decay: share of the old average in the new one, 0 to 1.
+        update_every_n_steps: optimizer steps between two updates.
+        update_starting_at_step: first optimizer step (from 0) with an update; None: from the start.
+        update_starting_at_epoch: update at the end of each epoch from this one on (from 0); None: not by epochs.
+
+    Raises:
+        ConfigError: for a decay outside of 0 to 1, or counts that are none.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str | int | None = None,
+        use_buffers: bool = True,
+        decay: float = 0.999,
+        update_every_n_steps: int = 1,
+        update_starting_at_step: int | None = None,
+        update_starting_at_epoch: int | None = None,
+    ) -> None:
+        if not 0.0 <= decay <= 1.0:
+            raise ConfigError(f"EMAWeightAveraging(decay={decay!r}): expected a number from 0 to 1.", code="LT174")
+        super().__init__(device, use_buffers, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+        who = "EMAWeightAveraging"
+        self.update_every_n_steps = whole(who, "update_every_n_steps", update_every_n_steps, 1)
+        if update_starting_at_step is not None:
+            whole(who, "update_starting_at_step", update_starting_at_step)
+        if update_starting_at_epoch is not None:
+            whole(who, "update_starting_at_epoch", update_starting_at_epoch)
+        self.update_starting_at_step = update_starting_at_step
+        self.update_starting_at_epoch = update_starting_at_epoch
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        if step_idx is not None:
+            return step_idx >= (self.update_starting_at_step or 0) and step_idx % self.update_every_n_steps == 0
+        first = self.update_starting_at_epoch
+        return epoch_idx is not None and first is not None and epoch_idx >= first
