@@ -1,5 +1,7 @@
 """Data for lt: LightningDataModule, sharding, resumable loaders, prefetch and CombinedLoader."""
 
+from lt_data.combined import CombinedLoader
 from lt_data.datamodule import LightningDataModule
+from lt_data.preparing import prepare_once
 
-__all__ = ["LightningDataModule"]
+__all__ = ["CombinedLoader", "LightningDataModule", "prepare_once"]

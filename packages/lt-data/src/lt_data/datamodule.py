@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
-from lt_core.hparams import HyperparametersMixin
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from lt_core.data import DataSource
+from lt_core.hparams import HyperparametersMixin
 from lt_core.once import forget, is_done, mark_done, stage_of
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         checkpoint_path: str | PathLike[str] | IO[bytes],
         map_location: Any = None,
         hparams_file: str | PathLike[str] | None = None,
+        trusted: bool = False,
         **kwargs: Any,
     ) -> Self:
         """Return a datamodule made with the hyperparameters in a checkpoint, with its state loaded.
@@ -138,17 +139,17 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         Args:
             checkpoint_path: a file, URL or open file.
             map_location: where tensors of its state go.
-            hparams_file: a YAML file whose values are taken in place of the checkpoint's.
-            kwargs: values that override those saved.
+            hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
+            trusted: read the file even if it could run code. Only for files that you made yourself.
+            kwargs: arguments of ``__init__`` that were not saved, or that replace saved ones.
 
         Raises:
-            CheckpointError: for a file that is missing, damaged or holds no datamodule.
+            CheckpointError: for a file that is missing, damaged, foreign or hostile.
         """
         from lt_core.checkpoint import load_from_checkpoint
 
-        return load_from_checkpoint(
-            cls, checkpoint_path, map_location=map_location, hparams_file=hparams_file, **kwargs
-        )
+        loaded: Self = load_from_checkpoint(cls, checkpoint_path, map_location, hparams_file, trusted=trusted, **kwargs)
+        return loaded
 
     def __repr__(self) -> str:
         """Show the class and what is ready."""
@@ -164,9 +165,9 @@ def _loaders(
 
     if isinstance(datasets, Mapping):
         return {name: one(dataset) for name, dataset in datasets.items()}
-    if isinstance(datasets, Sequence) and isinstance(datasets, Iterable) and not isinstance(datasets, Dataset):
+    if isinstance(datasets, Sequence) and not isinstance(datasets, Dataset):
         return [one(dataset) for dataset in datasets]
-    return one(datasets)  # type: ignore[arg-type]
+    return one(datasets)
 
 
 def _counted(prepare_data: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,355 @@
+"""``CombinedLoader``: several loaders read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from lt_core.data import length_of
+from lt_core.errors import ConfigError, DataError, did_you_mean
+from lt_data.shards import seed_for
+
+__all__ = ["MODES", "CombinedLoader", "is_loader_tree", "map_tree"]
+
+MODES = ("min_size", "max_size", "max_size_cycle", "sequential", "weighted")
+
+Turn = tuple[Any, int, int]
+"""A batch, its number, and the number of the loader that it is from (0 where it is from all)."""
+
+
+class CombinedLoader:
+    """Reads several loaders together, for training or evaluation.
+
+    ::
+
+        for batch, batch_idx, dataloader_idx in CombinedLoader({"a": loader_a, "b": loader_b}, "max_size_cycle"):
+            batch["a"], batch["b"]
+
+    - ``"min_size"``: a batch of each; ends with the shortest.
+    - ``"max_size"``: a batch of each; ends with the longest, and shorter ones give None.
+    - ``"max_size_cycle"``: a batch of each; ends with the longest, and shorter ones start anew.
+    - ``"sequential"``: one loader after the other.
+    - ``"weighted"``: in each turn one loader, drawn by ``weights``; ends when each was read to its end once, and those
+      that ended before start anew. The draws are a function of ``seed`` and epoch, not of the process's generators.
+
+    Attributes:
+        iterables: the loaders, nested as they were given.
+        mode: how they are read.
+        limits: most batches of each loader: a number (an int is a count, a float a fraction), or one for each.
+    """
+
+    def __init__(
+        self,
+        iterables: Any,
+        mode: str = "min_size",
+        *,
+        weights: Sequence[float] | None = None,
+        limits: float | Sequence[int | float | None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Combine ``iterables``: a list or dict of loaders, nested as you like.
+
+        Args:
+            iterables: loaders; any iterables of batches.
+            mode: see above.
+            weights: for ``"weighted"``, how often each loader's turn comes; default: as often as it has batches.
+            limits: see above.
+            seed: for ``"weighted"``, what the draws are made of.
+
+        Raises:
+            ConfigError: for an unknown mode, or weights or limits that do not fit.
+        """
+        if mode not in MODES:
+            raise ConfigError(
+                f"CombinedLoader(mode={mode!r}): expected one of "
+                f"{', '.join(map(repr, MODES))}.{did_you_mean(mode, MODES)}",
+                code="LT460",
+            )
+        self.iterables, self.mode, self.seed = iterables, mode, seed
+        self.weights = None if weights is None else [float(weight) for weight in weights]
+        self.limits = limits
+        self.epoch = 0
+        _check_counts(self)
+
+    @property
+    def flattened(self) -> list[Any]:
+        """The loaders in a flat list."""
+        return flatten(self.iterables)
+
+    @flattened.setter
+    def flattened(self, loaders: Sequence[Any]) -> None:
+        rest = iter(loaders)
+        if len(loaders) != len(self.flattened):
+            raise ConfigError(
+                f"CombinedLoader.flattened: expected {len(self.flattened)} loaders, got {len(loaders)}.", code="LT460"
+            )
+        self.iterables = map_tree(lambda _: next(rest), self.iterables)
+
+    @property
+    def sampler(self) -> Any:
+        """The loaders' samplers, nested as they are."""
+        return map_tree(lambda loader: getattr(loader, "sampler", None), self.iterables)
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The loaders' batch samplers, nested as they are."""
+        return map_tree(lambda loader: getattr(loader, "batch_sampler", None), self.iterables)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next, to ``"weighted"`` and to the loaders that want to know."""
+        self.epoch = epoch
+        for loader in self.flattened:
+            for owner in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
+                if callable(getattr(owner, "set_epoch", None)):
+                    owner.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Return the number of turns in an epoch.
+
+        Raises:
+            TypeError: where a loader that decides it has no length.
+        """
+        length = self.length(self.epoch)
+        if length is None:
+            raise TypeError("CombinedLoader has no length, because a loader in it has none")
+        return length
+
+    def length(self, epoch: int) -> int | None:
+        """Return the number of turns in an epoch; None where unknown."""
+        return combined_length(self.mode, self.lengths(), self.draws(epoch))
+
+    def lengths(self) -> list[int | None]:
+        """Return the batches of each loader, limits applied; None where unknown."""
+        pairs = zip(self.flattened, self.limits_of(), strict=True)
+        return [limited(length_of(loader), limit) for loader, limit in pairs]
+
+    def limits_of(self) -> list[int | float | None]:
+        """Return the limit of each loader."""
+        count = len(self.flattened)
+        if isinstance(self.limits, Sequence):
+            return list(self.limits)
+        return [self.limits] * count
+
+    def __iter__(self) -> Iterator[Turn]:
+        """Yield ``(batch, batch_idx, dataloader_idx)``; in ``"sequential"`` each loader's batches count from 0."""
+        readers = [
+            Reader(loader, length, limit)
+            for loader, length, limit in zip(self.flattened, self.lengths(), self.limits_of(), strict=True)
+        ]
+        last: int | None = None
+        number = 0
+        for batches, loader in take_turns(self.mode, readers, draws=self.draws(self.epoch)):
+            number = 0 if self.mode == "sequential" and loader != last else number
+            yield self.nested(batches) if loader is None else batches[0], number, loader or 0
+            last, number = loader, number + 1
+
+    def nested(self, batches: list[Any]) -> Any:
+        """Return a batch of each loader, nested as the loaders are."""
+        rest = iter(batches)
+        return map_tree(lambda _: next(rest), self.iterables)
+
+    def draws(self, epoch: int) -> Iterator[int]:
+        """Yield the loader of each turn in ``"weighted"``: a function of seed and epoch."""
+        weights = self.weights or [float(length or 1) for length in self.lengths()]
+        generator = torch.Generator()
+        generator.manual_seed(seed_for(self.seed, "mixture", epoch))
+        table = torch.tensor(weights, dtype=torch.float64, device="cpu")
+        while True:
+            yield from torch.multinomial(table, 1024, replacement=True, generator=generator).tolist()
+
+
+class Reader:
+    """One loader inside a combined one: its present iterator, which may be made anew.
+
+    Attributes:
+        rounds: how often an iterator was made.
+        ended: whether one was read to its end.
+    """
+
+    def __init__(self, loader: Iterable[Any], length: int | None, limit: float | None) -> None:
+        """Read ``loader``: at most ``length`` batches where a ``limit`` was set."""
+        self.loader = loader
+        self.limit = None if limit is None or limit == float("inf") else int(limit if length is None else length)
+        self.iterator: Iterator[Any] = iter(())
+        self.rounds = 0
+        self.ended = False
+
+    def start(self) -> None:
+        """Make the loader's iterator, anew."""
+        self.rounds += 1
+        batches = (turn[0] for turn in self.loader) if isinstance(self.loader, CombinedLoader) else iter(self.loader)
+        self.iterator = islice(batches, self.limit)
+
+    def next(self) -> Any:
+        """Return the next batch, or :data:`END`."""
+        batch = next(self.iterator, END)
+        self.ended = self.ended or batch is END
+        return batch
+
+
+END = object()
+"""Stands where a loader has no further batch."""
+
+
+def take_turns(mode: str, readers: Sequence[Reader], *, draws: Iterator[int]) -> Iterator[tuple[list[Any], int | None]]:
+    """Return an iterator over the turns: a batch of each reader and None, or one batch and its reader's number.
+
+    Readers that have been started already go on where they are. All others are started at once, except in
+    ``"sequential"``.
+
+    Args:
+        mode: see :class:`CombinedLoader`.
+        readers: the loaders.
+        draws: whose turn it is in ``"weighted"``.
+    """
+    if mode == "sequential":
+        return _in_sequence(readers)
+    for reader in readers:
+        if not reader.rounds:
+            reader.start()
+    return _by_draw(readers, draws) if mode == "weighted" else _side_by_side(mode, readers)
+
+
+def _side_by_side(mode: str, readers: Sequence[Reader]) -> Iterator[tuple[list[Any], None]]:
+    while True:
+        batches: list[Any] = []
+        for reader in readers:
+            batch = END if reader.ended and mode == "max_size" else reader.next()
+            if batch is END and (mode == "min_size" or all(each.ended for each in readers)):
+                return
+            if batch is END and mode == "max_size_cycle":
+                batch = _again(reader)
+            batches.append(None if batch is END else batch)
+        yield batches, None
+
+
+def _in_sequence(readers: Sequence[Reader]) -> Iterator[tuple[list[Any], int]]:
+    for number, reader in enumerate(readers):
+        if not reader.rounds:
+            reader.start()
+        while (batch := reader.next()) is not END:
+            yield [batch], number
+
+
+def _by_draw(readers: Sequence[Reader], draws: Iterator[int]) -> Iterator[tuple[list[Any], int]]:
+    for number in draws:
+        batch = readers[number].next()
+        if batch is END:
+            if all(reader.ended for reader in readers):
+                return
+            batch = _again(readers[number])
+        yield [batch], number
+
+
+def _again(reader: Reader) -> Any:
+    reader.start()
+    batch = reader.next()
+    if batch is END:
+        raise DataError(
+            f"A loader of the CombinedLoader ({type(reader.loader).__name__}) gives no batch when it is read anew. Is "
+            "it empty, or a generator? Pass a list or a DataLoader.",
+            code="LT461",
+        )
+    return batch
+
+
+def combined_length(mode: str, lengths: list[int | None], draws: Iterator[int]) -> int | None:
+    """Return how many turns loaders of these lengths make; None where unknown."""
+    known = [length for length in lengths if length is not None]
+    if mode == "min_size":
+        return min(known, default=None)
+    if len(known) < len(lengths):
+        return None
+    if mode == "weighted":
+        return _drawn_length(known, draws)
+    return sum(known) if mode == "sequential" else max(known, default=0)
+
+
+def _drawn_length(lengths: list[int], draws: Iterator[int]) -> int:
+    left, ended = list(lengths), [False] * len(lengths)
+    for turn, number in enumerate(draws):
+        if not left[number]:
+            ended[number] = True
+            if all(ended) or not lengths[number]:
+                return turn
+            left[number] = lengths[number]
+        left[number] -= 1
+    return 0
+
+
+def limited(length: int | None, limit: float | None) -> int | None:
+    """Return how many of ``length`` batches a limit leaves; None where unknown."""
+    if limit is None or (isinstance(limit, float) and limit == float("inf")):
+        return length
+    if isinstance(limit, float):
+        if length is None:
+            raise ConfigError(
+                f"limits={limit}: a fraction needs a loader with a length, and this one has none. Take a count.",
+                code="LT460",
+            )
+        return int(length * limit)
+    return limit if length is None else min(length, limit)
+
+
+def flatten(tree: Any) -> list[Any]:
+    """Return the leaves of nested lists, tuples and dicts of loaders."""
+    found: list[Any] = []
+    map_tree(found.append, tree)
+    return found
+
+
+def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Return nested lists, tuples and dicts of loaders with ``function`` applied to each loader."""
+    if isinstance(tree, Mapping):
+        return {name: map_tree(function, value) for name, value in tree.items()}
+    if isinstance(tree, (list, tuple)) and not _is_list_of_batches(tree):
+        parts = [map_tree(function, value) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return function(tree)
+
+
+def is_loader_tree(loader: Any) -> bool:
+    """Return whether ``loader`` is a list or dict of loaders, and not one loader such as a list of batches."""
+    if isinstance(loader, Mapping):
+        return True
+    return isinstance(loader, (list, tuple)) and not _is_list_of_batches(loader)
+
+
+def _is_list_of_batches(items: Sequence[Any]) -> bool:
+    return not items or not all(_is_loader(item) for item in items)
+
+
+def _is_loader(item: Any) -> bool:
+    """Return whether an element of a list is a loader rather than a batch."""
+    if isinstance(item, (DataLoader, CombinedLoader)):
+        return True
+    if isinstance(item, Mapping):
+        return bool(item) and all(_is_loader(value) for value in item.values())
+    if isinstance(item, (list, tuple)):
+        return bool(item) and all(_is_loader(value) for value in item)
+    plain = isinstance(item, (Tensor, str, bytes, int, float)) or type(item).__module__ == "numpy"
+    return not plain and hasattr(item, "__iter__") and not hasattr(item, "to")
+
+
+def _check_counts(loader: CombinedLoader) -> None:
+    count = len(loader.flattened)
+    for name in ("weights", "limits"):
+        given = getattr(loader, name)
+        if isinstance(given, Sequence) and len(given) != count:
+            raise ConfigError(
+                f"CombinedLoader({name}=...): expected {count} numbers, one for each loader, got {len(given)}.",
+                code="LT460",
+            )
+    if loader.weights is not None and loader.mode != "weighted":
+        raise ConfigError(
+            f"CombinedLoader(weights=...) goes with mode='weighted', got mode={loader.mode!r}.", code="LT460"
+        )
+    if loader.weights is not None and min(loader.weights) <= 0:
+        raise ConfigError(f"CombinedLoader(weights={loader.weights}): expected numbers above 0.", code="LT460")
+    if not count:
+        raise ConfigError("CombinedLoader of no loaders: expected at least one.", code="LT460")

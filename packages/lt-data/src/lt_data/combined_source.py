@@ -1,0 +1,140 @@
+"""Several loaders read as one by a feed: each has a feed of its own, and is sharded and resumed as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lt_core.strategy import Shard
+from lt_data.combined import CombinedLoader, Reader, take_turns
+from lt_data.source import Source
+
+if TYPE_CHECKING:
+    from lt_data.feed import LoaderFeed
+
+__all__ = ["CombinedSource"]
+
+_ROUND = 1_000_003
+"""Distance between the epochs of two rounds of a loader, so that it is shuffled anew when it starts anew."""
+
+
+class CombinedSource(Source):
+    """A :class:`CombinedLoader` whose loaders are read by ``feeds``.
+
+    Its state: the feeds' states, how often each was started, and which of them ended.
+    """
+
+    kind = "combined"
+
+    def __init__(self, loader: CombinedLoader, feeds: list[LoaderFeed], shard: Shard) -> None:
+        """Read ``loader`` by ``feeds``, one for each of its loaders."""
+        self.loader, self.feeds, self.shard = loader, feeds, shard
+        self.uneven = any(feed.uneven for feed in feeds)
+        self.unwrap = self._unwrap
+        self._readers: list[_FeedReader] = []
+
+    @property
+    def length(self) -> int | None:
+        return self._as_fed(self.loader).length(self.loader.epoch)
+
+    def accepts(self, kind: str, shard: Shard) -> bool:
+        return kind == self.kind
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        return self._turns(epoch, [{"rounds": 0, "ended": False}] * len(self.feeds), done=0)
+
+    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        return self._turns(epoch, state["readers"], done=batches)
+
+    def state(self, batches: int) -> dict[str, Any]:
+        return {"readers": [reader.state_dict() for reader in self._readers]}
+
+    def rest_state(self) -> dict[str, Any]:
+        return {"feeds": [feed.state_dict() for feed in self.feeds]}
+
+    def rest(self, state: dict[str, Any]) -> None:
+        for feed, kept in zip(self.feeds, state["feeds"], strict=True):
+            feed.load_state_dict(kept)
+
+    def leave(self, finished: bool) -> None:
+        for reader in self._readers:
+            reader.iterator = iter(())
+        self._readers = []
+
+    def close(self) -> None:
+        for feed in self.feeds:
+            feed.close()
+
+    def advice(self) -> str:
+        slowest = max(self.feeds, key=lambda feed: feed.num_batches or 0)
+        return slowest.advice()
+
+    def _as_fed(self, loader: CombinedLoader) -> CombinedLoader:
+        """Return ``loader`` over the feeds, whose lengths are this rank's."""
+        fed = CombinedLoader(
+            [_Sized(feed.num_batches) for feed in self.feeds],
+            loader.mode,
+            weights=loader.weights,
+            limits=loader.limits_of(),
+            seed=loader.seed,
+        )
+        fed.epoch = loader.epoch
+        return fed
+
+    def _turns(self, epoch: int, states: list[dict[str, Any]], done: int) -> Iterator[Any]:
+        fed = self._as_fed(self.loader)
+        pairs = zip(self.feeds, fed.lengths(), fed.limits_of(), states, strict=True)
+        self._readers = [_FeedReader(feed, length, limit, epoch, state) for feed, length, limit, state in pairs]
+        return take_turns(fed.mode, self._readers, draws=islice(fed.draws(epoch), done, None))
+
+    def _unwrap(self, turn: tuple[list[Any], int | None]) -> Any:
+        batches, number = turn
+        if number is not None:
+            self.dataloader_idx, self.weight = number, self.feeds[number].weight
+            return batches[0]
+        if self.uneven:  # one loss over several batches has one weight
+            self.weight = sum(feed.weight for feed in self.feeds) / len(self.feeds)
+        return self.loader.nested(batches)
+
+
+class _Sized:
+    """Stands for a feed where only its length is asked for."""
+
+    def __init__(self, length: int | None) -> None:
+        self._length = length
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        if self._length is None:
+            raise TypeError("unknown length")
+        return self._length
+
+
+class _FeedReader(Reader):
+    """Reads a loader by its feed; in the middle of an epoch it goes on where ``state`` says."""
+
+    def __init__(
+        self, feed: LoaderFeed, length: int | None, limit: float | None, epoch: int, state: dict[str, Any]
+    ) -> None:
+        super().__init__(feed, length, limit)
+        self.feed, self.epoch = feed, epoch
+        self.rounds, self.ended = int(state["rounds"]), bool(state["ended"])
+        if "feed" in state:
+            feed.load_state_dict(state["feed"])
+            if state["feed"]["inside"] is not None:
+                self._read(feed.batches_done)
+
+    def start(self) -> None:
+        self.rounds += 1
+        self._read(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place of this loader."""
+        return {"rounds": self.rounds, "ended": self.ended, "feed": self.feed.state_dict()}
+
+    def _read(self, done: int) -> None:
+        self.feed.begin_round(self.epoch + (self.rounds - 1) * _ROUND)
+        self.iterator = islice(self.feed, None if self.limit is None else max(self.limit - done, 0))

@@ -1,0 +1,234 @@
+"""The feed that a run reads: batches of one loader, in order, on the device, continued exactly after a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from lt_core.data import Feed
+from lt_core.errors import DataError, warn
+from lt_core.strategy import Shard
+from lt_data.fingerprint import warn_if_same
+from lt_data.lookahead import look_ahead, plain_cuda_device
+from lt_data.source import Source
+
+__all__ = ["LoaderFeed"]
+
+
+class LoaderFeed(Feed):
+    """Reads a :class:`~lt_data.source.Source`, epoch by epoch.
+
+    Its state: epoch, batches done, the shard it was read for, the kind of source, what the source needs to continue in
+    the middle of the epoch (``inside``), and what outlives an epoch (``rest``).
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        source: Source,
+        *,
+        stage: str,
+        shard: Shard = Shard(),
+        seed: int = 0,
+        transfer: Callable[[Any], Any] | None = None,
+        substitute: Callable[[str], Source | None] | None = None,
+        gather: Callable[[Any], list[Any]] | None = None,
+    ) -> None:
+        """Make a feed.
+
+        Args:
+            loader: what the user gave.
+            source: how it is read.
+            stage: see :func:`lt_core.data.make_feed`, also for the next three.
+            shard: the part that this rank reads.
+            seed: the run's seed.
+            transfer: moves a batch to the device.
+            substitute: returns a source for the rest of an epoch that was begun by a source of another kind.
+            gather: returns every rank's value; for a loader that the ranks shard by themselves, to see whether they do.
+        """
+        super().__init__(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
+        self.source = self._own_source = source
+        self.uneven = source.uneven
+        self.num_batches = source.length
+        self._substitute = substitute
+        self._gather = gather
+        self._device = plain_cuda_device(transfer)
+        self._opened = self._finished = False
+        self._resumed_source = self._last_source = source
+        self._batches_before = 0
+
+    @property
+    def samples(self) -> int | None:
+        return self._last_source.samples(self._done)
+
+    @property
+    def batches_done(self) -> int:
+        return self._done if self._resume is None else self._batches_before
+
+    @property
+    def dataloader_idx(self) -> int:
+        """Number of the loader that the batch just yielded is from, where a CombinedLoader's take turns."""
+        return self.source.dataloader_idx
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self._check_length()
+
+    def begin_round(self, number: int) -> None:
+        """Shuffle as in epoch ``number``, without telling the user's samplers: an epoch within an epoch."""
+        self._epoch = number
+
+    def state_dict(self) -> dict[str, Any]:
+        inside = self.source.state(self._done) if self._opened and self.stage == "fit" else None
+        return {
+            "epoch": self._epoch,
+            "batches": self._done if self._opened else 0,
+            "shard": [self.shard.index, self.shard.count],
+            "kind": self.source.kind,
+            "inside": inside,
+            "rest": {} if self._opened else self.source.rest_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._resume, self._resumed_source, self._batches_before = state, self._own_source, 0
+        if state["inside"] is not None:
+            self._resumed_source = self._source_of(state)
+            self._batches_before = self._resumed_source.batches_done(state["inside"], int(state["batches"]))
+
+    def advice(self) -> str:
+        return self.source.advice()
+
+    def in_order(self, by_rank: Any) -> list[Any]:
+        longest = max(map(len, by_rank), default=0)
+        return [outputs[turn] for turn in range(longest) for outputs in by_rank if turn < len(outputs)]
+
+    def close(self) -> None:
+        self._leave()
+        self._own_source.close()
+
+    # ---- an epoch ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Iterator[Any]:
+        self._leave()
+        self._turn += 1
+        state, self._resume = self._resume, None
+        if state is not None and state.get("rest"):
+            self.source.rest(state["rest"])
+        if state is None or state["inside"] is None or state["epoch"] != self._epoch:
+            self._done = 0
+            iterator = self.source.begin(self._epoch)
+        else:
+            self.source = self._resumed_source
+            self._done = self._batches_before
+            iterator = self.source.resume(self._epoch, state["inside"], state["batches"])
+        self._opened, self._finished = True, False
+        self._last_source, self.uneven = self.source, self.source.uneven
+        return iterator
+
+    def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        turn, source, transfer = self._turn, self.source, self.transfer
+        unwrap, start, device = source.unwrap, self._done, self._device
+        if source.begins is not None:
+            source.begins()
+        items = self._timed(iterator) if self.timed else iterator
+        if self._gather is not None:
+            items = self._compare_first(items, self._gather)
+        if device is not None:
+            items, transfer = look_ahead(items, device, ahead=source.ahead, dropped=unwrap), None
+        try:
+            if unwrap is not None:
+                for item in items:
+                    batch = unwrap(item)
+                    self._done += 1
+                    self.weight = source.weight
+                    yield batch if transfer is None else transfer(batch)
+            elif transfer is not None:
+                for batch in items:
+                    self._done += 1
+                    yield transfer(batch)
+            else:
+                for batch in items:
+                    self._done += 1
+                    yield batch
+            self._finished = True
+            self._check_count(start)
+        except GeneratorExit:
+            if turn == self._turn and self._done == self.num_batches:
+                self._finished = next(iterator, None) is None  # as a plain loop does: the sampler may draw then
+            raise
+        except RuntimeError as error:
+            if str(error).startswith("DataLoader worker (pid"):
+                raise _worker_died(error) from error
+            raise
+        finally:
+            if turn == self._turn:  # an iterator that was left behind ends after its successor was made
+                self._leave()
+
+    def _leave(self) -> None:
+        if self._opened:
+            self._opened = False
+            self.source.leave(self._finished)
+            if self.source is not self._own_source:
+                self.source.close()
+                self.source = self._own_source
+
+    # ---- a resume ----------------------------------------------------------------------------------------------------
+
+    def _source_of(self, state: dict[str, Any]) -> Source:
+        kind, shard = state["kind"], Shard(*state["shard"])
+        if self._own_source.accepts(kind, shard):
+            return self._own_source
+        found = self._substitute(kind) if self._substitute is not None else None
+        if found is not None and found.accepts(kind, shard):
+            return found
+        raise DataError(
+            f"The checkpoint was written in the middle of an epoch by rank {shard.index} of {shard.count} that read a "
+            f"{kind}; rank {self.shard.index} of {self.shard.count}, which reads a {self._own_source.kind} "
+            f"({type(self.loader).__name__}), cannot continue there. Resume with the same loader, or from a "
+            "checkpoint at an epoch's end.",
+            code="LT446",
+        )
+
+    def _compare_first(self, items: Iterator[Any], gather: Callable[[Any], list[Any]]) -> Iterator[Any]:
+        """Compare the first batch over the ranks, once; return all items."""
+        self._gather = None
+        first = list(islice(items, 1))
+        for item in first:
+            warn_if_same(gather, item[0] if self.source.unwrap is not None else item, type(self.loader).__name__)
+        return chain(first, items)
+
+    # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def _check_length(self) -> None:
+        """Take over the length of a loader that has grown or shrunk between two epochs."""
+        if self._resume is None:
+            self.num_batches = self._own_source.length
+
+    def _check_count(self, start: int) -> None:
+        """Say when an epoch had another number of batches than the loader's length, or none at all."""
+        expected, got = self.num_batches, self._done
+        if got == start == 0 and self.stage == "fit":
+            raise DataError(
+                f"{type(self.loader).__name__} gave no batch in epoch {self._epoch}; expected at least one. "
+                "Is the data empty, or a generator spent? Pass a list, a DataLoader, or another iterable that starts "
+                "anew.",
+                code="LT410",
+            )
+        if expected is not None and got != expected:
+            warn(
+                f"{type(self.loader).__name__} says that it has {expected} batches and gave {got} in epoch "
+                f"{self._epoch}. Correct its __len__, or leave it out: progress, limits and val_check_interval go by "
+                "it.",
+                code="LT411",
+                stacklevel=3,
+            )
+
+
+def _worker_died(error: RuntimeError) -> DataError:
+    return DataError(
+        f"A loader worker died without a traceback: {error} Often the machine or the container has no memory left "
+        "(each worker holds a copy of the dataset; shared memory lies in /dev/shm), or native code crashed. To see it "
+        "in this process, take DataLoader(num_workers=0).",
+        code="LT412",
+    )

@@ -1,0 +1,206 @@
+"""The user's sampler, watched: how many index batches it gave, and what is needed to have it give them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from lt_core.errors import DataError, warn
+from lt_data.generators import HostState, host_state, plain, probe, set_host_state, unplain
+
+__all__ = ["Watched", "draws_once", "plain_notes", "read_notes", "samplers_of"]
+
+_DRAW_AT_FIRST = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
+_MOST_NOTES = 2000
+"""Notes of one epoch, 10 KB each, before a sampler that draws at each batch is given up."""
+
+
+def draws_once(sampler: Any) -> bool:
+    """Return whether ``sampler`` draws from the process's generators at its first index only, as torch's own do."""
+    if type(sampler) is BatchSampler:
+        return draws_once(sampler.sampler)
+    return type(sampler) in (*_DRAW_AT_FIRST, list, tuple, range) or _is_constant(sampler)
+
+
+def _is_constant(sampler: Any) -> bool:
+    return type(sampler).__name__ == "_InfiniteConstantSampler"
+
+
+def samplers_of(loader: Any) -> list[Any]:
+    """Return the sampler and batch sampler of a DataLoader, and what they wrap; never its dataset."""
+    found: list[Any] = []
+    queue = [loader.batch_sampler, loader.sampler]
+    for sampler in queue:
+        if sampler is not None and all(sampler is not other for other in found):
+            found.append(sampler)
+            queue += [getattr(sampler, name, None) for name in ("sampler", "batch_sampler")]
+    return found
+
+
+class Watched:
+    """Stands in for a DataLoader's index sampler and hands on its indices, in the same order and at the same moments.
+
+    For a sampler that draws random numbers later than at its first index, it notes the generators' states before each
+    draw that something else drew before, so that :meth:`replay` repeats the indices exactly. Torch's own samplers need
+    one note at most.
+
+    Any other iterable can be watched in the same way, where its items are to be read and dropped by a resume.
+
+    Attributes:
+        drawn: index batches given so far.
+        stopped: set it to end the epoch here; batches in flight can then be drained without drawing further indices.
+        notes: the states of the generators before a draw, by the number of the index batch.
+        born: state of ``generator`` just before the base seed of the workers is drawn.
+    """
+
+    def __init__(self, sampler: Any, *, generator: torch.Generator | None = None, watch: bool = True) -> None:
+        """Stand in for ``sampler``.
+
+        Args:
+            sampler: what yields indices, or batches of them.
+            generator: what the DataLoader draws the workers' base seed from; None for torch's own.
+            watch: False for a sampler that is known to draw at its first index at most.
+        """
+        self.sampler = sampler
+        self.drawn = 0
+        self.stopped = False
+        self.born: torch.Tensor | None = None
+        self._generator = generator or torch.default_generator
+        self._watch = watch
+        self.notes: dict[int, HostState] = {}
+        self._live: Iterator[Any] | None = None
+        self._new_epoch()
+
+    def __len__(self) -> int:
+        """Return the sampler's length."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return an iterator of the sampler; the last one made is the one that counts."""
+        if self._dummies:  # a DataLoader made anew asks twice where a persistent one asks once
+            self._dummies -= 1
+            return iter(())
+        self._live = iter(self.sampler)
+        if self.born is None:
+            self.born = self._generator.get_state()
+        return self._hand_on(self._live)
+
+    def go_on(self) -> Iterator[Any]:
+        """Return an iterator over what is left of one that lasts longer than an epoch."""
+        assert self._live is not None
+        return self._hand_on(self._live)
+
+    def begin(self, *, born: bool) -> None:
+        """Prepare for a new epoch: forget the notes of the last one.
+
+        Args:
+            born: whether workers are started for it, so that a base seed is drawn.
+        """
+        self._new_epoch()
+        if born:
+            self.born = None
+
+    def replay(
+        self, skip: int, until: int, notes: dict[int, HostState], *, dummies: int = 0, born: torch.Tensor | None = None
+    ) -> None:
+        """Have the next iteration drop the first ``skip`` index batches.
+
+        Args:
+            skip: index batches whose samples are done.
+            until: index batches that were drawn when the checkpoint was written; notes hold for those.
+            notes: what :attr:`notes` held then.
+            dummies: how many of the next calls of ``iter`` the uninterrupted run did not make.
+            born: what :attr:`born` was.
+        """
+        self._new_epoch()
+        self.notes, self.born = dict(notes), born
+        self._skip, self._until, self._dummies = skip, until, dummies
+
+    def skip(self) -> None:
+        """Drop now what :meth:`replay` asked for, not at the first ``next``."""
+        assert self._live is not None
+        skip, self._skip = self._skip, 0
+        for _ in range(skip):
+            try:
+                self._draw(self._live)
+            except _EndError:
+                raise DataError(
+                    f"The checkpoint stands {skip} batches into the epoch, but {type(self.sampler).__name__} ends "
+                    f"after {self.drawn}. Resume with the same data and batch size.",
+                    code="LT443",
+                ) from None
+
+    def _new_epoch(self) -> None:
+        self.notes, self._live = {}, None
+        self.drawn, self.stopped = 0, False
+        self._skip = self._until = self._dummies = 0
+        self._last: tuple[Any, ...] | None = None
+
+    def _hand_on(self, indices: Iterator[Any]) -> Iterator[Any]:
+        if self._skip:
+            self.skip()
+        while not self.stopped:
+            try:
+                index = self._draw(indices)
+            except _EndError:
+                return
+            yield index
+
+    def _draw(self, indices: Iterator[Any]) -> Any:
+        number = self.drawn
+        if number < self._until:
+            if number in self.notes:
+                set_host_state(self.notes[number])
+            index = self._next(indices)
+        elif self._watch:
+            index = self._draw_watched(indices, number)
+        else:
+            index = self._next(indices)
+        self.drawn = number + 1
+        return index
+
+    def _draw_watched(self, indices: Iterator[Any], number: int) -> Any:
+        before = probe()
+        state = host_state() if before != self._last else None
+        index = self._next(indices)
+        self._last = probe()
+        if state is not None and self._last != before:
+            self._note(number, state)
+        return index
+
+    def _note(self, number: int, state: HostState) -> None:
+        self.notes[number] = state
+        if len(self.notes) > _MOST_NOTES:
+            self._watch = False
+            warn(
+                f"{type(self.sampler).__name__} draws random numbers from the process's generators at each batch. "
+                f"After {_MOST_NOTES} batches its draws are no longer noted, so a resume in this epoch may read other "
+                "samples. Give the sampler a generator of its own (an attribute torch.Generator()), or draw at its "
+                "start.",
+                code="LT441",
+            )
+
+    @staticmethod
+    def _next(indices: Iterator[Any]) -> Any:
+        try:
+            return next(indices)
+        except StopIteration:
+            raise _EndError from None
+
+
+class _EndError(Exception):
+    """The sampler is spent; a StopIteration may not leave a generator."""
+
+
+def plain_notes(notes: dict[int, HostState]) -> dict[str, Any]:
+    """Return :attr:`Watched.notes` as a checkpoint holds them."""
+    return {str(number): plain(state) for number, state in notes.items()}
+
+
+def read_notes(notes: dict[str, Any]) -> dict[int, HostState]:
+    """Return what :func:`plain_notes` was given."""
+    return {int(number): unplain(state) for number, state in notes.items()}

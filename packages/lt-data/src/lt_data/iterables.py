@@ -1,0 +1,186 @@
+"""Any other iterable of batches: a list, a generator, a loader of somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from lt_core.data import length_of
+from lt_core.errors import warn
+from lt_core.strategy import Shard
+from lt_data.fingerprint import fingerprint
+from lt_data.generators import find_owned, host_state, owned_states, plain, set_host_state, set_owned_states, unplain
+from lt_data.indices import Watched, plain_notes, read_notes
+from lt_data.loader import tell_rereading
+from lt_data.source import Source
+
+__all__ = ["IterableSource", "SharedIterableSource"]
+
+
+class IterableSource(Source):
+    """Reads an iterable as it is. A resume continues by the loader's own ``state_dict`` where it has one (torchdata's
+    protocol); batches of a list are skipped; those of anything else are read again and dropped.
+
+    The state holds the batches read, the generators before the iterator was made, those that the loader owns then and
+    now, notes on its draws, and its own state.
+    """
+
+    kind = "iterable"
+
+    def __init__(self, loader: Any, *, exact: bool = True) -> None:
+        """Read ``loader``; ``exact`` where a resume in the middle of an epoch must be possible (training)."""
+        self.loader = loader
+        self.exact = exact
+        self._listed = isinstance(loader, (list, tuple))
+        self._stateful = all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
+        self._spends = isinstance(loader, Iterator)  # it goes on where it was left, epoch after epoch
+        self._watched = Watched(loader) if exact and not (self._listed or self._stateful) else None
+        self._before: dict[str, Any] = {}
+
+    @property
+    def length(self) -> int | None:
+        return length_of(self.loader)
+
+    def accepts(self, kind: str, shard: Shard) -> bool:
+        return kind in (IterableSource.kind, SharedIterableSource.kind)
+
+    def batches_done(self, state: dict[str, Any], batches: int) -> int:
+        if "read" not in state:
+            return batches
+        total, read = length_of(self.loader), int(state["read"])
+        if total is None:
+            return -(-read // self.shard.count)
+        return -(-total // self.shard.count) - -(-max(total - read, 0) // self.shard.count)
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        if self._watched is None:
+            return iter(self.loader)
+        if self._before and self._spends:
+            return self._watched.go_on()
+        self._before = {"before": plain(host_state()), "owned_before": owned_states(self._owned())}
+        self._watched.begin(born=False)
+        return iter(self._watched)
+
+    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        if self._listed:
+            return islice(self.loader, state["read"], None)
+        if self._stateful and state.get("place") is not None:
+            now = host_state()
+            self.loader.load_state_dict(state["place"])
+            iterator: Iterator[Any] = iter(self.loader)
+            set_host_state(now)
+            return iterator
+        assert self._watched is not None
+        return self._read_again(self._watched, state)
+
+    def state(self, batches: int) -> dict[str, Any]:
+        if self._stateful:
+            return {"place": self.loader.state_dict()}
+        if self._watched is None:
+            return {"read": self._items_read(batches)}
+        return {
+            **self._before,
+            "read": self._watched.drawn,
+            "notes": plain_notes(self._watched.notes),
+            "owned": owned_states(self._owned()),
+        }
+
+    def rest_state(self) -> dict[str, Any]:
+        return self.state(0) if self._spends and self._watched is not None and self._before else {}
+
+    def rest(self, state: dict[str, Any]) -> None:
+        if self._spends and self._watched is not None:
+            self._read_again(self._watched, state)
+
+    def _items_read(self, batches: int) -> int:
+        return batches
+
+    def _owned(self) -> list[Any]:
+        return find_owned([self.loader])
+
+    def _read_again(self, watched: Watched, state: dict[str, Any]) -> Iterator[Any]:
+        now = host_state()
+        self._before = {name: state[name] for name in ("before", "owned_before")}
+        set_host_state(unplain(state["before"]))
+        set_owned_states(self._owned(), state["owned_before"])
+        tell_rereading(state["read"], type(self.loader).__name__)
+        watched.replay(state["read"], state["read"], read_notes(state["notes"]))
+        iterator = iter(watched)
+        watched.skip()
+        set_owned_states(self._owned(), state["owned"])
+        set_host_state(now)
+        return iterator
+
+
+class SharedIterableSource(IterableSource):
+    """Reads an iterable of batches on several ranks: all read it, and each keeps every ``ranks``-th batch.
+
+    In training all ranks take the same number of steps: in a last round of ``m`` batches, the ranks that have one weigh
+    it ``ranks / m``, and the others take part with a stand-in of weight 0.0.
+    """
+
+    kind = "shared iterable"
+
+    def __init__(self, loader: Any, shard: Shard, *, exact: bool, stand_ins: bool, same: Callable[[str], None]) -> None:
+        """Read ``loader`` as rank ``shard``.
+
+        Args:
+            loader: the user's.
+            shard: which part.
+            exact: True in training.
+            stand_ins: in evaluation, whether ranks without a batch yield a stand-in.
+            same: told what the first batch looks like, which must be the same on all ranks.
+        """
+        super().__init__(loader, exact=exact)
+        self.shard, self.uneven = shard, exact or stand_ins
+        self.unwrap = self._unwrap
+        self._same: Callable[[str], None] | None = same if exact else None
+        self._pads = exact or stand_ins
+        self._start = self._start_batches = 0
+        if not self._listed:
+            tell_sharing(type(loader).__name__)
+
+    @property
+    def length(self) -> int | None:
+        total = super().length
+        if total is None:
+            return None
+        return -(-total // self.shard.count) if self._pads else len(range(self.shard.index, total, self.shard.count))
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        self._start = self._start_batches = 0
+        return self._rounds(super().begin(epoch))
+
+    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        self._start, self._start_batches = state.get("read", 0), self.batches_done(state, batches)
+        return self._rounds(super().resume(epoch, state, batches))
+
+    def _items_read(self, batches: int) -> int:
+        return self._start + (batches - self._start_batches) * self.shard.count
+
+    def _rounds(self, batches: Iterator[Any]) -> Iterator[tuple[Any, float, Any]]:
+        rank, ranks = self.shard
+        while turn := list(islice(batches, ranks)):
+            if rank < len(turn):
+                yield turn[rank], (ranks / len(turn) if self.exact else 1.0), turn[0]
+            elif self._pads:
+                yield turn[0], 0.0, turn[0]
+
+    def _unwrap(self, item: tuple[Any, float, Any]) -> Any:
+        batch, self.weight, first = item
+        same, self._same = self._same, None
+        if same is not None:
+            same(fingerprint(first))
+        return batch
+
+
+def tell_sharing(name: str) -> None:
+    """Warn that all ranks read all of a loader."""
+    warn(
+        f"{name} does not say how it splits over ranks: each rank reads all of it and keeps its part. To read less, "
+        "use a DataLoader over a map-style dataset, give an IterableDataset a method shard(num_shards, index), or "
+        "shard it by rank yourself and pass Trainer(use_distributed_sampler=False).",
+        code="LT451",
+        stacklevel=4,
+    )

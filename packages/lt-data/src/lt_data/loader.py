@@ -1,0 +1,290 @@
+"""The user's DataLoader on one process: read as by hand, with what it takes to continue in the middle of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+
+from lt_core.data import length_of
+from lt_core.errors import DataError, warn
+from lt_data.generators import find_owned, host_state, owned_states, plain, set_host_state, set_owned_states, unplain
+from lt_data.indices import Watched, draws_once, plain_notes, read_notes, samplers_of
+from lt_data.reading import Reading, read_worker_states
+from lt_data.source import Source
+from lt_data.workers import is_stateful
+
+__all__ = ["LoaderSource", "advice", "index_sampler", "tell_rereading"]
+
+
+def index_sampler(loader: DataLoader[Any]) -> Any:
+    """Return what yields the indices of one batch: the batch sampler, or the sampler where nothing is batched."""
+    return loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+
+
+class LoaderSource(Source):
+    """A DataLoader, with or without workers, over map-style or iterable data, in training.
+
+    A map-style dataset is not read for the batches that a resume skips: only their indices are drawn again. An iterable
+    one continues by its ``state_dict``, where it has one, else its batches are read again and dropped.
+
+    The state holds the generators before the epoch's iterator was made (``before``), those that the loader owns then
+    and now, notes on the sampler's draws, the index batches drawn, the workers' states, and what their base seed came
+    from.
+    """
+
+    kind = "loader"
+
+    def __init__(self, loader: DataLoader[Any], *, exact: bool = True) -> None:
+        """Read ``loader``; ``exact`` where a resume in the middle of an epoch must be possible (training)."""
+        self.loader = loader
+        self.exact = exact
+        self.streams = isinstance(loader.dataset, IterableDataset)
+        sampler = index_sampler(loader)
+        quiet = self.streams or draws_once(sampler)
+        self.indices = Watched(sampler, generator=loader.generator, watch=not quiet)
+        self.reading = Reading(loader, self.indices, travel=exact)
+        workers = loader.num_workers
+        self.ahead = bool(workers) and quiet
+        self.unwrap = self.reading.unwrap if workers and exact else None
+        self._quiet = quiet
+        self._bare = False
+        self._rest: dict[str, Any] | None = None
+        rereads = exact and self.streams and not workers and not is_stateful(loader.dataset)
+        self._reread = Watched(loader) if rereads else None
+        self._samplers = [sampler for sampler in samplers_of(loader) if _keeps_state(sampler)]
+        self._open = False
+        self._starts_workers = False
+        self._before: dict[str, Any] = {}
+        self.begins = self._note_first if exact and quiet and not workers and not self.streams else None
+
+    @property
+    def length(self) -> int | None:
+        """Batches in an epoch."""
+        return length_of(self.loader)
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        if not self.exact:
+            return self.reading.bare()
+        self._settle()
+        self._before = self._capture_before()
+        self._starts_workers = not self.reading.alive and self._rest is None
+        self.indices.begin(born=self._starts_workers)
+        self._open = True
+        if self._reread is not None:
+            self._reread.begin(born=True)
+            return iter(self._reread)
+        self._bare = self._quiet and not self.loader.num_workers
+        if self._bare:  # nothing to watch: the user's own loader is read
+            return self.reading.bare()
+        return self._revive() if self._rest is not None else self.reading.open()
+
+    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        self._check_unchanged(state)
+        now = host_state()
+        self._settle()
+        self._before = {name: state[name] for name in ("before", "owned_before", "samplers_before", "places_before")}
+        self._starts_workers = state["starts_workers"]
+        self._restore_before(state)
+        iterator = self._resumed_iterator(state, batches)
+        set_owned_states(self._owned(), state["owned"])
+        set_host_state(now)
+        self._open = True
+        return iterator
+
+    def state(self, batches: int) -> dict[str, Any]:
+        if not self._open:
+            return {}
+        place = is_stateful(self.loader.dataset) and not self.loader.num_workers
+        watched = self.indices if self._reread is None else self._reread
+        return {
+            **self._before,
+            "owned": owned_states(self._owned()),
+            "drawn": batches if self._bare else watched.drawn,
+            "notes": plain_notes(watched.notes),
+            "starts_workers": self._starts_workers,
+            "born": self.indices.born,
+            "workers": self.reading.worker_states(),
+            "place": self.loader.dataset.state_dict() if place else None,  # type: ignore[attr-defined]
+            "used_up": place and self.reading.used_up(),
+            "next_worker": self.reading.next_worker,
+            "num_workers": self.loader.num_workers,
+            "shape": self._shape(),
+        }
+
+    def rest_state(self) -> dict[str, Any]:
+        if not self.exact:
+            return {}
+        self._settle()
+        kept: dict[str, Any] = {
+            "owned": owned_states(self._owned()),
+            "samplers": [sampler.state_dict() for sampler in self._samplers],
+        }
+        if self.reading.persistent:
+            kept |= {"workers": self.reading.worker_states(), "born": self.indices.born}
+        return kept
+
+    def rest(self, state: dict[str, Any]) -> None:
+        set_owned_states(self._owned(), state["owned"])
+        for sampler, place in zip(self._samplers, state["samplers"], strict=False):
+            sampler.load_state_dict(place)
+        if self.reading.persistent and state.get("workers"):
+            self._rest = state
+
+    def leave(self, finished: bool) -> None:
+        self._open = False
+        self.reading.leave(finished and self.streams)
+
+    def close(self) -> None:
+        self._open = False
+        self.reading.close()
+
+    def samples(self, batches: int) -> int | None:
+        batch_sampler = self.loader.batch_sampler
+        if self.streams or type(batch_sampler) not in (BatchSampler, type(None)):
+            return None
+        size, sampler = getattr(batch_sampler, "batch_size", 1), getattr(batch_sampler, "sampler", self.loader.sampler)
+        total = length_of(sampler)
+        return None if total is None else min(batches * size, total)
+
+    def advice(self) -> str:
+        return advice(self.loader)
+
+    # ---- before and after --------------------------------------------------------------------------------------------
+
+    def _owned(self) -> list[Any]:
+        """Return the generators that live in this process: loader's, samplers', without workers the dataset's."""
+        loader = self.loader
+        mine = [] if loader.num_workers else [loader.dataset, loader.collate_fn]
+        return find_owned([loader.generator, *samplers_of(loader), *mine])
+
+    def _capture_before(self) -> dict[str, Any]:
+        return {
+            "before": plain(host_state()),
+            "owned_before": owned_states(self._owned()),
+            "samplers_before": [sampler.state_dict() for sampler in self._samplers],
+            "places_before": self.reading.worker_states() if self.streams and self.reading.alive else {},
+        }
+
+    def _restore_before(self, state: dict[str, Any]) -> None:
+        set_host_state(unplain(state["before"]))
+        set_owned_states(self._owned(), state["owned_before"])
+        for sampler, place in zip(self._samplers, state["samplers_before"], strict=False):
+            sampler.load_state_dict(place)
+
+    def _resumed_iterator(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        if self._reread is not None:
+            return self._read_again(self._reread, state, batches)
+        if self.streams and not self.loader.num_workers:
+            self.loader.dataset.load_state_dict(state["place"])  # type: ignore[attr-defined]
+            self._bare = True
+            return iter(()) if state["used_up"] else self.reading.bare()
+        workers = read_worker_states(state["workers"])
+        if self.streams and not is_stateful(self.loader.dataset):
+            return self._reread_by_workers(state, batches)
+        return self._continue(state, batches, workers)
+
+    def _continue(self, state: dict[str, Any], batches: int, workers: dict[int, Any]) -> Iterator[Any]:
+        """Return an iterator that starts at batch ``batches`` without reading what came before."""
+        count = self.loader.num_workers
+        same = count == state["num_workers"]
+        skip = 0 if self.streams else batches
+        dummies = 1 if count and not state["starts_workers"] else 0
+        self.indices.replay(skip, state["drawn"], read_notes(state["notes"]), dummies=dummies, born=state["born"])
+        first = state["next_worker"] if count and same else 0
+        iterator = self.reading.open(states=workers if same else {}, first=first, base=self._base(state))
+        self._bare = False
+        if not count:
+            self.indices.skip()
+        return iterator
+
+    def _revive(self) -> Iterator[Any]:
+        """Return the iterator of an epoch for which persistent workers of an earlier process are started again."""
+        state, self._rest = self._rest, None
+        assert state is not None
+        self.indices.replay(0, 0, {}, dummies=1, born=state["born"])
+        return self.reading.open(
+            states=read_worker_states(state["workers"]), base=self._base({**state, "starts_workers": 0})
+        )
+
+    def _base(self, state: dict[str, Any]) -> torch.Generator | None:
+        """Return where persistent workers that were started in an earlier epoch get their base seed from."""
+        if state["starts_workers"] or state["born"] is None:
+            return None
+        base = torch.Generator()
+        base.set_state(state["born"])
+        return base
+
+    def _read_again(self, watched: Watched, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        tell_rereading(batches, "the IterableDataset")
+        watched.replay(batches, state["drawn"], read_notes(state["notes"]))
+        iterator = iter(watched)
+        watched.skip()
+        return iterator
+
+    def _reread_by_workers(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        tell_rereading(batches, "the IterableDataset")
+        self.indices.begin(born=True)
+        iterator = self.reading.open(states=read_worker_states(state["places_before"]), base=self._base(state))
+        for _ in range(batches):
+            self.reading.unwrap(next(iterator))
+        return iterator
+
+    def _settle(self) -> None:
+        """Have persistent workers finish what they were sent; their states are then those of the next epoch's start."""
+        if self.reading.persistent and self.reading.alive and not self._open:
+            self.indices.stopped = True
+            self.reading.drain()
+
+    def _note_first(self) -> None:
+        """Note the generators' states before the first index is drawn; other code may have drawn since ``iter``."""
+        if not self.indices.notes:
+            self.indices.notes[0] = host_state()
+
+    # ---- what must not change ----------------------------------------------------------------------------------------
+
+    def _shape(self) -> list[int | None]:
+        loader = self.loader
+        size = None if self.streams else len(loader.dataset)  # type: ignore[arg-type]
+        return [size, loader.batch_size]
+
+    def _check_unchanged(self, state: dict[str, Any]) -> None:
+        saved, mine = list(state["shape"]), self._shape()
+        for what, old, new in zip(("samples in the dataset", "samples per batch"), saved, mine, strict=True):
+            if old != new:
+                raise DataError(
+                    f"The checkpoint was written in the middle of an epoch with {old} {what}; now there are {new}. "
+                    "Resume with the same data and batch size, or from a checkpoint at an epoch's end.",
+                    code="LT444",
+                )
+
+
+def _keeps_state(sampler: Any) -> bool:
+    return callable(getattr(sampler, "state_dict", None)) and callable(getattr(sampler, "load_state_dict", None))
+
+
+def tell_rereading(batches: int, what: str) -> None:
+    """Warn that a resume reads ``batches`` batches again."""
+    if batches:
+        warn(
+            f"To continue in the middle of the epoch, {what} is read again from its start and {batches} batches are "
+            "dropped. A dataset with state_dict() and load_state_dict() continues at once.",
+            code="LT445",
+            stacklevel=3,
+        )
+
+
+def advice(loader: DataLoader[Any]) -> str:
+    """Return which setting of ``loader`` would shorten the wait for data, in one sentence."""
+    if not loader.num_workers:
+        return "DataLoader(num_workers=2) or more reads in other processes while the model computes."
+    if not loader.persistent_workers:
+        return (
+            f"DataLoader(num_workers={loader.num_workers}) with more workers, or persistent_workers=True to start "
+            "them once instead of in each epoch."
+        )
+    return (
+        f"DataLoader(num_workers={loader.num_workers}, prefetch_factor={loader.prefetch_factor}): raise either of them."
+    )

@@ -1,0 +1,216 @@
+"""Which source reads what a user gives as a loader, and errors for what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from lt_core.errors import DataError, warn
+from lt_core.strategy import Shard
+from lt_data.combined import CombinedLoader, is_loader_tree
+from lt_data.combined_source import CombinedSource
+from lt_data.feed import LoaderFeed
+from lt_data.fingerprint import require_same
+from lt_data.indices import samplers_of
+from lt_data.iterables import IterableSource, SharedIterableSource
+from lt_data.loader import LoaderSource
+from lt_data.lookahead import plain_cuda_device
+from lt_data.reading import copied
+from lt_data.rows import RowsSource, find_rows
+from lt_data.sharded import ShardedSource
+from lt_data.source import Source
+from lt_data.stream import SharedStreamSource, own_shard
+
+__all__ = ["feed"]
+
+
+def feed(
+    loader: Any,
+    *,
+    stage: str,
+    shard: Shard = Shard(),
+    seed: int = 0,
+    transfer: Callable[[Any], Any] | None = None,
+    gather: Callable[[Any], list[Any]] | None = None,
+    stand_ins: bool = False,
+) -> LoaderFeed:
+    """Return the feed for ``loader``; see :func:`lt_core.data.make_feed`, which finds it by its name in ``lt.data``.
+
+    Raises:
+        DataError: for what is no loader, and for a training loader without batches.
+    """
+    if is_loader_tree(loader):
+        loader = CombinedLoader(loader, "max_size_cycle" if stage == "fit" else "sequential")
+    check_loader(loader, stage)
+    exact = stage == "fit"
+    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=plain_cuda_device(transfer) is not None)
+    source = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.source()
+    made = LoaderFeed(
+        loader,
+        source,
+        stage=stage,
+        shard=shard,
+        seed=seed,
+        transfer=transfer,
+        substitute=maker.substitute,
+        gather=gather if exact and maker.is_users_own else None,
+    )
+    if exact and made.num_batches == 0:
+        raise _empty(loader, shard)
+    return made
+
+
+class _Maker:
+    """Chooses the source for one loader."""
+
+    def __init__(
+        self,
+        loader: Any,
+        shard: Shard,
+        seed: int,
+        exact: bool,
+        stand_ins: bool,
+        gather: Callable[..., Any] | None,
+        pins: bool,
+    ) -> None:
+        self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
+        self.gather, self.pins = gather, pins
+        self.is_users_own = shard.count == 1  # then several ranks, if there are, shard by themselves
+
+    def source(self) -> Source:
+        """Return what reads the loader for this rank."""
+        loader = self.loader
+        if not is_plain_loader(loader):
+            return self._iterable()
+        if isinstance(loader.dataset, IterableDataset):
+            return self._stream()
+        if self.shard.count > 1 and not _is_sharded(loader, self.shard, self.exact):
+            return self.sharded(self.shard)
+        self.is_users_own = True
+        rows = find_rows(loader, pins=self.pins)
+        source: Source = (
+            LoaderSource(loader, exact=self.exact) if rows is None else RowsSource(loader, rows, exact=self.exact)
+        )
+        source.shard = self.shard
+        return source
+
+    def sharded(self, shard: Shard) -> Source:
+        """Return what reads a part of a map-style loader, in the order that all ranks agree on."""
+        return ShardedSource(
+            self.loader,
+            shard,
+            self.seed,
+            rows=find_rows(self.loader, any_sampler=True, pins=self.pins),
+            exact=self.exact,
+            stand_ins=self.stand_ins,
+        )
+
+    def substitute(self, kind: str) -> Source | None:
+        """Return what can continue, on one process, an epoch that several ranks began."""
+        if self.shard.count > 1 or not is_plain_loader(self.loader):
+            return None
+        if kind == ShardedSource.kind:
+            return self.sharded(self.shard)
+        return self._shared_stream(self.loader) if kind == SharedStreamSource.kind else None
+
+    def combined(self, stage: str) -> Source:
+        """Return what reads a CombinedLoader."""
+        feeds = [
+            feed(loader, stage=stage, shard=self.shard, seed=self.seed, stand_ins=self.stand_ins)
+            for loader in self.loader.flattened
+        ]
+        return CombinedSource(self.loader, feeds, self.shard)
+
+    def _iterable(self) -> Source:
+        if self.shard.count == 1:
+            return IterableSource(self.loader, exact=self.exact)
+        same = require_same(self.gather, type(self.loader).__name__)
+        return SharedIterableSource(self.loader, self.shard, exact=self.exact, stand_ins=self.stand_ins, same=same)
+
+    def _stream(self) -> Source:
+        loader = self.loader
+        if self.shard.count > 1:
+            part = own_shard(loader.dataset, self.shard)
+            if part is None:
+                return self._shared_stream(loader)
+            loader = copied(loader, dataset=part)
+            self.is_users_own = True
+        source = LoaderSource(loader, exact=self.exact)
+        source.shard = self.shard
+        return source
+
+    def _shared_stream(self, loader: DataLoader[Any]) -> Source:
+        same = require_same(self.gather, type(loader.dataset).__name__)
+        return SharedStreamSource(loader, self.shard, exact=self.exact, same=same)
+
+
+def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
+    """Return whether the user's own DistributedSampler shards already.
+
+    Raises:
+        DataError: when it does so for another rank.
+    """
+    own = next((sampler for sampler in samplers_of(loader) if isinstance(sampler, DistributedSampler)), None)
+    if own is None:
+        return False
+    if (own.rank, own.num_replicas) != shard:
+        raise DataError(
+            f"The loader's DistributedSampler is for rank {own.rank} of {own.num_replicas}; this is rank "
+            f"{shard.index} of {shard.count}. Leave it out: lt shards a plain DataLoader by itself.",
+            code="LT454",
+        )
+    if not training and len(own.dataset) % own.num_replicas and not own.drop_last:  # type: ignore[arg-type]
+        warn(
+            "A DistributedSampler repeats samples to give each rank as many, so that metrics count them twice. Leave "
+            "it out: lt shards a plain DataLoader, and counts each sample once.",
+            code="LT455",
+            stacklevel=4,
+        )
+    return True
+
+
+def is_plain_loader(loader: Any) -> bool:
+    """Return whether ``loader`` is a DataLoader that iterates as torch's own does."""
+    return (
+        isinstance(loader, DataLoader)
+        and type(loader).__iter__ is DataLoader.__iter__
+        and type(loader)._get_iterator is DataLoader._get_iterator
+    )
+
+
+def check_loader(loader: Any, stage: str) -> None:
+    """Raise for what is no loader.
+
+    Raises:
+        DataError: names what was expected, what was given, and the way out.
+    """
+    name = type(loader).__name__
+    expected = f"{stage}: expected a DataLoader or another iterable of batches, got"
+    if isinstance(loader, type):
+        raise DataError(
+            f"{expected} the class {loader.__name__}. Make an instance: {loader.__name__}(...).", code="LT413"
+        )
+    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
+        shuffle = ", shuffle=True" if stage == "fit" else ""
+        raise DataError(
+            f"{expected} the dataset {name}. Wrap it: DataLoader(dataset, batch_size=32{shuffle}).", code="LT414"
+        )
+    if isinstance(loader, (str, bytes, Tensor, int, float, type(None))) or not hasattr(loader, "__iter__"):
+        what = "a function; call it" if callable(loader) else f"{loader!r:.80} ({name})"
+        raise DataError(f"{expected} {what}.", code="LT413")
+
+
+def _empty(loader: Any, shard: Shard) -> DataError:
+    dataset, size = getattr(loader, "dataset", None), getattr(loader, "batch_size", None)
+    why = ""
+    if isinstance(loader, DataLoader) and not isinstance(dataset, IterableDataset):
+        samples = len(dataset)  # type: ignore[arg-type]
+        why = f": its dataset has {samples} samples"
+        if samples and loader.drop_last:
+            batch = f"batch of {size}" if shard.count == 1 else f"global batch of {size} on each of {shard.count} ranks"
+            why += f", fewer than one {batch}, with drop_last=True. Take a smaller batch_size, or drop_last=False"
+    return DataError(f"The training loader {type(loader).__name__} is empty{why}.", code="LT404")

@@ -1,0 +1,125 @@
+"""Preparing a folder once, whoever comes first: several jobs on one machine, or the same job again tomorrow."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from lt_core.errors import DataError
+
+__all__ = ["prepare_once"]
+
+_LOCK, _MARKER = ".lt-prepare.lock", ".lt-prepared.json"
+_POLL_SECONDS = 0.1
+
+
+@contextmanager
+def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = True) -> Iterator[bool]:
+    """Return a context that tells whether ``path`` is still to be prepared; one process at a time is inside.
+
+    ::
+
+        def prepare_data(self):
+            with prepare_once("data/mnist", key="v1") as needed:
+                if needed:
+                    download("data/mnist")
+
+    When the block ends without an exception, the folder is marked as finished with ``key``; whoever comes later with
+    the same key gets False at once, with another key True again. The lock belongs to the process: it is gone with it.
+
+    Args:
+        path: a folder; made where it is missing.
+        key: what the preparation depends on (a version, settings), in words.
+        wait: whether to wait while another process prepares, however long that takes.
+
+    Raises:
+        DataError: when the folder cannot be written, or with ``wait=False`` while another process is inside.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / _LOCK).open("a+b")
+    except OSError as error:
+        if _is_finished(folder, key):  # somebody else's folder, prepared already
+            yield False
+            return
+        raise DataError(
+            f"prepare_once({str(folder)!r}): expected a folder that can be written, got {type(error).__name__}: "
+            f"{error}.",
+            code="LT432",
+        ) from error
+    with lock:
+        _acquire(lock, folder, wait)
+        try:
+            needed = not _is_finished(folder, key)
+            yield needed
+            if needed:
+                _mark(folder, key)
+        finally:
+            _release(lock)
+
+
+def _is_finished(folder: Path, key: str) -> bool:
+    try:
+        marker = json.loads((folder / _MARKER).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(marker, dict) and marker.get("key") == key
+
+
+def _mark(folder: Path, key: str) -> None:
+    """Write the marker beside its place and move it there: it is complete or it is not there."""
+    handle, name = tempfile.mkstemp(dir=folder, prefix=_MARKER)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"key": key, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(folder / _MARKER)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _acquire(lock: IO[bytes], folder: Path, wait: bool) -> None:
+    while not _try_lock(lock):
+        if not wait:
+            raise DataError(
+                f"prepare_once({str(folder)!r}, wait=False): another process is preparing this folder. Try again "
+                "later, or wait for it with wait=True.",
+                code="LT432",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _try_lock(lock: IO[bytes]) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            windows: Any = msvcrt
+            lock.seek(0)
+            windows.locking(lock.fileno(), windows.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _release(lock: IO[bytes]) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        windows: Any = msvcrt
+        lock.seek(0)
+        windows.locking(lock.fileno(), windows.LK_UNLCK, 1)

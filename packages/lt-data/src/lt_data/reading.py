@@ -1,0 +1,149 @@
+"""Reading index batches through a copy of the user's DataLoader: its dataset, its collate function, its workers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from lt_data.workers import Parcel, Restoring, Rotated, Traveling, WorkerState, plain_state, unplain_state
+
+__all__ = ["Reading", "copied"]
+
+
+def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
+    """Return a shallow copy of ``loader`` with ``changes``; a DataLoader refuses to be changed itself."""
+    twin = copy.copy(loader)
+    twin.__dict__.update(changes, _iterator=None)
+    return twin
+
+
+class Reading:
+    """Iterators over ``indices`` with the workers' states kept: what has to be put back after a resume.
+
+    Attributes:
+        states: each worker's state after its last delivered batch.
+        next_worker: the worker whose batch comes next.
+    """
+
+    def __init__(self, loader: DataLoader[Any], indices: Iterable[Any] | None, *, travel: bool) -> None:
+        """Read with ``loader``'s dataset and workers.
+
+        Args:
+            loader: the user's; only copied.
+            indices: what to read: indices, or batches of them; None for what the loader itself reads. It is asked for
+                an iterator once an epoch (twice at the first where there are workers).
+            travel: whether the workers' states are needed.
+        """
+        self.loader = loader
+        self.indices = indices
+        self.workers = loader.num_workers
+        self.persistent = bool(self.workers and loader.persistent_workers)
+        self.travels = travel and self.workers > 0
+        self.states: dict[int, WorkerState] = {}
+        self.next_worker = 0
+        self._twin: DataLoader[Any] | None = None
+        self._iterator: Iterator[Any] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether persistent workers wait for the next epoch."""
+        return self._twin is not None and self._twin._iterator is not None
+
+    def open(
+        self, *, states: dict[int, WorkerState] | None = None, first: int = 0, base: torch.Generator | None = None
+    ) -> Iterator[Any]:
+        """Return the iterator of an epoch.
+
+        Args:
+            states: workers' states to be put back; new workers are started then.
+            first: the worker that gets the first batch.
+            base: where the workers' base seed is drawn from; None for what the loader says.
+        """
+        self.next_worker = first
+        if self.alive and states is None:
+            assert self._twin is not None
+            self._iterator = iter(self._twin)
+            return self._iterator
+        twin = self._copy(states or {}, base)
+        self.states = dict(states or {})
+        iterator = Rotated(twin, first) if self.workers and (first or states) else iter(twin)
+        if self.persistent:
+            twin.__dict__["_iterator"] = iterator
+            self._twin = twin
+        self._iterator = iterator
+        return iterator
+
+    def bare(self) -> Iterator[Any]:
+        """Return the iterator of the user's own loader."""
+        self._iterator = iter(self.loader)
+        return self._iterator
+
+    def unwrap(self, parcel: Parcel) -> Any:
+        """Return the batch of a parcel that is being delivered, and keep the state of the worker that made it."""
+        batch, worker, state = parcel
+        self.next_worker = (worker + 1) % self.workers
+        if state is not None:
+            self.states[worker] = state
+        return batch
+
+    def drain(self) -> None:
+        """Wait for the batches that persistent workers have in flight; no further index may come meanwhile."""
+        if self._iterator is not None:
+            for parcel in self._iterator:
+                self.unwrap(parcel)
+            self._iterator = None
+
+    def used_up(self) -> bool:
+        """Return whether an iterable dataset read in this process has no sample left."""
+        fetcher = getattr(self._iterator, "_dataset_fetcher", None)
+        return bool(getattr(fetcher, "ended", False) or getattr(self.loader.dataset, "used_up", False))
+
+    def leave(self, used_up: bool) -> None:
+        """Let go of the iterator; workers that do not persist end with it.
+
+        Args:
+            used_up: an iterable dataset was read to its end, and starts anew in the next epoch.
+        """
+        if not self.persistent:
+            self._iterator = None
+        for worker, (host, owned, place, ended) in self.states.items():
+            if used_up or ended:
+                self.states[worker] = (host, owned, None, False)
+            else:
+                self.states[worker] = (host, owned, place, False)
+
+    def close(self) -> None:
+        """End all workers."""
+        self._iterator = self._twin = None
+        self.states = {}
+
+    def worker_states(self) -> dict[str, Any]:
+        """Return the workers' states as a checkpoint holds them."""
+        return {str(worker): plain_state(state) for worker, state in self.states.items()}
+
+    def _copy(self, states: dict[int, WorkerState], base: torch.Generator | None) -> DataLoader[Any]:
+        loader, changes = self.loader, dict[str, Any]()
+        if self.indices is not None:
+            changes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = self.indices
+        if self.travels:
+            stream = loader.batch_size if loader.batch_sampler is not None and _is_stream(loader) else None
+            changes["collate_fn"] = Traveling(loader.collate_fn, stream)
+            changes["worker_init_fn"] = Restoring(loader.worker_init_fn, loader.collate_fn, states)
+        if base is not None:
+            changes["generator"] = base
+        return copied(loader, **changes)
+
+
+def _is_stream(loader: DataLoader[Any]) -> bool:
+    from torch.utils.data import IterableDataset
+
+    return isinstance(loader.dataset, IterableDataset)
+
+
+def read_worker_states(states: dict[str, Any]) -> dict[int, WorkerState]:
+    """Return what :meth:`Reading.worker_states` returned, as it was."""
+    return {int(worker): unplain_state(state) for worker, state in states.items()}

@@ -1,0 +1,81 @@
+"""One loader as a feed reads it: an epoch from its start, or what is left of one after a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lt_core.strategy import Shard
+
+__all__ = ["Source"]
+
+
+class Source:
+    """Makes the iterator of each epoch, and says what is needed to make it again in the middle of one.
+
+    Attributes:
+        kind: what the state is of.
+        shard: the part of the data that it reads.
+        unwrap: turns an item into a batch when it is delivered; None where items are batches.
+        uneven: whether :attr:`weight` can differ from 1.0.
+        weight: weight of the batch that was delivered last.
+        dataloader_idx: which loader the batch delivered last is from, where several take turns.
+        ahead: whether an item may be fetched before the step on the one before it has run: true only where no code of
+            the user's runs in this process to make it, so that the order of random draws stays.
+        begins: called when the first item is about to be asked for; None where nothing is to be done then.
+    """
+
+    kind: str = "plain"
+    shard: Shard = Shard()
+    unwrap: Callable[[Any], Any] | None = None
+    uneven: bool = False
+    weight: float = 1.0
+    dataloader_idx: int = 0
+    ahead: bool = False
+    begins: Callable[[], None] | None = None
+
+    @property
+    def length(self) -> int | None:
+        """Items in an epoch on this rank, or None where unknown."""
+        return None
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        """Return the iterator of a new epoch; draws what the loader's own ``iter`` draws."""
+        raise NotImplementedError
+
+    def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
+        """Return the iterator over what is left after ``batches`` items; leaves the process's generators as found."""
+        raise NotImplementedError
+
+    def accepts(self, kind: str, shard: Shard) -> bool:
+        """Return whether a state of this kind, written for this shard, can be resumed."""
+        return kind == self.kind and shard == self.shard
+
+    def state(self, batches: int) -> dict[str, Any]:
+        """Return what :meth:`resume` needs, as plain data, ``batches`` items into the epoch."""
+        return {}
+
+    def rest_state(self) -> dict[str, Any]:
+        """Return what outlives an epoch (persistent workers), between two epochs."""
+        return {}
+
+    def rest(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`rest_state` returned, before the next epoch begins."""
+
+    def batches_done(self, state: dict[str, Any], batches: int) -> int:
+        """Return how many items are done at a state that another number of ranks may have written."""
+        return batches
+
+    def leave(self, finished: bool) -> None:
+        """The epoch is over: read to its end, or left early."""
+
+    def close(self) -> None:
+        """End workers."""
+
+    def samples(self, batches: int) -> int | None:
+        """Return how many samples all ranks have read after ``batches`` items; None where unknown."""
+        return None
+
+    def advice(self) -> str:
+        """Return which setting would shorten the wait for data, in one sentence."""
+        return "A DataLoader with num_workers=2 or more would read while the model computes."
