@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from lt_core.callback import Callback
 
-__all__ = ["Logger"]
+__all__ = ["DummyLogger", "Logger"]
 
 
 class Logger:
@@ -105,3 +105,27 @@ class Logger:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken: rows written after it are dropped, none is lost or doubled."""
+
+
+class DummyLogger(Logger):
+    """A logger that keeps nothing, for ``fast_dev_run``: code that calls ``self.logger.experiment.anything()`` runs."""
+
+    @property
+    def experiment(self) -> Any:
+        """An object on which every method does nothing."""
+        return _Nothing()
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        """Swallow it, and say that it is shown."""
+        return True
+
+
+class _Nothing:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: None
+
+    def __getitem__(self, index: Any) -> _Nothing:
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Keep nothing."""

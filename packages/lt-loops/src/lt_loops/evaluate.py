@@ -134,7 +134,7 @@ def eval_step(run: Run, method: str, several: bool) -> Callable[[Any, int, int],
             f"{method}(self, batch, batch_idx, dataloader_idx=0).",
             code="LT212",
         )
-    step = run.precision.wrap_step(run.strategy.bind(run.model, method))
+    step = run.trainer.eval_precision_plugin.wrap_step(run.strategy.bind(run.model, method))
     profiler = run.trainer.active_profiler
     if profiler is not None:
         step = profiler.wrap(method, step)

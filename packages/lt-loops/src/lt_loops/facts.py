@@ -99,6 +99,11 @@ class TrainerFacts:
         return self._parts.precision.name
 
     @property
+    def eval_precision_plugin(self) -> Precision:
+        """The number format of validation, test and prediction."""
+        return self._parts.eval_precision
+
+    @property
     def profiler(self) -> Profiler:
         """The profiler; one that measures nothing by default."""
         return self._parts.profiler

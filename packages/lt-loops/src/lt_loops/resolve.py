@@ -13,7 +13,8 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, ConfigTypeError, PluginError
 from lt_core.launcher import Launcher
-from lt_core.logger import Logger
+from lt_core.logger import DummyLogger, Logger
+from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Placement, Strategy
@@ -34,11 +35,21 @@ _ROLES = {
 class Parts:
     """The objects that a Trainer works with."""
 
-    __slots__ = ("accelerator", "callbacks", "checkpoint_io", "loggers", "precision", "profiler", "strategy")
+    __slots__ = (
+        "accelerator",
+        "callbacks",
+        "checkpoint_io",
+        "eval_precision",
+        "loggers",
+        "precision",
+        "profiler",
+        "strategy",
+    )
 
     accelerator: Accelerator
     strategy: Strategy
     precision: Precision
+    eval_precision: Precision
     checkpoint_io: CheckpointIO
     loggers: list[Logger]
     callbacks: list[Callback]
@@ -58,6 +69,7 @@ def resolve(settings: Settings) -> Parts:
     parts.accelerator = _accelerator(settings)
     parts.strategy = _strategy(settings, parts.accelerator, environment, given)
     parts.precision = _precision(settings, given)
+    parts.eval_precision = _eval_precision(settings, parts.precision)
     parts.checkpoint_io = given.get(CheckpointIO) or _checkpoint_io()
     parts.loggers = _loggers(settings)
     parts.callbacks = _callbacks(settings)
@@ -163,6 +175,19 @@ def _precision(settings: Settings, given: dict[type, Any]) -> Precision:
     return precision
 
 
+def _eval_precision(settings: Settings, training: Precision) -> Precision:
+    if settings.eval_precision is None:
+        return training
+    precision: Precision = _made("precision", settings.eval_precision, Precision)
+    if is_overridden(precision, "convert_module", Precision):
+        raise ConfigError(
+            f"eval_precision={settings.eval_precision!r} converts the weights themselves, which training would feel. Take a "
+            "mixed one ('bf16-mixed'), or precision=... for everything.",
+            code="LT124",
+        )
+    return precision
+
+
 def _checkpoint_io() -> CheckpointIO:
     """Return what an installed package provides as ``default``, else our own writer in the background."""
     provided = plugins.find("checkpoint_io", "default")
@@ -172,6 +197,8 @@ def _checkpoint_io() -> CheckpointIO:
 
 def _loggers(settings: Settings) -> list[Logger]:
     wanted, folder = settings.logger, settings.default_root_dir
+    if settings.fast_dev_run and settings.given.get("logger") is not False:
+        return [DummyLogger()]
     if wanted is False:
         return []
     if wanted is None or wanted is True:
