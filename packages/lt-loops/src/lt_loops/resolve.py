@@ -181,8 +181,8 @@ def _eval_precision(settings: Settings, training: Precision) -> Precision:
     precision: Precision = _made("precision", settings.eval_precision, Precision)
     if is_overridden(precision, "convert_module", Precision):
         raise ConfigError(
-            f"eval_precision={settings.eval_precision!r} converts the weights themselves, which training would feel. Take a "
-            "mixed one ('bf16-mixed'), or precision=... for everything.",
+            f"eval_precision={settings.eval_precision!r} converts the weights themselves, which training would feel. "
+            "Take a mixed one ('bf16-mixed'), or precision=... for everything.",
             code="LT124",
         )
     return precision
