@@ -214,10 +214,10 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
                 stacklevel=5,
             )
             return torch.load(source, map_location=map_location, weights_only=False, mmap=mmap)
-        with (
-            _one_at_a_time,
-            torch.serialization.safe_globals(stand_ins.safe_globals(found.foreign)),
-        ):
+        names = torch.serialization.safe_globals(stand_ins.safe_globals(found.foreign))
+        # torch does not check the indices of sparse tensors by itself, and reads outside of memory by them
+        checked = torch.sparse.check_sparse_tensor_invariants(True)  # type: ignore[no-untyped-call]
+        with _one_at_a_time, names, checked:
             tree = torch.load(source, map_location=map_location, weights_only=True, mmap=mmap)
         return stand_ins.plain(tree) if found.foreign else tree
     except pickle.UnpicklingError as error:
