@@ -34,8 +34,9 @@ nox.options.default_venv_backend = "none"
 
 
 def uv_run(session: nox.Session, *command: str, **env: str) -> None:
-    """Run a command in the project's environment, synced first."""
-    session.run(UV, "run", *command, env=env, external=True)
+    """Run a command in the project's environment, or in UV_PROJECT_ENVIRONMENT where that is given, synced first."""
+    outer: dict[str, str | None] = {"VIRTUAL_ENV": None}  # nox's own environment: uv would warn that it is not used
+    session.run(UV, "run", *command, env=outer | env, external=True)
 
 
 def import_name(package: str) -> str:
@@ -163,6 +164,15 @@ def tests_fsdp(session: nox.Session) -> None:
 def tests_slow(session: nox.Session) -> None:
     """Tests that take longer than ten seconds each."""
     marked_tests(session, "slow and not (cuda or xla or faults or multinode)", "slow")
+
+
+@nox.session(name="tests-trackers")
+def tests_trackers(session: nox.Session) -> None:
+    """The loggers' tests beside the real trackers (wandb, MLflow, Comet), which work offline."""
+    environment = str(ROOT / ".nox" / "tests-trackers")
+    chosen = ("--no-default-groups", "--group", "cpu", "--group", "test", "--group", "trackers")
+    tests = session.posargs or ["tests/lt_loggers"]
+    uv_run(session, *chosen, "pytest", "-m", ORDINARY, TIMEOUT, *tests, UV_PROJECT_ENVIRONMENT=environment)
 
 
 @nox.session(name="tests-xla")
