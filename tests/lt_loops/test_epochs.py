@@ -47,7 +47,7 @@ def read(trainer, validated, loader):
     def fit(samples=16, data=None, val=None, module=None, shuffle=True, **arguments):
         watch = Watch()
         made = trainer(**{"max_epochs": 2, "num_sanity_val_steps": 0, "callbacks": watch, **arguments})
-        val = loader(8) if val is None else val
+        val = loader(8, shuffle=False) if val is None else val
         made.fit(module or validated(), data if data is not None else loader(samples, shuffle=shuffle), val)
         fit.trainer, fit.watch = made, watch
         return " ".join(watch.seen)
@@ -134,7 +134,7 @@ def test_a_fraction_of_a_loader_without_a_length_is_an_error(read):
 
 
 def test_an_empty_loader_is_an_error_before_the_first_step(read):
-    with pytest.raises(DataError, match="training loader is empty"):
+    with pytest.raises(DataError, match=r"training loader.* is empty"):
         read(data=[])
     with pytest.raises(DataError, match=r"validation loader is empty"):
         read(val=DataLoader([], batch_size=4))
@@ -142,7 +142,7 @@ def test_an_empty_loader_is_an_error_before_the_first_step(read):
 
 
 def test_a_generator_gives_one_epoch_and_then_an_error_with_the_way_out(read, loader):
-    with pytest.raises(DataError, match=r"no batch in epoch 1.*A generator is spent"):
+    with pytest.raises(DataError, match=r"no batch in epoch 1.*generator.*spent.*[Pp]ass a list"):
         read(data=(batch for batch in list(loader(16))))
 
 

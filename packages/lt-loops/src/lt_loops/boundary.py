@@ -18,6 +18,7 @@ from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
 from lt_loops.signals import name_of
+from lt_loops.state import feed_state
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -39,13 +40,13 @@ __all__ = [
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
-    from lt_loops.preparation import ensure_train_feed
+    from lt_loops.preparation import count_batches, ensure_train_feed
 
     position = run.position
-    run.phase, run.exhausted, run.batches = "train", False, None
+    run.phase, run.batches = "train", None
     if run.train_feed is not None and position.batch == 0 and _reloads(run, "train"):
         run.train_feed.close()
-        run.train_feed = None
+        run.train_feed = run.feed_state = None
         run.loaders.forget("train")
     ensure_train_feed(run)
     feed = run.train_feed
@@ -61,11 +62,15 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         run.plan = make_plan(run)  # a validation or a log may be due at this very boundary
     run.clock = time.perf_counter()
     feed.set_epoch(position.epoch)
-    if feed.num_batches is None or run.num_train < feed.num_batches:
+    count_batches(run)
+    if position.exhausted:
+        run.batches = iter(())
+    elif feed.num_batches is None or run.num_train < feed.num_batches:
         left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
         run.batches = iter(islice(feed, left))
     else:
         run.batches = iter(feed)
+    run.feed_state = None
     return feed, run.batches
 
 
@@ -82,7 +87,7 @@ def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, ind
     answers = [hook(batch, index) for hook in hooks]
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
-    run.exhausted = True
+    run.position.exhausted = True
     _finish_window(run)
     return True
 
@@ -155,10 +160,10 @@ def _obeys_signal(run: Run) -> bool:
 def end_of_data(run: Run) -> None:
     """Finish what the end of the epoch's batches leaves open: a partial window, a validation."""
     position = run.position
-    if position.batch == 0:
+    if position.batch == 0 and not position.exhausted:
         again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
-    run.exhausted = True
+    position.exhausted = True
     _finish_window(run)
     if not run.stop_reason:
         after_batch(run)
@@ -245,14 +250,16 @@ def begin_training(run: Run) -> None:
 def leave_batches(run: Run) -> None:
     """Stop the clock. The iterator of an epoch that was left early stays, for a checkpoint or a fit that continues."""
     stop_clock(run)
-    if run.exhausted or run.position.batch >= run.num_train:
+    position = run.position
+    position.exhausted = position.exhausted or position.batch >= run.num_train
+    if position.exhausted:
         run.batches = None
 
 
 def leave_training(run: Run) -> None:
     """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator."""
     run.phase = ""
-    run.feed_state = run.train_feed.state_dict() if run.train_feed is not None and run.position.batch else None
+    run.feed_state = feed_state(run)
     run.batches = None
 
 
@@ -279,7 +286,6 @@ def after_epoch(run: Run) -> None:
     if run.leaving:
         return
     position, recorder = run.position, run.recorder
-    complete = run.exhausted or position.batch >= run.num_train
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
     values = recorder.epoch_values("train", gather)
     run.call("on_train_epoch_end", phase="train_epoch_end")
@@ -288,9 +294,8 @@ def after_epoch(run: Run) -> None:
         hook()
     values.update(recorder.epoch_values("train", gather))
     run.sink.send(values)
-    if complete:
+    if position.exhausted:
         step_epoch_schedulers(run)
         position.next_epoch((run.train_feed.samples if run.train_feed is not None else None) or 0)
-        run.exhausted = False
     run.phase = ""
     serve_requests(run)

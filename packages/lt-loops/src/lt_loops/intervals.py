@@ -72,7 +72,7 @@ def validation_due(run: Run) -> bool:
     if run.trainer.check_val_every_n_epoch is None:
         return (position.total_batches + position.batch) % int(interval) == 0
     every = _batches_between(run)
-    at_end = run.exhausted or position.batch >= run.num_train
+    at_end = run.position.exhausted or position.batch >= run.num_train
     return at_end if every is None else position.batch % every == 0
 
 
@@ -100,5 +100,5 @@ def next_validation(run: Run) -> float:
 def may_stop(run: Run) -> bool:
     """Return whether ``min_epochs`` and ``min_steps`` are reached, before which nobody can stop early."""
     trainer, position = run.trainer, run.position
-    epochs = position.epoch + (run.exhausted or position.batch >= run.num_train)
+    epochs = position.epoch + (run.position.exhausted or position.batch >= run.num_train)
     return epochs >= (trainer.min_epochs or 0) and position.step >= (trainer.min_steps or 0)

@@ -22,7 +22,7 @@ from lt_loops.state import logger_states, read_checkpoint, restore_module, resto
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["ensure_train_feed", "set_up"]
+__all__ = ["count_batches", "ensure_train_feed", "set_up"]
 
 
 def set_up(run: Run) -> None:
@@ -47,11 +47,16 @@ def ensure_train_feed(run: Run) -> None:
     """Make the training feed, at the first moment where anybody wants its length."""
     if run.train_feed is None:
         run.train_feed = make_train_feed(run)
-        settings = run.trainer.settings
-        limit = settings.overfit_batches or run.trainer.limit_train_batches
         if run.feed_state is not None:
             run.train_feed.load_state_dict(run.feed_state)
-        run.num_train = limited(run.train_feed.num_batches, limit, "limit_train_batches")
+        count_batches(run)
+
+
+def count_batches(run: Run) -> None:
+    """Work out how many training batches this epoch has; a loader may have grown since the last one."""
+    assert run.train_feed is not None
+    limit = run.trainer.settings.overfit_batches or run.trainer.limit_train_batches
+    run.num_train = limited(run.train_feed.num_batches, limit, "limit_train_batches")
 
 
 def _check_schedules(run: Run) -> None:

@@ -39,6 +39,7 @@ class Position:
     Attributes:
         epoch: training epochs done.
         batch: training batches of this epoch done, on this rank.
+        exhausted: no batch of this epoch is left; it is not complete yet, as long as it is ``epoch``.
         micro: micro-batches done in the unfinished accumulation window; 0 at a window's edge.
         step: optimizer steps taken: windows in which at least one optimizer stepped.
         samples: training samples consumed by all ranks, in the epochs done.
@@ -53,6 +54,7 @@ class Position:
     __slots__ = (
         "batch",
         "epoch",
+        "exhausted",
         "micro",
         "samples",
         "seconds",
@@ -68,6 +70,7 @@ class Position:
         """Stand at the start."""
         self.epoch = self.batch = self.micro = self.step = self.samples = self.total_batches = self.validated_total = 0
         self.watched = 0
+        self.exhausted = False
         self.validated = -1
         self.seconds = self.validated_seconds = 0.0
 
@@ -76,7 +79,7 @@ class Position:
         self.epoch += 1
         self.total_batches += self.batch
         self.samples += samples
-        self.batch, self.validated = 0, -1
+        self.batch, self.validated, self.exhausted = 0, -1, False
 
     def mark_validated(self) -> None:
         """Note that the validation due here is done."""
@@ -138,7 +141,6 @@ class Run:
         dirty: the plan must be made again.
         signal: the signal that asked the run to stop; ``leaving`` where it is obeyed at this boundary.
         agreement: how several ranks agree on that boundary.
-        exhausted: this epoch's batches are all read.
         generators: states to put back right before the first epoch of a resumed run.
         clock: when the present stretch of training began (``time.perf_counter``).
         stop_reason: why the run ends, in words; empty while it goes on.
@@ -158,7 +160,6 @@ class Run:
         "error",
         "eval_feeds",
         "eval_steps",
-        "exhausted",
         "feed_state",
         "generators",
         "hooks",
@@ -232,7 +233,6 @@ class Run:
         self.save_error: BaseException | None = None
         self.restored: dict[str, Any] | None = None
         self.phase = ""
-        self.exhausted = False
         self.generators: dict[str, Any] | None = None
         self.clock = 0.0
         self.next_due = self.next_log = NEVER

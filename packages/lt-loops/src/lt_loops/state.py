@@ -102,8 +102,8 @@ def _rank_state(run: Run) -> dict[str, Any]:
 
 
 def feed_state(run: Run) -> dict[str, Any] | None:
-    """Return the place in an unfinished epoch's data; of a run that has ended, the place where it ended."""
-    if run.status != "running" or run.train_feed is None or not run.position.batch:
+    """Return the place in the training data: of a run that has not begun or has ended, where it goes on."""
+    if run.feed_state is not None or run.train_feed is None:
         return run.feed_state
     return run.train_feed.state_dict()
 
@@ -253,6 +253,7 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     feed = run.train_feed
     if mine["feed"] is not None and feed is not None:
         feed.load_state_dict(mine["feed"])
+        run.feed_state = mine["feed"]
         if not same_size:
             run.position.batch = feed.batches_done
     if same_size:
