@@ -40,6 +40,8 @@ class Capabilities:
         lock_step: ranks take the same number of steps together, never differing by more than one.
         syncs_in_forward: gradients are reduced by a wrapper around the step that :meth:`Strategy.bind` returns, during
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
+        synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
+            for decentralised strategies, whose replicas differ between two synchronisations.
     """
 
     sharded_parameters: bool = False
@@ -51,6 +53,7 @@ class Capabilities:
     notebook: bool = True
     lock_step: bool = True
     syncs_in_forward: bool = False
+    synchronous: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,6 +282,13 @@ class Strategy:
     def module_state(self, module: nn.Module) -> dict[str, Any]:
         """Return the module's state dict as it goes into a checkpoint; called on every rank."""
         return module.state_dict()
+
+    def full_module_state(self, module: nn.Module) -> dict[str, Any]:
+        """Return the whole module's state dict on the CPU, as a plain module loads it; called on every rank."""
+        return {
+            key: value.detach().cpu() if isinstance(value, Tensor) else value
+            for key, value in module.state_dict().items()
+        }
 
     def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
         """Load what :meth:`module_state` returned (or any full state dict)."""
