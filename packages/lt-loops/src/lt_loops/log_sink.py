@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from lt_core.errors import warn
+from lt_core.errors import LogError, warn
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
@@ -22,7 +22,8 @@ _KEPT_ROWS = 10_000
 class LogSink:
     """Sends values to all loggers, on rank 0.
 
-    A logger's exception is reported once (LT520); its rows are kept and sent again later.
+    A logger's exception is reported once (LT520); its rows are kept and sent again later. A row that it refuses
+    (LogError) is dropped, as it would be refused again.
     """
 
     def __init__(self, run: Run) -> None:
@@ -30,7 +31,7 @@ class LogSink:
         self._run = run
         self._loggers: list[Logger] = list(run.loggers) if run.strategy.rank == 0 else []
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
-        self._reported: set[int] = set()
+        self._reported: set[tuple[int, str]] = set()
 
     @property
     def active(self) -> bool:
@@ -71,14 +72,16 @@ class LogSink:
     def _guarded(self, logger: Logger, action: Callable[[], Any]) -> bool:
         try:
             action()
+        except LogError as error:
+            self._report(logger, "refused", f"a value: {error} It is left out.")
         except Exception as error:
-            if id(logger) not in self._reported:
-                self._reported.add(id(logger))
-                warn(
-                    f"{type(logger).__name__} failed ({type(error).__name__}: {error}). Training goes on; up to "
-                    f"{_KEPT_ROWS} rows are kept and sent when it works again.",
-                    code="LT520",
-                    stacklevel=6,
-                )
+            reason = f"({type(error).__name__}: {error}). Training goes on; up to {_KEPT_ROWS} rows are kept and sent"
+            self._report(logger, "failed", f"{reason} when it works again.")
             return False
         return True
+
+    def _report(self, logger: Logger, what: str, message: str) -> None:
+        """Say once for each logger that it ``"failed"``, and once that it ``"refused"`` something."""
+        if (id(logger), what) not in self._reported:
+            self._reported.add((id(logger), what))
+            warn(f"{type(logger).__name__} {what} {message}", code="LT520", stacklevel=7)

@@ -131,7 +131,7 @@ def _name_the_run(run: Run) -> None:
     for index, logger in enumerate(run.loggers):
         if index < len(states) and run.strategy.rank == 0:
             logger.load_state_dict(states[index])
-        version = logger.claim_version() if run.strategy.rank == 0 else None
+        version = logger.claim_version(beside=run.loggers[:index]) if run.strategy.rank == 0 else None
         if run.strategy.world_size > 1:
             version = run.strategy.broadcast(version)
             if version is not None and run.strategy.rank != 0:
