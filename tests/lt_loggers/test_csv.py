@@ -1,7 +1,6 @@
 import csv
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -252,6 +251,36 @@ class _FullDisk:
         return getattr(self.file, name)
 
 
+def test_a_row_whose_write_failed_is_not_taken_so_that_it_can_be_sent_again(tmp_path, monkeypatch):
+    logger = CSVLogger(tmp_path, flush_logs_every_n_steps=2)
+    with monkeypatch.context() as away:
+        away.setattr(logger, "_write", lambda rows: 1 / 0)
+        logger.log_metrics({"a": 1}, 0)
+        with pytest.raises(ZeroDivisionError):
+            logger.log_metrics({"a": 2}, 1)
+    logger.log_metrics({"a": 2}, 1)
+    logger.finalize("success")
+    assert text_of(logger) == "step,a\n0,1\n1,2\n"
+
+
+def test_a_resume_leaves_the_hyperparameters_of_the_first_run(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_hyperparams({"lr": 1})
+    logger.save()
+    resumed = CSVLogger(tmp_path)
+    resumed.load_state_dict(logger.state_dict())
+    resumed.log_metrics({"a": 1}, 0)
+    resumed.finalize("success")
+    assert Path(resumed.log_dir, "hparams.yaml").read_text() == "lr: 1\n"
+
+
+def test_a_state_of_another_kind_of_logger_is_ignored(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.load_state_dict({"run_id": "abc", "step": 3})
+    logger.load_state_dict({})
+    assert logger.version == 0
+
+
 def test_after_a_failed_write_tries_become_rarer(tmp_path, monkeypatch):
     logger = CSVLogger(tmp_path, flush_logs_every_n_steps=1)
     tries = []
@@ -262,9 +291,10 @@ def test_after_a_failed_write_tries_become_rarer(tmp_path, monkeypatch):
 
     with monkeypatch.context() as locked:
         locked.setattr(logger, "_write", refuse)
+        with pytest.raises(PermissionError):
+            logger.log_metrics({"a": 0}, 0)
         for step in range(1000):
-            with suppress(OSError):
-                logger.log_metrics({"a": step}, step)
+            logger.log_metrics({"a": step}, step)
         assert len(tries) == 1
     logger.finalize("failed")
     assert text_of(logger).count("\n") == 1001

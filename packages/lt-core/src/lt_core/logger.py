@@ -69,6 +69,10 @@ class Logger:
         """Record numbers at ``step`` (optimizer steps, or the axis that the user chose).
 
         Values are floats, ints or 0-dim tensors, also on a device; copy those that the caller could change in place.
+
+        Raises:
+            LogError: for a row that can never be taken; the Trainer drops it.
+            Exception: any other one means that the row was not taken; the Trainer keeps it and sends it again.
         """
 
     def log_hyperparams(self, params: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
@@ -99,12 +103,15 @@ class Logger:
     def state_dict(self) -> dict[str, Any]:
         """Return what lets a resumed run continue these very files: the version, and the length of each file.
 
-        Called after :meth:`save`; plain data.
+        Called after :meth:`save`, on every rank; plain data.
         """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken: rows written after it are dropped, none is lost or doubled."""
+        """Continue where :meth:`state_dict` was taken: rows written after it are dropped, none is lost or doubled.
+
+        Ignore a state of another kind of logger: the user may have changed them between the runs.
+        """
 
 
 class DummyLogger(Logger):

@@ -91,11 +91,11 @@ class Histogram(Media):
 
     def __init__(self, values: Any, bins: int = 64) -> None:
         if bins < 1:
-            raise LogError(f"A histogram needs at least one bin, got bins={bins}.", code="LT510")
+            raise LogError(f"A histogram needs at least one bin, got bins={bins}.", code="LT540")
         flat = _tensor_of(values).to(torch.float64).flatten()
         self.values, self.bins = flat[flat.isfinite()], bins
         if not len(self.values):
-            raise LogError(f"A histogram needs at least one finite value, got {len(flat)} values.", code="LT510")
+            raise LogError(f"A histogram needs at least one finite value, got {len(flat)} values.", code="LT540")
 
     def binned(self) -> tuple[list[float], list[float]]:
         """Return the counts (``bins`` of them) and the edges (one more)."""
@@ -135,7 +135,7 @@ class Table(Media):
                 raise LogError(
                     f"Row {number} of a table has {len(row)} cells, its columns are {self.columns}. Give one cell for "
                     "each column.",
-                    code="LT510",
+                    code="LT540",
                 )
 
     def markdown(self) -> str:
@@ -161,7 +161,7 @@ class Audio(Media):
         found = _tensor_of(samples)
         if found.ndim not in (1, 2) or not found.numel():
             raise LogError(
-                f"Audio has shape (T,), (channels, T) or (T, channels), got {tuple(found.shape)}.", code="LT510"
+                f"Audio has shape (T,), (channels, T) or (T, channels), got {tuple(found.shape)}.", code="LT540"
             )
         found = found.reshape(1, -1) if found.ndim == 1 else found
         found = found.T if found.shape[0] < found.shape[1] else found
@@ -189,7 +189,7 @@ class Video(Media):
         if found.ndim not in (4, 5) or not found.numel() or fps <= 0:
             raise LogError(
                 f"A video has shape (T, C, H, W) or (N, T, C, H, W) and fps > 0, got {tuple(found.shape)} and {fps=}.",
-                code="LT510",
+                code="LT540",
             )
         moments = found if found.ndim == 4 else found.transpose(0, 1)
         self.frames = torch.stack([Image(moment).pixels for moment in moments])
@@ -231,7 +231,7 @@ def _array_as_media(value: Any) -> Media:
     if value.ndim == 0:
         raise LogError(
             "log_media got a single number. Log numbers by self.log(name, value) or trainer.log_metrics({...}).",
-            code="LT511",
+            code="LT541",
         )
     if value.ndim == 1:
         return Histogram(value)
@@ -297,7 +297,7 @@ def _with_channels_last(pixels: Tensor, given: Any) -> Tensor:
     raise LogError(
         "An image has shape (H, W), (C, H, W), (H, W, C) or (N, C, H, W) with 1, 3 or 4 channels, got "
         f"{tuple(getattr(given, 'shape', pixels.shape))}. For the distribution of the values log Histogram(value).",
-        code="LT510",
+        code="LT540",
     )
 
 

@@ -49,7 +49,7 @@ def path_below(folder: str | PathLike[str], name: str) -> Path:
         raise LogError(
             f"{name!r} becomes a path here and must stay below {str(folder)!r}; take a name without a leading '/' and "
             "without '..'.",
-            code="LT512",
+            code="LT542",
         )
     return Path(folder, *(re.sub(r'[<>:"|?*\x00-\x1f]', "_", part) for part in parts if part not in ("", ".")))
 
@@ -72,7 +72,7 @@ def media_bytes(media: Media) -> tuple[str, bytes]:
         case Histogram():
             counts, edges = media.binned()
             return ".csv", _csv(["from", "to", "count"], list(zip(edges, edges[1:], counts, strict=False)))
-    raise LogError(f"There is no file for media of the type {type(media).__name__}.", code="LT513")
+    raise LogError(f"There is no file for media of the type {type(media).__name__}.", code="LT543")
 
 
 def png(pixels: Tensor) -> bytes:

@@ -27,9 +27,18 @@ class BufferedLogger(Logger):
         self.hparams: dict[str, Any] = {}
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
-        """Keep one row; written when ``flush_every`` steps or ``flush_secs`` have passed, and by :meth:`save`."""
+        """Keep one row; written when ``flush_every`` steps or ``flush_secs`` have passed, and by :meth:`save`.
+
+        Raises:
+            LogError: for a name or value that cannot be taken.
+            OSError: where a write was due and failed; this row was not taken then, earlier ones are kept.
+        """
         if self._rows.add(metrics, step):
-            self.save()
+            try:
+                self.save()
+            except BaseException:
+                self._rows.take_back()
+                raise
 
     def log_hyperparams(self, params: Any, metrics: Mapping[str, Any] | None = None, step: float | None = None) -> None:
         """Add hyperparameters to those known so far (a dict, Namespace or dataclass, nested), and write them.

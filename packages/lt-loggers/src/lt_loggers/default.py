@@ -33,6 +33,6 @@ def default_logger(save_dir: str | os.PathLike[str]) -> Logger:
         warn(
             "TensorBoard is not installed, so metrics go to metrics.csv. To have curves in TensorBoard: "
             f"{install_hint('lt-loggers[tensorboard]')}; to go on with CSV without this note: Trainer(logger='csv').",
-            code="LT529",
+            code="LT553",
         )
     return CSVLogger(save_dir)

@@ -19,6 +19,9 @@ from lt_loggers.params import as_yaml
 __all__ = ["FolderLogger", "next_version"]
 
 
+_HPARAMS = "hparams.yaml"
+
+
 class FolderLogger(BufferedLogger):
     """Base of the loggers that write files.
 
@@ -120,26 +123,30 @@ class FolderLogger(BufferedLogger):
 
     def _write_hparams(self) -> None:
         self.claim_version()
-        LogFile(Path(self.log_dir, "hparams.yaml")).replace(as_yaml(self.hparams).encode())
+        LogFile(Path(self.log_dir, _HPARAMS)).replace(as_yaml(self.hparams).encode())
         self._hparams_done = True
 
     def save(self) -> None:
         super().save()
         if not self._hparams_done and Path(self.log_dir).is_dir() and not process_rank():
-            self._write_hparams()
+            if not Path(self.log_dir, _HPARAMS).exists():  # a resumed run finds its own
+                self._write_hparams()
+            self._hparams_done = True
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the version, the last step, and where the files end."""
+        """Return the version, the last step, and where the files end; nothing on ranks that have no files."""
+        if process_rank():
+            return {}
         return {"version": self.version, "step": self._rows.last_step, "files": self._resumed or self._ends()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the version and the files of ``state``; they are cut when the first row is written.
 
-        A logger that was given another version starts there instead.
+        A logger that was given another version starts there instead, and one of another kind ignores the files.
         """
-        if not state or (self._explicit and self.version != state["version"]):
+        if "files" not in state or (self._explicit and self.version != state["version"]):
             return
         self.use_version(state["version"])
         self._rows.last_step = state["step"]
@@ -172,7 +179,7 @@ def _local_folder(save_dir: str | os.PathLike[str]) -> str:
         raise ConfigError(
             f"save_dir={folder!r}: this logger appends to files, which remote storage cannot do. Give a local folder "
             "and copy it at the end, or use a tracker (logger='wandb', 'mlflow', 'comet').",
-            code="LT523",
+            code="LT547",
         )
     return str(Path(os.path.expandvars(folder)).expanduser())
 
@@ -183,6 +190,6 @@ def _part_of_path(argument: str, given: str) -> str:
         raise ConfigError(
             f"{argument}={given!r} must stay below save_dir: take one without a leading '/' and without '..', and say "
             "by save_dir= where the files go.",
-            code="LT524",
+            code="LT548",
         )
     return given

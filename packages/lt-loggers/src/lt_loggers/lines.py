@@ -42,7 +42,7 @@ class LineFile(LogFile):
                 warn(
                     f"{self.path} holds {self.rows} rows of an earlier run; new rows follow them. Leave version= away "
                     "for a folder of its own.",
-                    code="LT525",
+                    code="LT549",
                 )
         self._read = True
 
@@ -78,7 +78,7 @@ class LineFile(LogFile):
             f"The checkpoint was made when {self.path} had {wanted} rows, but the file "
             f"{f'has {found}' if found < wanted else 'holds others'}: new rows follow what is there, and none is "
             "dropped. Copy the run's log folder along with its checkpoints to continue its files.",
-            code="LT526",
+            code="LT550",
         )
         return False
 

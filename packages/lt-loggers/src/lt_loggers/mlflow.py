@@ -213,7 +213,7 @@ class MLFlowLogger(TrackerLogger):
             warn(
                 f"MLflow keeps a run's parameters as they were first: {', '.join(changed)} changed. The new ones are "
                 "in the artifact hparams.yaml; for a run with new ones leave run_id= away.",
-                code="LT533",
+                code="LT557",
             )
             client.log_text(run_id, as_yaml(self.hparams), "hparams.yaml")
         try:
@@ -221,7 +221,7 @@ class MLFlowLogger(TrackerLogger):
         except MlflowException as error:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
-            warn(f"MLflow refused the hyperparameters of this run: {error.message}", code="LT533")
+            warn(f"MLflow refused the hyperparameters of this run: {error.message}", code="LT557")
 
     def _send_checkpoint(self, upload: Upload) -> None:
         folder, client, run_id = upload.path.stem, self.experiment, self._id()
@@ -250,7 +250,7 @@ class MLFlowLogger(TrackerLogger):
             key = key.replace("/", ".")
         self._keys.add(key)
         if key != name:
-            warn(f"MLflow's stores cannot take the name {name!r}: it is called {key!r} there.", code="LT534")
+            warn(f"MLflow's stores cannot take the name {name!r}: it is called {key!r} there.", code="LT558")
         return key
 
     def __getstate__(self) -> dict[str, Any]:

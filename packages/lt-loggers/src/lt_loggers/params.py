@@ -30,7 +30,7 @@ def as_dict(params: Any) -> dict[str, Any]:
     raise ConfigTypeError(
         f"log_hyperparams: expected a dict, Namespace or dataclass, got {type(params).__name__}. Give each value a "
         "name: log_hyperparams({'name': value}).",
-        code="LT522",
+        code="LT546",
     )
 
 

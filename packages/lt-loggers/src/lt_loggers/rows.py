@@ -98,6 +98,10 @@ class Rows:
         self._on_device.clear()
         self._pause = 0.0
 
+    def take_back(self) -> None:
+        """Forget the row that was added last, unless it is written already."""
+        del self._rows[-1:]
+
     def postpone(self) -> None:
         """Keep the rows: they could not be written now. Wait longer after each failure, up to an hour."""
         self._pause = min(max(self._seconds, 2 * self._pause, 1.0), 3600.0)
@@ -112,7 +116,7 @@ class Rows:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise LogError(
                 f"log_metrics: a name is a string of printable characters, got {name!r} ({type(name).__name__}).",
-                code="LT520",
+                code="LT544",
             )
         full = self._names[name] = self._rename(self._prefix + name)
         return full
@@ -134,7 +138,7 @@ class Rows:
                 raise LogError(
                     f"log_metrics: {name!r} must be one number, got {_described(value)}. Reduce it first "
                     "(value.mean()), or use trainer.log_media for what is no number.",
-                    code="LT521",
+                    code="LT545",
                 )
             row[name] = number
 
@@ -155,7 +159,7 @@ def _as_number(value: Any) -> Any:
 def _as_step(step: Any) -> int | float:
     number = float(step)
     if not math.isfinite(number):
-        raise LogError(f"log_metrics: a step is a finite number, got {number}.", code="LT520")
+        raise LogError(f"log_metrics: a step is a finite number, got {number}.", code="LT544")
     return int(number) if number.is_integer() else number
 
 

@@ -96,7 +96,7 @@ class TensorBoardLogger(FolderLogger):
                 raise ConfigError(
                     f"TensorBoardLogger.experiment and log_graph need TensorBoard ({error}): "
                     f"{install_hint('lt-loggers[tensorboard]')}",
-                    code="LT527",
+                    code="LT551",
                 ) from error
             self._experiment = LoggerSummaryWriter(self.log_dir, self.add_event, self.save)
         return self._experiment
@@ -125,7 +125,7 @@ class TensorBoardLogger(FolderLogger):
             warn(
                 "TensorBoardLogger(log_graph=True) needs an input to trace the model: set self.example_input_array in "
                 "the module.",
-                code="LT528",
+                code="LT552",
             )
             return
         from lt_loggers.graph import add_graph
@@ -159,7 +159,7 @@ class TensorBoardLogger(FolderLogger):
         self.claim_version()
         file = self._opened()
         content = [] if file.size else self._beginning()
-        if self._hparams_due or (content and self._hparams_shown):
+        if self._hparams_due or (content and self._hparams_shown and self.hparams):
             content.append(hparams_start(time(), cells(self.hparams)))
         content += [self._record(*row) for row in rows]
         events = self._events[:]
@@ -203,7 +203,7 @@ class TensorBoardLogger(FolderLogger):
         warn(
             f"The checkpoint was made when {file.path} had {size} bytes, but it has {file.size}: the run goes on in a "
             "new event file. Copy the run's log folder along with its checkpoints to continue its files.",
-            code="LT526",
+            code="LT550",
         )
         return None
 

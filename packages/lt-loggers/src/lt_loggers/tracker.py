@@ -52,13 +52,13 @@ class TrackerLogger(BufferedLogger):
             self._send(self._uploads.after_save(checkpoint_callback))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the version. What a killed run sent after its checkpoint stays with the service: it cannot be cut."""
-        return {"version": self.version, "step": self._rows.last_step}
+        """Return the run's id. What a killed run sent after its checkpoint stays with the service: it cannot be cut."""
+        return {"run_id": self.version, "step": self._rows.last_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run of ``state``, unless this logger was told another one."""
-        if state.get("version") is not None and self.version is None:
-            self.use_version(state["version"])
+        if state.get("run_id") is not None and self.version is None:
+            self.use_version(state["run_id"])
             self._rows.last_step = state["step"]
 
     def _has_more(self) -> bool:
@@ -119,4 +119,4 @@ def require(module: str, logger: str, extra: str) -> None:
         ConfigError: with the command that installs it.
     """
     if find_spec(module) is None:
-        raise ConfigError(f"{logger} needs {module}: {install_hint(f'lt-loggers[{extra}]')}", code="LT527")
+        raise ConfigError(f"{logger} needs {module}: {install_hint(f'lt-loggers[{extra}]')}", code="LT551")

@@ -74,7 +74,7 @@ class WandbLogger(TrackerLogger):
             raise ConfigError(
                 f"WandbLogger(offline=True, log_model={log_model!r}): offline there is nowhere to upload checkpoints "
                 "to. Leave one of the two away.",
-                code="LT530",
+                code="LT554",
             )
         super().__init__(prefix, log_model)
         self._save_dir = os.fspath(dir if dir is not None and os.fspath(save_dir) == "." else save_dir)
@@ -138,7 +138,7 @@ class WandbLogger(TrackerLogger):
                 warn(
                     f"The W&B run {running.id!r} is in progress and is used here. Call wandb.finish() before, to have "
                     "a run of its own.",
-                    code="LT531",
+                    code="LT555",
                 )
             self._experiment = running if running is not None else self._open()
         return self._experiment
@@ -222,7 +222,7 @@ class WandbLogger(TrackerLogger):
         if len(set(lengths.values())) > 1:
             raise ConfigError(
                 f"Logging {key!r} as {kind.lower()}: expected lists of one length, got the lengths {lengths}.",
-                code="LT532",
+                code="LT556",
             )
         each = [{name: values[index] for name, values in kwargs.items()} for index in range(len(items))]
         self._log({key: [getattr(wandb, kind)(item, **extra) for item, extra in zip(items, each, strict=True)]}, step)
