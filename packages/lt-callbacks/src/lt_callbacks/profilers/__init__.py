@@ -1,0 +1,26 @@
+"""Profilers: where the time of a run goes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "AdvancedProfiler": "advanced",
+    "PassThroughProfiler": "pass_through",
+    "PyTorchProfiler": "pytorch",
+    "SimpleProfiler": "simple",
+    "XLAProfiler": "xla",
+}
+"""Each public name, and the module that it comes from."""
+
+__all__ = ["AdvancedProfiler", "PassThroughProfiler", "PyTorchProfiler", "SimpleProfiler", "XLAProfiler"]
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

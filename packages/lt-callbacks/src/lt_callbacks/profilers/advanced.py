@@ -1,0 +1,61 @@
+"""Measures every Python function of a run."""
+
+from __future__ import annotations
+
+import cProfile
+import io
+import os
+import pstats
+from pathlib import Path
+
+from lt_callbacks.profilers.simple import SimpleProfiler
+from lt_core.rank import process_rank
+
+__all__ = ["AdvancedProfiler"]
+
+
+class AdvancedProfiler(SimpleProfiler):
+    """The simple profiler, and Python's cProfile over the whole run.
+
+    Args:
+        dirpath: folder of the report; None: the run's log folder, where a ``filename`` is given.
+        filename: name of the report without ending, one for each rank; None: rank 0 prints it.
+        line_count_restriction: how many functions are shown: a number, or a share (a float below 1.0).
+        dump_stats: also write ``.prof`` beside the report, for snakeviz and its kin.
+    """
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str | None = None,
+        line_count_restriction: float = 40,
+        dump_stats: bool = False,
+    ) -> None:
+        super().__init__(dirpath, filename)
+        self.line_count_restriction = line_count_restriction
+        self.dump_stats = dump_stats
+        self._profile: cProfile.Profile | None = None
+        self._functions = ""
+
+    def start(self, stage: str, log_dir: str | None) -> None:
+        super().start(stage, log_dir)
+        self._profile = cProfile.Profile()
+        self._profile.enable()
+
+    def stop(self) -> None:
+        if self._profile is None:
+            return
+        self._profile.disable()
+        text = io.StringIO()
+        restriction = self.line_count_restriction
+        pstats.Stats(self._profile, stream=text).strip_dirs().sort_stats("cumulative").print_stats(restriction)
+        self._functions = text.getvalue().rstrip()
+        if self.dump_stats:
+            folder = Path(self.dirpath or self._log_dir or ".")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._profile.dump_stats(folder / f"{self.stage}-{self.filename or 'profile'}-{process_rank()}.prof")
+        self._profile = None
+        super().stop()
+
+    def summary(self) -> str:
+        return f"{super().summary()}\n{self._functions}".rstrip()

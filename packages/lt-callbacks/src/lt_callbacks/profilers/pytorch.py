@@ -1,0 +1,167 @@
+"""Traces operators of CPU and GPU with torch's profiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lt_callbacks.arguments import whole
+from lt_callbacks.profilers.simple import SimpleProfiler
+from lt_core.errors import ConfigError
+from lt_core.rank import process_rank
+
+if TYPE_CHECKING:
+    from torch.profiler import profile as TorchProfile
+
+__all__ = ["PyTorchProfiler"]
+
+
+class PyTorchProfiler(SimpleProfiler):
+    """Traces a few batches with ``torch.profiler``: each operator on CPU and GPU, with the steps and hooks named.
+
+    Traces are written as ``*.pt.trace.json`` to ``profile`` in the run's log folder, one for each rank; Perfetto
+    (https://ui.perfetto.dev), ``chrome://tracing`` and TensorBoard's profiler plug-in open them. By default batch 1 is
+    left out, 2 warms up, and 3 to 5 are traced; the report has the operators of those.
+
+    Args:
+        dirpath: folder of traces and report; None: see above.
+        filename: name of the report without ending; None: rank 0 prints it.
+        group_by_input_shapes: tell operators apart by the shapes of their inputs.
+        emit_nvtx: mark ranges for Nsight Systems in place of tracing.
+        export_to_chrome: write traces.
+        row_limit: operators in the report, -1 for all.
+        sort_by_key: column that orders the report; default: time on the GPU, or on the CPU where there is none.
+        table_kwargs: further arguments of ``key_averages().table``.
+        profiler_kwargs: arguments of ``torch.profiler.profile``: ``schedule``, ``on_trace_ready``, ``activities``,
+            ``record_shapes``, ``profile_memory``, ``with_stack``, ``with_flops``...
+
+    Raises:
+        ConfigError: for an argument that ``torch.profiler.profile`` does not know.
+    """
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str | None = None,
+        group_by_input_shapes: bool = False,
+        emit_nvtx: bool = False,
+        export_to_chrome: bool = True,
+        row_limit: int = 20,
+        sort_by_key: str | None = None,
+        table_kwargs: dict[str, Any] | None = None,
+        **profiler_kwargs: Any,
+    ) -> None:
+        super().__init__(dirpath, filename)
+        _check(profiler_kwargs)
+        self._by_shapes = group_by_input_shapes
+        self._emit_nvtx = emit_nvtx
+        self._exports = export_to_chrome
+        self._row_limit = whole("PyTorchProfiler", "row_limit", row_limit, -1, "-1 for all")
+        self._sort_by_key = sort_by_key
+        self._table_kwargs = table_kwargs or {}
+        self._profiler_kwargs = profiler_kwargs
+        self._profiler: TorchProfile | None = None
+        self._open = ExitStack()
+        self._operators = ""
+
+    def start(self, stage: str, log_dir: str | None) -> None:
+        super().start(stage, log_dir)
+        self._operators = ""
+        self._open = ExitStack()
+        if self._emit_nvtx:
+            self._open.enter_context(torch.autograd.profiler.emit_nvtx())
+        else:
+            self._profiler = self._make()
+            self._open.enter_context(self._profiler)
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def named(*args: Any, **kwargs: Any) -> Any:
+            with torch.profiler.record_function(name):
+                return function(*args, **kwargs)
+
+        return super().wrap(name, named)
+
+    def profile(self, name: str) -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        stack.enter_context(super().profile(name))
+        stack.enter_context(torch.profiler.record_function(name))
+        return stack
+
+    def step(self) -> None:
+        if self._profiler is not None:
+            self._profiler.step()
+
+    def stop(self) -> None:
+        if self._began is None:
+            return
+        self._open.close()
+        if self._profiler is not None and not self._operators:
+            self._note(self._profiler)
+        self._profiler = None
+        super().stop()
+
+    def summary(self) -> str:
+        return f"{super().summary()}\n{self._operators}".rstrip()
+
+    @property
+    def trace_dir(self) -> Path:
+        """Where the traces go."""
+        return Path(self.dirpath) if self.dirpath is not None else Path(self._log_dir or ".") / "profile"
+
+    def _make(self) -> TorchProfile:
+        from torch.profiler import ProfilerActivity, profile, schedule
+
+        kwargs = dict(self._profiler_kwargs)
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        kwargs.setdefault("activities", activities)
+        kwargs.setdefault("schedule", schedule(wait=1, warmup=1, active=3, repeat=1))
+        kwargs.setdefault("record_shapes", self._by_shapes)
+        theirs = kwargs.pop("on_trace_ready", None)
+
+        def ready(profiler: TorchProfile) -> None:
+            self._note(profiler)
+            if theirs is not None:
+                theirs(profiler)
+            elif self._exports:
+                self._export(profiler)
+
+        return profile(on_trace_ready=ready, **kwargs)
+
+    def _note(self, profiler: TorchProfile) -> None:
+        """Keep the table of operators; where nothing was traced there is none."""
+        try:
+            averages = profiler.key_averages(group_by_input_shape=self._by_shapes)
+        except AssertionError:  # torch's word for a profiler that never recorded
+            return
+        device_time = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+        key = self._sort_by_key or device_time
+        self._operators = averages.table(sort_by=key, row_limit=self._row_limit, **self._table_kwargs)
+
+    def _export(self, profiler: TorchProfile) -> None:
+        from torch.profiler import tensorboard_trace_handler
+
+        self.trace_dir.mkdir(parents=True, exist_ok=True)
+        worker = f"{self.stage}-rank{process_rank()}"
+        tensorboard_trace_handler(str(self.trace_dir), worker_name=worker)(profiler)
+
+
+def _check(given: dict[str, Any]) -> None:
+    import inspect
+
+    from torch.profiler import profile
+
+    from lt_core.errors import did_you_mean
+
+    known = set(inspect.signature(profile.__init__).parameters) - {"self"}
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"PyTorchProfiler({name}=...): torch.profiler.profile knows no such argument.{did_you_mean(name, known)} "
+                f"Known: {', '.join(sorted(known))}.",
+                code="LT178",
+            )

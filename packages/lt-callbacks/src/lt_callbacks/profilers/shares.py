@@ -1,0 +1,87 @@
+"""How a run's time divides between waiting for data, the user's step, hooks, and lt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Action", "shares", "table"]
+
+_KINDS = {
+    "data": ("get_batch", "batch_to_device"),
+    "step": ("training_step", "validation_step", "test_step", "predict_step"),
+    "backward": ("backward",),
+    "optimizer": ("optimizer_step", "zero_grad", "clip_gradients", "lr_scheduler_step"),
+}
+"""Names under which a Trainer has the parts of a step measured."""
+
+
+@dataclass(slots=True)
+class Action:
+    """What was measured under one name.
+
+    Attributes:
+        calls: how often it ran.
+        total: seconds in all.
+        own: seconds without what was measured inside of it.
+        longest: seconds of the longest call.
+    """
+
+    calls: int = 0
+    total: float = 0.0
+    own: float = 0.0
+    longest: float = 0.0
+
+    def add(self, seconds: float, inside: float) -> None:
+        """Take note of a call of ``seconds``, of which ``inside`` were measured under other names."""
+        self.calls += 1
+        self.total += seconds
+        self.own += seconds - inside
+        self.longest = max(self.longest, seconds)
+
+
+def shares(actions: Mapping[str, Action], seconds: float) -> dict[str, float]:
+    """Return fractions of ``seconds`` by what they went to; they sum to 1.
+
+    ``data`` is waiting for batches, ``step`` the user's step with all that is measured inside of it, ``hooks`` those of
+    module and callbacks, ``lt`` what is left.
+    """
+    spent = dict.fromkeys((*_KINDS, "hooks"), 0.0)
+    for name, action in actions.items():
+        spent[_kind(name)] += action.own
+    spent["lt"] = max(seconds - sum(spent.values()), 0.0)
+    whole = sum(spent.values()) or 1.0
+    return {name: value / whole for name, value in spent.items()}
+
+
+def table(stage: str, actions: Mapping[str, Action], seconds: float) -> str:
+    """Return the report as text: the shares first, then each action, the longest in all first."""
+    told = ", ".join(f"{name} {share:.1%}" for name, share in shares(actions, seconds).items())
+    rows = [("Action", "Mean (ms)", "Longest (ms)", "Calls", "Total (s)", "Share")]
+    for name, action in sorted(actions.items(), key=lambda item: -item[1].total):
+        mean = action.total / action.calls * 1e3 if action.calls else 0.0
+        share = action.total / seconds if seconds else 0.0
+        figures = (
+            f"{mean:.3f}",
+            f"{action.longest * 1e3:.3f}",
+            str(action.calls),
+            f"{action.total:.3f}",
+            f"{share:.1%}",
+        )
+        rows.append((name, *figures))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [_line(row, widths) for row in rows]
+    lines.insert(1, "-" * len(lines[0]))
+    return "\n".join([f"Profile of {stage}: {seconds:.2f} s. {told}", *lines])
+
+
+def _kind(name: str) -> str:
+    for kind, names in _KINDS.items():
+        if name in names:
+            return kind
+    return "hooks" if "." in name else "step"
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    return "  ".join(cells)
