@@ -16,12 +16,12 @@ from lt_core.errors import ConfigError
 from lt_core.rank import process_rank
 
 if TYPE_CHECKING:
-    from torch.profiler import profile as TorchProfile
+    from torch import profiler as torch_profiler
 
-__all__ = ["PyTorchProfiler"]
+__all__ = ["Pytorch_profiler.profiler"]
 
 
-class PyTorchProfiler(SimpleProfiler):
+class Pytorch_profiler.profiler(SimpleProfiler):
     """Traces a few batches with ``torch.profiler``: each operator on CPU and GPU, with the steps and hooks named.
 
     Traces are written as ``*.pt.trace.json`` to ``profile`` in the run's log folder, one for each rank; Perfetto
@@ -61,11 +61,11 @@ class PyTorchProfiler(SimpleProfiler):
         self._by_shapes = group_by_input_shapes
         self._emit_nvtx = emit_nvtx
         self._exports = export_to_chrome
-        self._row_limit = whole("PyTorchProfiler", "row_limit", row_limit, -1, "-1 for all")
+        self._row_limit = whole("Pytorch_profiler.profiler", "row_limit", row_limit, -1, "-1 for all")
         self._sort_by_key = sort_by_key
         self._table_kwargs = table_kwargs or {}
         self._profiler_kwargs = profiler_kwargs
-        self._profiler: TorchProfile | None = None
+        self._profiler: torch_profiler.profile | None = None
         self._open = ExitStack()
         self._operators = ""
 
@@ -74,7 +74,7 @@ class PyTorchProfiler(SimpleProfiler):
         self._operators = ""
         self._open = ExitStack()
         if self._emit_nvtx:
-            self._open.enter_context(torch.autograd.profiler.emit_nvtx())
+            self._open.enter_context(torch.autograd.profiler.emit_nvtx())  # type: ignore[no-untyped-call]
         else:
             self._profiler = self._make()
             self._open.enter_context(self._profiler)
@@ -113,7 +113,7 @@ class PyTorchProfiler(SimpleProfiler):
         """Where the traces go."""
         return Path(self.dirpath) if self.dirpath is not None else Path(self._log_dir or ".") / "profile"
 
-    def _make(self) -> TorchProfile:
+    def _make(self) -> torch_profiler.profile:
         from torch.profiler import ProfilerActivity, profile, schedule
 
         kwargs = dict(self._profiler_kwargs)
@@ -123,7 +123,7 @@ class PyTorchProfiler(SimpleProfiler):
         kwargs.setdefault("record_shapes", self._by_shapes)
         theirs = kwargs.pop("on_trace_ready", None)
 
-        def ready(profiler: TorchProfile) -> None:
+        def ready(profiler: torch_profiler.profile) -> None:
             self._note(profiler)
             if theirs is not None:
                 theirs(profiler)
@@ -132,7 +132,7 @@ class PyTorchProfiler(SimpleProfiler):
 
         return profile(on_trace_ready=ready, **kwargs)
 
-    def _note(self, profiler: TorchProfile) -> None:
+    def _note(self, profiler: torch_profiler.profile) -> None:
         """Keep the table of operators; where nothing was traced there is none."""
         try:
             averages = profiler.key_averages(group_by_input_shape=self._by_shapes)
@@ -142,7 +142,7 @@ class PyTorchProfiler(SimpleProfiler):
         key = self._sort_by_key or device_time
         self._operators = averages.table(sort_by=key, row_limit=self._row_limit, **self._table_kwargs)
 
-    def _export(self, profiler: TorchProfile) -> None:
+    def _export(self, profiler: torch_profiler.profile) -> None:
         from torch.profiler import tensorboard_trace_handler
 
         self.trace_dir.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def _check(given: dict[str, Any]) -> None:
     for name in given:
         if name not in known:
             raise ConfigError(
-                f"PyTorchProfiler({name}=...): torch.profiler.profile knows no such argument.{did_you_mean(name, known)} "
-                f"Known: {', '.join(sorted(known))}.",
+                f"Pytorch_profiler.profiler({name}=...): torch.profiler.profile knows no such argument."
+                f"{did_you_mean(name, known)} Known: {', '.join(sorted(known))}.",
                 code="LT178",
             )

@@ -32,6 +32,10 @@ class Action:
     own: float = 0.0
     longest: float = 0.0
 
+    def reset(self) -> None:
+        """Forget all calls."""
+        self.calls, self.total, self.own, self.longest = 0, 0.0, 0.0, 0.0
+
     def add(self, seconds: float, inside: float) -> None:
         """Take note of a call of ``seconds``, of which ``inside`` were measured under other names."""
         self.calls += 1

@@ -43,7 +43,8 @@ class SimpleProfiler(Profiler):
 
     def start(self, stage: str, log_dir: str | None) -> None:
         self.stage, self._log_dir = stage, log_dir
-        self.actions.clear()
+        for action in self.actions.values():  # those wrapped already go on being measured
+            action.reset()
         self.seconds, self._inside = 0.0, 0.0
         self._began = perf_counter()
 
@@ -51,7 +52,6 @@ class SimpleProfiler(Profiler):
         action = self.actions.setdefault(name, Action())
 
         def measured(*args: Any, **kwargs: Any) -> Any:
-            nonlocal action
             outer, self._inside = self._inside, 0.0
             began = perf_counter()
             try:
@@ -78,7 +78,7 @@ class SimpleProfiler(Profiler):
         )
 
     def shares(self) -> dict[str, float]:
-        """Return what fractions of the time went to ``data``, ``step``, ``backward``, ``optimizer``, ``hooks``, ``lt``."""
+        """Return the fractions of the time: ``data``, ``step``, ``backward``, ``optimizer``, ``hooks``, ``lt``."""
         return shares(self.actions, self._seconds_so_far())
 
     def write(self, text: str) -> None:
