@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lt_core.batch_size import batch_size_of
 from lt_core.errors import LogError
@@ -61,6 +61,7 @@ class Recorder:
         slots: slots of the present phase and loader by name; read by ``LightningModule.log``.
         batch: the present batch, from which the weight of a mean is taken.
         rank: number of this process in the job.
+        module: the run's module, in which metric objects are found by name.
         stepping: groups in which something goes to the loggers step by step.
     """
 
@@ -69,6 +70,7 @@ class Recorder:
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0
+        self.module: nn.Module | None = None
         self.stepping: set[str] = set()
         self.phase: str = "outside"
         self.loader_idx: int | None = None
@@ -121,9 +123,9 @@ class Recorder:
 
     def forget(self) -> None:
         """Forget everything, before another run."""
-        rank = self.rank
+        rank, module = self.rank, self.module
         self.__init__()  # type: ignore[misc]
-        self.rank = rank
+        self.rank, self.module = rank, module
 
     def step_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
@@ -146,21 +148,49 @@ class Recorder:
         Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
         and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
         """
-        slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed]
         if gather is not None:
-            _close_together(slots, gather)
+            self._close_together(group, gather)
+        slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
         logged = {}
         for slot in slots:
-            value = slot.close()
+            value, slot.published = slot.close(), True
             self._publish(slot, slot.epoch_name, value)
             if slot.to_logger:
                 logged[slot.epoch_name] = value
         return logged
 
+    def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
+        """Close the slots of ``group`` with the totals of all ranks, by one exchange; each rank's sums stay as they are.
+
+        A name that only some ranks logged (a rank may have had no batch at all) is reduced over those, and known to all
+        ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
+        """
+        open_slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed]
+        mine = {slot.key: slot.packed() for slot in open_slots if slot.shares_epoch}
+        everyone = gather(mine)
+        _demand(everyone)
+        by_key = {slot.key: slot for slot in open_slots}
+        for key in sorted({key for part in everyone for key in part}):
+            parts = [part[key] for part in everyone if key in part]
+            slot = by_key.get(key) or self._absent(parts[0])
+            slot.close(parts)
+
+    def _absent(self, packed: Mapping[str, Any]) -> Slot:
+        """Make the slot of a name that only other ranks have logged."""
+        page = self._pages.setdefault((packed["phase"], packed["loader"]), {})
+        slot = page.get(packed["name"])
+        if slot is None:
+            slot = page[packed["name"]] = Slot.from_state(dict(packed), self, packed["phase"], packed["loader"])
+            slot.reset()
+        slot.updated, slot.on_step = True, False
+        if packed["metric_path"] is not None and self.module is not None:
+            slot.metric = self.module.get_submodule(packed["metric_path"])
+        return slot
+
     def reopen(self, group: str) -> None:
         """Go on with an epoch whose values were read before its end."""
         for slot in self._of(group):
-            slot.closed = False
+            slot.closed = slot.published = False
 
     def publish_steps(self, group: str) -> None:
         """Bring the last step values of ``group`` into the callbacks' metrics, without touching a logger."""
@@ -337,36 +367,31 @@ def _as_tensor(value: Any) -> Tensor:
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
-def _close_together(slots: list[Slot], gather: Callable[[Any], list[Any]]) -> None:
-    """Close ``slots`` with the totals of all ranks, by one exchange; each rank's own sums stay as they are.
-
-    A name that only some ranks logged is reduced over those; with ``sync_dist=True`` it is an error that names them.
-    """
-    shared = [slot for slot in slots if slot.shares_epoch]
-    everyone = gather({slot.key: slot.packed() for slot in shared})
-    required = {key for totals in everyone for key, packed in totals.items() if packed["required"]}
-    _demand(sorted(required), everyone)
-    for slot in shared:
-        slot.close([totals[slot.key] for totals in everyone if slot.key in totals])
-
-
-def _demand(keys: list[str], everyone: list[dict[str, Any]]) -> None:
-    for key in keys:
-        missing = [rank for rank, part in enumerate(everyone) if key not in part]
-        if missing:
-            phase, _, name = key.split("|", 2)
-            raise LogError(
-                f"Rank {missing[0]} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. "
-                "Log it on every rank, or leave sync_dist away.",
-                code="LT506",
-            )
+def _demand(everyone: list[dict[str, Any]]) -> None:
+    """Raise where a rank logged something in a phase, but not a key of it that others log with ``sync_dist=True``."""
+    required = {key for part in everyone for key, packed in part.items() if packed["required"]}
+    for key in sorted(required):
+        phase, loader, name = key.split("|", 2)
+        for rank, part in enumerate(everyone):
+            if key not in part and any(other.startswith(f"{phase}|{loader}|") for other in part):
+                raise LogError(
+                    f"Rank {rank} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. "
+                    "Log it on every rank, or leave sync_dist away.",
+                    code="LT506",
+                )
 
 
 def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
-    mine = {s.key: v.item() if isinstance(v, Tensor) else v for s, v in zip(slots, values, strict=True) if s.sync_dist}
+    mine = {
+        slot.key: {"value": value.item() if isinstance(value, Tensor) else value, "required": True}
+        for slot, value in zip(slots, values, strict=True)
+        if slot.sync_dist
+    }
     everyone = gather(mine)
-    _demand(sorted({key for part in everyone for key in part}), everyone)
+    _demand(everyone)
     return [
-        slot.reduce_plain([part[slot.key] for part in everyone]) if slot.sync_dist else value
+        slot.reduce_plain([part[slot.key]["value"] for part in everyone if slot.key in part])
+        if slot.sync_dist
+        else value
         for slot, value in zip(slots, values, strict=True)
     ]

@@ -77,6 +77,7 @@ class Slot:
         "phase",
         "plain_name",
         "prog_bar",
+        "published",
         "recorder",
         "reduce",
         "step_name",
@@ -138,7 +139,7 @@ class Slot:
     def _clear(self) -> None:
         self.total: Any = {"min": math.inf, "max": -math.inf}.get(str(self.reduce), 0)
         self.count: float = 0
-        self.updated = self.closed = False
+        self.updated = self.closed = self.published = False
         self._closed_value: Any = None
         self._last: Any = None
         self._pending: list[Tensor] = []
@@ -299,16 +300,39 @@ class Slot:
 
     @property
     def shares_epoch(self) -> bool:
-        """Whether the epoch's value is reduced over ranks; metric objects do it themselves."""
+        """Whether the epoch's value is reduced over ranks (metric objects do that by themselves, when all compute)."""
         given = Given(*self.given)
-        return self.metric is None and given.sync_dist is not False and not given.rank_zero_only
+        return given.sync_dist is not False and not given.rank_zero_only
 
     def packed(self) -> dict[str, Any]:
         """Return the totals as plain numbers, for the exchange between ranks."""
         self._sum_pending()
         total = self.total.item() if isinstance(self.total, Tensor) else self.total
         values = [v.item() if isinstance(v, Tensor) else v for v in self._values]
-        return {"total": total, "count": self.count, "values": values, "required": self.sync_dist}
+        return {
+            "name": self.name,
+            "phase": self.phase,
+            "loader": self.loader_idx,
+            "given": self._plain_settings(),
+            "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
+            "metric_path": self._metric_path(),
+            "total": total,
+            "count": self.count,
+            "values": values,
+            "required": self.sync_dist,
+        }
+
+    def _plain_settings(self) -> dict[str, Any]:
+        given = Given(*self.given)._asdict()
+        given["reduce_fx"] = self.reduce if isinstance(self.reduce, str) else _CALLABLE
+        given["sync_dist_group"] = None
+        return given
+
+    def _metric_path(self) -> str | None:
+        """Return where the metric object stands in the run's module."""
+        if self.metric is None or self.recorder.module is None:
+            return None
+        return next((name for name, part in self.recorder.module.named_modules() if part is self.metric), None)
 
     def close(self, parts: list[dict[str, Any]] | None = None) -> Any:
         """Return the epoch's value, over all ranks where their ``parts`` are given; later calls return the same."""
@@ -338,17 +362,11 @@ class Slot:
 
     def state_dict(self) -> dict[str, Any]:
         """Return name, settings and sums, as plain data and tensors."""
-        given = Given(*self.given)._asdict()
-        given["reduce_fx"] = self.reduce if isinstance(self.reduce, str) else _CALLABLE
-        given["sync_dist_group"] = None
         metric = {n: getattr(self.metric, n) for n in getattr(self.metric, "_defaults", {})} if self.metric else None
         return {
-            "name": self.name,
-            "given": given,
             **self.packed(),
             "last": self._last,
             "updated": self.updated,
-            "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
             "metric": metric,
         }
 
@@ -368,7 +386,8 @@ class Slot:
             loader_idx=loader,
         )
         slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
-        slot._last, slot.updated, slot._restored = state["last"], state["updated"], state["metric"]
+        slot._last, slot.updated = state.get("last"), state.get("updated", False)
+        slot._restored = state.get("metric")
         slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
         if callable_reduction:
             slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False

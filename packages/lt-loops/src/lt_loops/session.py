@@ -108,6 +108,7 @@ class Session:
 def attach(run: Run) -> None:
     """Hang the run into every LightningModule of the module and into the callbacks."""
     reference = weakref.ref(run.trainer)
+    run.recorder.module = run.module
     for part in run.module.modules():
         if isinstance(part, LightningModule):
             part.__dict__["_trainer"] = reference
