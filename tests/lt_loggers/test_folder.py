@@ -1,9 +1,11 @@
+import json
 import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from lt_core.errors import ConfigError
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
@@ -140,3 +142,36 @@ def test_importing_the_package_imports_no_tracker():
         "print([name for name in ('tensorboard', 'wandb', 'mlflow', 'comet_ml', 'yaml') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+class Away(torch.Tensor):
+    """A tensor that says it is not on the CPU, so that it is treated as one on a device."""
+
+    is_cpu = False
+
+
+def test_values_on_a_device_are_fetched_together_for_each_type(tmp_path, monkeypatch):
+    logger = JSONLLogger(tmp_path)
+    for step in range(10):
+        row = {"loss": torch.tensor(step / 3), "n": torch.tensor(2**53 + step), "fine": torch.tensor(0.1).double()}
+        logger.log_metrics({name: value.as_subclass(Away) for name, value in row.items()}, step)
+    stacks = []
+    monkeypatch.setattr(torch, "stack", lambda values, stack=torch.stack: stacks.append(len(values)) or stack(values))
+    logger.save()
+    assert stacks == [10, 10, 10]
+    rows = [json.loads(line) for line in Path(logger.log_dir, "metrics.jsonl").read_text().splitlines()]
+    assert rows[3] == {"step": 3, "loss": 1.0, "n": 2**53 + 3, "fine": torch.tensor(0.1).double().item()}
+
+
+@pytest.mark.cuda
+def test_logging_a_value_on_cuda_does_not_wait_for_the_device(tmp_path):
+    logger = JSONLLogger(tmp_path)
+    value = torch.tensor(1.0, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        logger.log_metrics({"a": value}, 0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    value.add_(1)
+    logger.save()
+    assert Path(logger.log_dir, "metrics.jsonl").read_text() == '{"step": 0, "a": 1.0}\n'

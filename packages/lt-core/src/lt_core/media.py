@@ -49,9 +49,7 @@ class Image(Media):
     __slots__ = ("pixels",)
 
     def __init__(self, pixels: Any) -> None:
-        if _is_pil(pixels):
-            pixels = _from_pil(pixels)
-        found = _tensor_of(pixels)
+        found = _from_pil(pixels) if _is_pil(pixels) else _tensor_of(pixels)
         if found.ndim == 4 and len(found):
             found = _tiled(torch.stack([_with_channels_last(one, pixels) for one in found]))
         self.pixels = _bytes_of(_with_channels_last(found, pixels))
