@@ -14,6 +14,7 @@ from lt_core.seed import restore_generators
 from lt_loops.evaluate import evaluate
 from lt_loops.intervals import may_stop, next_validation, validation_due
 from lt_loops.plan import make_plan
+from lt_loops.profiled import measured_batches
 from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
@@ -71,7 +72,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     else:
         run.batches = iter(feed)
     run.feed_state = None
-    return feed, run.batches
+    return feed, measured_batches(run, run.batches)
 
 
 def _reloads(run: Run, kind: str) -> bool:

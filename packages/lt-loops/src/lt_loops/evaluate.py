@@ -16,6 +16,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.preparation import set_up
+from lt_loops.profiled import measured_batches
 from lt_loops.session import Session
 from lt_loops.signatures import count_arguments
 from lt_loops.sources import make_eval_feeds
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_loops.run import Run
 
-__all__ = ["eval_feeds", "eval_step", "evaluate", "gradients_off", "model_in_eval_mode", "run_evaluate"]
+    Hooks = list[tuple[Callable[..., Any], int]]
+
+__all__ = ["batch_hooks", "eval_feeds", "eval_step", "evaluate", "gradients_off", "model_in_eval_mode", "run_evaluate"]
 
 WORDS = {"validate": "validation", "test": "test", "predict": "predict"}
 """The word in hook names for each stage."""
+
+_OFFERED = ("batch", "batch_idx", "dataloader_idx")
 
 
 def run_evaluate(run: Run) -> RunResult:
@@ -95,23 +100,25 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
 def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limit: float) -> None:
     """Read one loader: the loop that a validation batch goes through."""
     word, recorder, strategy = WORDS[group], run.recorder, run.strategy
-    step = eval_step(run, f"{word}_step", several)
-    starts, ends = run.hooks[f"on_{word}_batch_start"], run.hooks[f"on_{word}_batch_end"]
+    step, taken = eval_step(run, f"{word}_step", several)
+    starts, ends = batch_hooks(run, word)
     done = strategy.batch_done if is_overridden(strategy, "batch_done", Strategy) else None
     feed.set_epoch(run.position.epoch)
     logs_steps = run.sink.active and run.phase != "sanity_check"
     stepping, uneven = recorder.stepping, feed.uneven
-    for index, batch in enumerate(islice(feed, None if limit == float("inf") else int(limit))):
-        for hook in starts:
-            hook(batch, index, loader_idx)
+    batches = islice(feed, None if limit == float("inf") else int(limit))
+    for index, batch in enumerate(measured_batches(run, batches)):
+        arguments = (batch, index, loader_idx)
+        for hook, count in starts:
+            hook(*arguments[:count])
         recorder.batch = batch
         if uneven and feed.weight == 0.0:
             with recorder.muted():
-                step(batch, index, loader_idx)
+                step(*arguments[:taken])
             continue
-        output = step(batch, index, loader_idx)
-        for hook in ends:
-            hook(output, batch, index, loader_idx)
+        output = step(*arguments[:taken])
+        for hook, count in ends:
+            hook(output, *arguments[:count])
         if done is not None:
             done(group)
         if group in stepping and logs_steps:
@@ -120,14 +127,23 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
             break
 
 
-def eval_step(run: Run, method: str, several: bool) -> Callable[[Any, int, int], Any]:
-    """Return the step as ``step(batch, batch_idx, dataloader_idx)``; the method itself where it takes all three.
+def batch_hooks(run: Run, word: str) -> tuple[Hooks, Hooks]:
+    """Return the hooks at the start and the end of a batch, each with how many of ``batch, batch_idx, dataloader_idx``
+    it takes.
+    """
+    starts = [(hook, count_arguments(hook, _OFFERED)) for hook in run.hooks[f"on_{word}_batch_start"]]
+    ends = [(hook, count_arguments(hook, ("outputs", *_OFFERED)) - 1) for hook in run.hooks[f"on_{word}_batch_end"]]
+    return starts, ends
+
+
+def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any], int]:
+    """Return the step, and how many of ``batch, batch_idx, dataloader_idx`` it takes.
 
     Raises:
         HookError: for several loaders and a step without ``dataloader_idx``.
     """
     own = getattr(run.module, method)
-    taken = count_arguments(own, ("batch", "batch_idx", "dataloader_idx"))
+    taken = count_arguments(own, _OFFERED)
     if several and taken < 3 and is_overridden(run.module, method, LightningModule):
         raise HookError(
             f"There are several loaders, but {type(run.module).__name__}.{method} does not take dataloader_idx. Write "
@@ -138,11 +154,7 @@ def eval_step(run: Run, method: str, several: bool) -> Callable[[Any, int, int],
     profiler = run.trainer.active_profiler
     if profiler is not None:
         step = profiler.wrap(method, step)
-    if taken == 3:
-        return step
-    if taken == 2:
-        return lambda batch, index, loader_idx: step(batch, index)
-    return lambda batch, index, loader_idx: step(batch)
+    return step, taken
 
 
 def eval_feeds(run: Run, group: str) -> list[Feed]:

@@ -14,6 +14,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
+from lt_loops.profiled import measure_slots
 from lt_loops.signatures import count_arguments
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def make_plan(run: Run) -> Plan:
     plan.direct = _goes_direct(run, plan)
     plan.step, plan.takes_index = bind_step(run, "training_step", direct=plan.direct)
     _check(run, plan)
+    measure_slots(run, plan)
     if plan.kind == "plain":
         plan.optimizer = run.optimizers[0]
     elif plan.kind == "manual":

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from lt_core.launcher import RunResult
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_loops.evaluate import eval_feeds, eval_step, gradients_off, model_in_eval_mode
+from lt_loops.evaluate import batch_hooks, eval_feeds, eval_step, gradients_off, model_in_eval_mode
 from lt_loops.preparation import set_up
+from lt_loops.profiled import measured_batches
 from lt_loops.session import Session
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 def _predictions(run: Run) -> Iterator[tuple[int, Any]]:
     feeds = eval_feeds(run, "predict")
     limits = run.trainer.eval_limits("predict", feeds)
-    step = eval_step(run, "predict_step", len(feeds) > 1)
-    starts, ends = run.hooks["on_predict_batch_start"], run.hooks["on_predict_batch_end"]
+    step, taken = eval_step(run, "predict_step", len(feeds) > 1)
+    starts, ends = batch_hooks(run, "predict")
     done = run.strategy.batch_done if is_overridden(run.strategy, "batch_done", Strategy) else None
     with model_in_eval_mode(run, "predict"):
         run.call("on_predict_start", phase="on_predict_start")
@@ -65,14 +66,16 @@ def _predictions(run: Run) -> Iterator[tuple[int, Any]]:
         run.recorder.enter("predict_step")
         for loader_idx, feed in enumerate(feeds):
             limit = limits[loader_idx]
-            for index, batch in enumerate(islice(feed, None if limit == float("inf") else int(limit))):
-                for hook in starts:
-                    hook(batch, index, loader_idx)
-                output = step(batch, index, loader_idx)
+            batches = islice(feed, None if limit == float("inf") else int(limit))
+            for index, batch in enumerate(measured_batches(run, batches)):
+                arguments = (batch, index, loader_idx)
+                for hook, count in starts:
+                    hook(*arguments[:count])
+                output = step(*arguments[:taken])
                 if feed.weight == 0.0:
                     continue  # a stand-in: this rank has no sample left and takes part for the others' sake
-                for hook in ends:
-                    hook(output, batch, index, loader_idx)
+                for hook, count in ends:
+                    hook(output, *arguments[:count])
                 if done is not None:
                     done("predict")
                 yield loader_idx, output

@@ -13,6 +13,7 @@ from lt_core.errors import warn
 from lt_core.module import LightningModule
 from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
+from lt_loops.profiled import profile_begins, profile_ends
 from lt_loops.saving import confirm_saves
 from lt_loops.signals import Signals
 
@@ -49,6 +50,7 @@ class Session:
         trainer._run = run
         run.callbacks, run.loggers = trainer.callbacks, trainer.loggers
         run.recorder.rank = run.strategy.rank
+        profile_begins(run)
         run.hooks = HookCalls(run, trainer.active_profiler)
         run.sink = LogSink(run)
         attach(run)
@@ -67,6 +69,7 @@ class Session:
                 self._try(lambda: run.datamodule.on_exception(error))
         self._try(lambda: confirm_saves(run))
         self._try(self._tear_down)
+        self._try(lambda: profile_ends(run))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.sink.each(lambda logger: logger.save())
         run.sink.each(lambda logger: logger.finalize(outcome))

@@ -1,0 +1,67 @@
+"""Where a profiler is asked for: the parts of a run get the names under which they are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from lt_core.profiler import Profiler
+    from lt_loops.plan import Plan
+    from lt_loops.run import Run
+
+__all__ = ["measure_slots", "measured_batches", "profile_begins", "profile_ends"]
+
+
+def profile_begins(run: Run) -> None:
+    """Start the profiler, where there is one."""
+    if run.trainer.active_profiler is not None:
+        run.trainer.active_profiler.start(run.stage, run.trainer.log_dir)
+
+
+def profile_ends(run: Run) -> None:
+    """Stop the profiler; it writes its report."""
+    if run.trainer.active_profiler is not None:
+        run.trainer.active_profiler.stop()
+
+
+def measured_batches(run: Run, batches: Iterator[Any]) -> Iterator[Any]:
+    """Return the batches as they are, or with the wait for each measured as ``"get_batch"``."""
+    profiler = run.trainer.active_profiler
+    return batches if profiler is None else _measured(profiler, batches)
+
+
+def measure_slots(run: Run, plan: Plan) -> None:
+    """Have a plan's ``backward``, ``optimizer_step``, ``zero_grad`` and ``clip_gradients`` measured by these names."""
+    profiler = run.trainer.active_profiler
+    if profiler is None:
+        return
+    plan.backward = profiler.wrap("backward", plan.backward or _backward)
+    plan.apply = profiler.wrap("optimizer_step", plan.apply or partial(_step, run))
+    plan.zero_grad = profiler.wrap("zero_grad", plan.zero_grad)
+    if plan.clip is not None:
+        plan.clip = profiler.wrap("clip_gradients", plan.clip)
+
+
+def _measured(profiler: Profiler, batches: Iterator[Any]) -> Iterator[Any]:
+    get_batch = profiler.wrap("get_batch", batches.__next__)
+    while True:
+        try:
+            batch = get_batch()
+        except StopIteration:
+            return
+        yield batch
+        profiler.step()
+
+
+def _backward(loss: Tensor, *args: Any, **kwargs: Any) -> None:
+    loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+
+def _step(run: Run, optimizer: Optimizer) -> bool:
+    return run.precision.step(optimizer, partial(run.strategy.optimizer_step, optimizer))
