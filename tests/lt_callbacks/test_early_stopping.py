@@ -43,7 +43,9 @@ def test_it_says_why():
     callback, trainer = EarlyStopping("val_loss", patience=1), FakeTrainer()
     checks(callback, [0.5, 0.75], trainer)
     (said,) = trainer.printed
-    assert said.startswith("Training ends after epoch 1: val_loss did not get better by more than 0 in the last 1 checks")
+    assert said.startswith(
+        "Training ends after epoch 1: val_loss did not get better by more than 0 in the last 1 checks"
+    )
     assert said.endswith("its best was 0.5.")
     assert callback.stopping_reason is EarlyStoppingReason.PATIENCE_EXHAUSTED
     assert callback.stopped_epoch == 1

@@ -18,10 +18,10 @@ from lt_core.rank import process_rank
 if TYPE_CHECKING:
     from torch import profiler as torch_profiler
 
-__all__ = ["Pytorch_profiler.profiler"]
+__all__ = ["PyTorchProfiler"]
 
 
-class Pytorch_profiler.profiler(SimpleProfiler):
+class PyTorchProfiler(SimpleProfiler):
     """Traces a few batches with ``torch.profiler``: each operator on CPU and GPU, with the steps and hooks named.
 
     Traces are written as ``*.pt.trace.json`` to ``profile`` in the run's log folder, one for each rank; Perfetto
@@ -61,7 +61,7 @@ class Pytorch_profiler.profiler(SimpleProfiler):
         self._by_shapes = group_by_input_shapes
         self._emit_nvtx = emit_nvtx
         self._exports = export_to_chrome
-        self._row_limit = whole("Pytorch_profiler.profiler", "row_limit", row_limit, -1, "-1 for all")
+        self._row_limit = whole("PyTorchProfiler", "row_limit", row_limit, -1, "-1 for all")
         self._sort_by_key = sort_by_key
         self._table_kwargs = table_kwargs or {}
         self._profiler_kwargs = profiler_kwargs
@@ -161,7 +161,7 @@ def _check(given: dict[str, Any]) -> None:
     for name in given:
         if name not in known:
             raise ConfigError(
-                f"Pytorch_profiler.profiler({name}=...): torch.profiler.profile knows no such argument."
+                f"PyTorchProfiler({name}=...): torch.profiler.profile knows no such argument."
                 f"{did_you_mean(name, known)} Known: {', '.join(sorted(known))}.",
                 code="LT178",
             )
