@@ -383,7 +383,7 @@ class Trainer(TrainerFacts, LegacyArguments):
 
     def _continue(self, run: Run) -> None:
         """Take over the last fit's optimizers, counters and place where this one continues it."""
-        last = self._fitted
+        last, self._fitted = self._fitted, None  # a fit that fails leaves nothing to continue
         self._should_stop = False
         if last is None or last.module is not run.module or run.ckpt_path is not None:
             return

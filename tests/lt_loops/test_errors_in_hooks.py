@@ -1,0 +1,271 @@
+"""An exception of the user's comes out of ``fit`` as it is, after everything was closed, and the Trainer can go on."""
+
+import functools
+import traceback
+from pathlib import Path
+
+import pytest
+
+from lt_core import Callback, Logger
+
+
+class Boom(Exception):
+    """The user's own."""
+
+
+class Kept(Logger):
+    """Notes how it was closed."""
+
+    def __init__(self):
+        self.outcomes = []
+
+    def finalize(self, status):
+        self.outcomes.append(status)
+
+
+class Sees(Callback):
+    """Notes the way out."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_exception(self, trainer, pl_module, exception):
+        self.seen.append(type(exception).__name__)
+
+    def teardown(self, trainer, pl_module, stage):
+        self.seen.append(f"teardown {stage}")
+
+
+OURS = ("lt_core", "lt_data", "lt_loops")
+
+
+def frames_of_ours(error):
+    stack = traceback.extract_tb(error.__traceback__)
+    return [
+        f"{Path(f.filename).name}:{f.name}"
+        for f in stack
+        if "tests" not in f.filename and Path(f.filename).parent.name in OURS
+    ]
+
+
+FIT_HOOKS = [
+    "configure_callbacks",
+    "prepare_data",
+    "setup",
+    "configure_model",
+    "configure_optimizers",
+    "on_fit_start",
+    "train_dataloader",
+    "val_dataloader",
+    "on_train_start",
+    "on_train_epoch_start",
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "on_train_batch_start",
+    "training_step",
+    "on_before_zero_grad",
+    "optimizer_zero_grad",
+    "on_before_backward",
+    "backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "configure_gradient_clipping",
+    "lr_scheduler_step",
+    "on_train_batch_end",
+    "on_validation_model_zero_grad",
+    "on_validation_model_eval",
+    "on_validation_start",
+    "on_validation_epoch_start",
+    "on_validation_batch_start",
+    "validation_step",
+    "on_validation_batch_end",
+    "on_validation_epoch_end",
+    "on_validation_end",
+    "on_validation_model_train",
+    "on_train_epoch_end",
+    "on_train_end",
+    "on_fit_end",
+    "teardown",
+]
+CALLBACK_HOOKS = [
+    name
+    for name in [*FIT_HOOKS, "on_sanity_check_start", "on_sanity_check_end", "state_dict"]
+    if hasattr(Callback, name) and name != "state_dict"
+]
+
+
+DATA_HOOKS = ["prepare_data", *(n for n in FIT_HOOKS if n.endswith(("_dataloader", "_transfer", "_to_device")))]
+"""Called by the feed or before it is made, here in the sanity check: a little deeper."""
+
+
+def exploding(base, name):
+    """Return a class of ``base`` whose hook ``name`` raises as long as ``armed``."""
+
+    @functools.wraps(getattr(base, name))
+    def hook(self, *args, **kwargs):
+        if self.armed:
+            raise Boom(name)
+        return getattr(base, name)(self, *args, **kwargs)
+
+    return type("Exploding", (base,), {name: hook, "armed": True})
+
+
+@pytest.fixture
+def checks(net, loader):
+    import torch
+
+    class Checked(net):
+        def train_dataloader(self):
+            return loader(8)
+
+        def val_dataloader(self):
+            return loader(4)
+
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch))
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            pass
+
+    return Checked
+
+
+@pytest.mark.parametrize("name", FIT_HOOKS)
+def test_an_error_in_a_hook_of_the_module_comes_out_and_everything_is_closed(name, trainer, checks):
+    module, sees, logger = exploding(checks, name)(), Sees(), Kept()
+    fit = trainer(callbacks=sees, logger=logger, gradient_clip_val=1.0)
+    with pytest.raises(Boom) as caught:
+        fit.fit(module)
+    frames = frames_of_ours(caught.value)
+    assert len(frames) <= (8 if name in DATA_HOOKS else 6), frames
+    assert caught.value.__context__ is None
+    assert sees.seen == (["teardown fit"] if name == "teardown" else ["Boom", "teardown fit"])
+    assert logger.outcomes == ["failed"]
+    assert fit.stage is None
+    assert "_recorder" not in vars(module)
+    module.armed = False
+    fit.fit(module)
+    assert (fit.current_epoch, fit.global_step) == (1, 2)
+    assert logger.outcomes == ["failed", "success"]
+
+
+@pytest.mark.parametrize("name", CALLBACK_HOOKS)
+def test_an_error_in_a_hook_of_a_callback_comes_out_and_everything_is_closed(name, trainer, checks):
+    callback, sees = exploding(Callback, name)(), Sees()
+    fit = trainer(callbacks=[callback, sees])
+    module = checks()
+    with pytest.raises(Boom) as caught:
+        fit.fit(module)
+    frames = frames_of_ours(caught.value)
+    assert len(frames) <= 6, frames
+    assert sees.seen == (["teardown fit"] if name == "teardown" else ["Boom", "teardown fit"])
+    callback.armed = False
+    fit.fit(module)
+    assert (fit.current_epoch, fit.global_step) == (1, 2)
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_an_error_in_an_evaluation_comes_out_the_same_way(stage, trainer, checks, loader):
+    step = {"validate": "validation_step", "test": "test_step", "predict": "predict_step"}[stage]
+    module, sees = exploding(checks, step)(), Sees()
+    run = trainer(callbacks=sees)
+    with pytest.raises(Boom) as caught:
+        getattr(run, stage)(module, loader(8))
+    assert len(frames_of_ours(caught.value)) <= 6
+    assert sees.seen == ["Boom", f"teardown {stage}"]
+    module.armed = False
+    if stage != "predict":  # its default step would call the module with the whole batch
+        getattr(run, stage)(module, loader(8))
+
+
+def test_the_first_error_is_raised_and_a_second_one_on_the_way_out_is_told(trainer, checks):
+    class Twice(checks):
+        def training_step(self, batch, batch_idx):
+            raise Boom("first")
+
+        def on_exception(self, exception):
+            raise ValueError("second")
+
+    with pytest.warns(UserWarning, match=r"ValueError was raised too: second"), pytest.raises(Boom, match="first"):
+        trainer().fit(Twice())
+
+
+def test_the_model_is_back_in_train_mode_after_an_error_in_validation(trainer, checks):
+    module = exploding(checks, "validation_step")()
+    with pytest.raises(Boom):
+        trainer().fit(module)
+    assert module.training
+
+
+def test_after_an_error_a_fit_begins_anew_with_the_weights_as_they_are(trainer, checks, loader):
+    seen = []
+
+    class Fails(checks):
+        def training_step(self, batch, batch_idx):
+            seen.append((self.current_epoch, batch_idx))
+            if len(seen) == 4:
+                raise Boom
+            return self.loss(batch)
+
+    fit = trainer(max_epochs=2)
+    module = Fails()
+    with pytest.raises(Boom):
+        fit.fit(module, loader(12))
+    fit.fit(module, loader(12))
+    assert seen == [(0, 0), (0, 1), (0, 2), (1, 0), (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_after_an_error_in_a_fit_that_continued_the_next_one_begins_anew(trainer, checks, loader):
+    seen = []
+
+    class Fails(checks):
+        def training_step(self, batch, batch_idx):
+            seen.append((self.current_epoch, batch_idx))
+            if len(seen) == 5:
+                raise Boom
+            return self.loss(batch)
+
+    fit = trainer(max_epochs=1)
+    module = Fails()
+    fit.fit(module, loader(12))
+    fit.max_epochs = 2
+    with pytest.raises(Boom):
+        fit.fit(module, loader(12))
+    fit.fit(module, loader(12))
+    assert seen[5:] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_a_run_inside_a_run_says_why_it_cannot_be(trainer, checks):
+    class Nests(checks):
+        def on_train_epoch_end(self):
+            self.trainer.validate(self)
+
+    with pytest.raises(TypeError, match=r"validate\(\) was called inside a run of the same Trainer \(fit\)"):
+        trainer().fit(Nests())
+
+
+def test_a_failing_logger_does_not_end_the_run(trainer, checks):
+    class Fails(Logger):
+        rows = 0
+
+        def log_metrics(self, metrics, step=None):
+            self.rows += 1
+            raise OSError("disk full")
+
+    class Logs(checks):
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.log("loss", loss)
+            return loss
+
+    fit = trainer(logger=Fails(), log_every_n_steps=1, max_epochs=2)
+    with pytest.warns(UserWarning, match=r"Fails failed \(OSError: disk full\).*LT520") as told:
+        fit.fit(Logs())
+    assert len(told) == 1
+    assert fit.global_step == 4
