@@ -35,7 +35,7 @@ class IterableSource(Source):
         self._listed = isinstance(loader, (list, tuple))
         self._stateful = all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
         self._spends = isinstance(loader, Iterator)  # it goes on where it was left, epoch after epoch
-        self._watched = Watched(loader) if exact and not (self._listed or self._stateful) else None
+        self._watched = Watched(loader, trust_quiet=True) if exact and not (self._listed or self._stateful) else None
         self._before: dict[str, Any] = {}
 
     @property
