@@ -187,7 +187,7 @@ def validate(run: Run) -> None:
     if _reloads(run, "validate"):
         run.loaders.forget("validate")
         run.eval_feeds.pop("validate", None)
-    if run.plan.kind != "manual" and position.micro == 0 and _frees_gradients(run):
+    if position.micro == 0 and _frees_gradients(run):
         run.module.on_validation_model_zero_grad()
     run.phase = "validate"
     evaluate(run, "validate")
