@@ -58,7 +58,8 @@ def load_from_checkpoint(
         CheckpointError: for a file that cannot be read, hyperparameters that are missing, weights that do not fit.
         ConfigError: for an argument that ``cls.__init__`` does not take.
     """
-    shown = str(getattr(checkpoint_path, "name", checkpoint_path))
+    by_path = isinstance(checkpoint_path, (str, PathLike))
+    shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
     checkpoint = _read(checkpoint_path, map_location, trusted, shown)
     if hparams_file is not None:
         checkpoint["hyper_parameters"] = read_hparams_file(hparams_file)
@@ -276,7 +277,8 @@ def _differences(
     lines += [_listed("missing in the file", [key + _nearest(key, unexpected) for key in missing])] if missing else []
     own = module.state_dict()
     if unexpected:
-        rest = [key + ("" if missing else _nearest(key, [k for k in own if k not in state])) for key in unexpected]
+        absent = [key for key in own if key not in state]
+        rest = [key + ("" if missing else _nearest(key, absent, "module")) for key in unexpected]
         lines.append(_listed("unknown to the module", rest))
     return "\n".join(lines) + "\n"
 
@@ -286,7 +288,7 @@ def _listed(what: str, entries: list[str]) -> str:
     return f"  {len(entries)} {what}:\n    " + "\n    ".join(entries[:_MOST]) + more
 
 
-def _nearest(key: str, others: list[str]) -> str:
+def _nearest(key: str, others: list[str], place: str = "file") -> str:
     ending = [other for other in others if other.endswith("." + key) or key.endswith("." + other)]
     near = ending[:1] or difflib.get_close_matches(key, others[:2000], n=1, cutoff=0.6)
-    return f" (nearest in the file: {near[0]})" if near else ""
+    return f" (nearest in the {place}: {near[0]})" if near else ""

@@ -84,9 +84,10 @@ class HyperparametersMixin:
         state = self.__dict__
         state["_log_hyperparams"] = logger
         state["_hparams_name"] = argument
+        new = {name: value for name, value in kept.items() if name not in self.hparams}
         self.hparams.update(kept)
         state["_hparams_initial"] = AttributeDict({name: _copied(value) for name, value in self.hparams.items()})
-        _warn_of_names_only(self, kept, argument)
+        _warn_of_names_only(self, new, argument)
 
     @property
     def hparams(self) -> AttributeDict:
@@ -316,12 +317,13 @@ def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | 
 
 
 def _names_only(owner: object, kept: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what can only be saved by name, unless the value is the default of its argument."""
+    """Yield what can only be saved by name, and must be given again at load: it is no argument's default."""
     parameters: Mapping[str, inspect.Parameter] | None = None
     for name, value in kept.items():
         try:
             _plain(value)
         except _NotPlainError:
             parameters = parameters or inspect.signature(type(owner).__init__).parameters
-            if name not in parameters or parameters[name].default is not value:
+            takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+            if parameters[name].default is not value if name in parameters else takes_all:
                 yield name

@@ -7,9 +7,10 @@ class and read by importing it.
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,16 @@ ATOMS: frozenset[type] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device}
 )
 """Plain types that hold no other values."""
+
+
+class _NoBytes(bytes):
+    """Empty bytes, pickled as other bytes are: the way python pickles them is none that ``weights_only`` reads."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return codecs.encode, ("", "latin1")
+
+
+ATOMS |= {_NoBytes}
 
 MAX_DEPTH = 200
 """Containers in containers; more means a cycle."""
@@ -73,7 +84,7 @@ class _Walk:
 
     def visit(self, value: Any, keys: tuple[Any, ...]) -> Any:
         if type(value) in ATOMS:
-            return value
+            return value if value != b"" else _NoBytes()
         if id(value) not in self.done:
             self.done[id(value)] = self._rebuild(value, keys)
         return self.done[id(value)]
@@ -102,7 +113,7 @@ class _Walk:
 
     def _key(self, key: Any, keys: tuple[Any, ...]) -> Any:
         if type(key) in ATOMS:
-            return key
+            return key if key != b"" else _NoBytes()
         if type(key) is tuple:
             return tuple(self._key(part, keys) for part in key)
         raise self._refusal(key, keys, what="a key or member ")

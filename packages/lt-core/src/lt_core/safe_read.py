@@ -62,8 +62,8 @@ def read_checkpoint(
     Raises:
         CheckpointError: for a file that is missing, empty, damaged, foreign or hostile.
     """
-    shown = name or str(getattr(source, "name", source) if not isinstance(source, (str, PathLike)) else source)
     path = Path(source) if isinstance(source, (str, PathLike)) else None
+    shown = name or str(source if path else getattr(source, "name", "the open file"))
     try:
         with _opened(source, path, shown) as file:
             archive, found = _check(file, trusted)
@@ -90,7 +90,7 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
         CheckpointError: with path, reason and way out.
     """
     path = Path(source) if isinstance(source, (str, PathLike)) else None
-    shown = name or str(source)
+    shown = name or str(source if path else getattr(source, "name", "the open file"))
     try:
         with _opened(source, path, shown) as file:
             archive, _ = _check(file, trusted=False)

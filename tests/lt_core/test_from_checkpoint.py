@@ -1,0 +1,296 @@
+"""``load_from_checkpoint``: the class is made as it was, the weights are in it; what does not fit is said."""
+
+import enum
+import io
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from lt_core import CheckpointError, CheckpointIO, ConfigError, DataSource, LightningModule
+from lt_core.checkpoint import load_from_checkpoint, load_state_dict_strictly
+from lt_core.hparams import HyperparametersMixin, saved_hparams
+
+
+class Model(LightningModule):
+    def __init__(self, width, bias=True, lr=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = nn.Linear(width, 2, bias=bias)
+
+
+def save(module: LightningModule, path: Path, **more) -> Path:
+    CheckpointIO().save_checkpoint({"state_dict": module.state_dict(), **saved_hparams(module), **more}, path)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.ckpt"
+
+
+def test_a_module_comes_back_with_its_hyperparameters_and_weights(path):
+    model = Model(3, lr=0.5)
+    for source in (save(model, path), str(path), f"file://{path}", io.BytesIO(path.read_bytes())):
+        loaded = Model.load_from_checkpoint(source)
+        assert loaded.hparams == model.hparams
+        assert torch.equal(loaded.layer.weight, model.layer.weight)
+
+
+def test_keywords_replace_saved_hyperparameters(path):
+    assert Model.load_from_checkpoint(save(Model(3), path), lr=9).hparams == {"width": 3, "bias": True, "lr": 9}
+
+
+def test_an_unknown_keyword_is_an_error_with_the_nearest(path):
+    with pytest.raises(ConfigError, match="takes no 'widht', but width, bias, lr. Did you mean 'width'"):
+        Model.load_from_checkpoint(save(Model(3), path), widht=4)
+
+
+def test_a_missing_hyperparameter_is_named_with_how_to_pass_it(path):
+    CheckpointIO().save_checkpoint({"state_dict": Model(3).state_dict()}, path)
+    with pytest.raises(CheckpointError, match=r"needs width.*save_hyperparameters\(\).*\(path, width=\.\.\.\)"):
+        Model.load_from_checkpoint(path)
+    assert Model.load_from_checkpoint(path, width=3).layer.in_features == 3
+
+
+class WithModule(LightningModule):
+    def __init__(self, backbone, act=nn.ReLU):
+        super().__init__()
+        self.save_hyperparameters()
+        self.backbone = backbone
+
+
+@pytest.mark.filterwarnings("ignore:WithModule")
+def test_what_was_saved_by_name_must_be_given_again(path):
+    backbone = nn.Linear(2, 2)
+    save(WithModule(backbone), path)
+    with pytest.raises(CheckpointError, match=r"backbone \(saved by name only: torch.nn.modules.linear.Linear\)"):
+        WithModule.load_from_checkpoint(path)
+    loaded = WithModule.load_from_checkpoint(path, backbone=nn.Linear(2, 2))
+    assert torch.equal(loaded.backbone.weight, backbone.weight)
+    assert loaded.hparams.act is nn.ReLU
+
+
+class Mode(enum.Enum):
+    FAST = 1
+    SLOW = 2
+
+
+@dataclass
+class Inner:
+    path: Path
+    mode: Mode = Mode.FAST
+
+
+class Annotated(LightningModule):
+    def __init__(
+        self, mode: Mode, folder: Path, inner: Inner, maybe: Path | None, conf=None, plain: dict | None = None
+    ):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+def test_enums_paths_and_dataclasses_come_back_where_annotations_ask_for_them(path):
+    inner = Inner(Path("x"), Mode.SLOW)
+    model = Annotated(Mode.SLOW, Path("a"), inner, Path("b"), conf=Namespace(lr=1), plain={"k": 1})
+    loaded = Annotated.load_from_checkpoint(save(model, path))
+    assert (loaded.hparams.mode, loaded.hparams.folder, loaded.hparams.inner) == (Mode.SLOW, Path("a"), inner)
+    assert loaded.hparams.maybe == Path("b")
+    assert loaded.hparams.conf.lr == 1
+    assert type(loaded.hparams.plain) is dict
+
+
+class OneObject(LightningModule):
+    def __init__(self, conf, more=1):
+        super().__init__()
+        self.save_hyperparameters(conf)
+        self.layer = nn.Linear(conf.width, 1)
+
+
+def test_a_namespace_comes_back_as_one_object_and_keywords_reach_into_it(path):
+    save(OneObject(Namespace(width=3, lr=0.1)), path)
+    assert OneObject.load_from_checkpoint(path).hparams == {"width": 3, "lr": 0.1}
+    assert OneObject.load_from_checkpoint(path, lr=5, more=2).hparams.lr == 5
+    assert OneObject.load_from_checkpoint(path, conf=Namespace(width=3)).hparams == {"width": 3}
+
+
+class TakesAll(LightningModule):
+    def __init__(self, a, **kwargs):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+def test_kwargs_come_back(path):
+    assert TakesAll.load_from_checkpoint(save(TakesAll(1, b=2), path), c=3).hparams == {"a": 1, "b": 2, "c": 3}
+
+
+def test_hyperparameters_that_init_no_longer_takes_are_left_out(path):
+    class Newer(LightningModule):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = nn.Linear(width, 2)
+
+    assert Newer.load_from_checkpoint(save(Model(3), path)).hparams == {"width": 3}
+
+
+def test_old_lightning_keys_and_instantiators_are_understood_and_nothing_is_called(path):
+    state = Model(3).state_dict()
+    CheckpointIO().save_checkpoint({"state_dict": state, "hparams": {"width": 3}, "hparams_type": "Namespace"}, path)
+    assert Model.load_from_checkpoint(path).hparams.width == 3
+    hparams = {"width": 3, "_instantiator": "os.system"}
+    CheckpointIO().save_checkpoint({"state_dict": state, "hyper_parameters": hparams}, path)
+    assert "_instantiator" not in Model.load_from_checkpoint(path).hparams
+
+
+def test_hooks_see_the_checkpoint_before_the_weights_are_loaded(path):
+    class Hooked(Model):
+        def configure_model(self):
+            self.extra = nn.Linear(1, 1)
+
+        def on_load_checkpoint(self, checkpoint):
+            self.note = checkpoint["note"]
+            checkpoint["state_dict"]["extra.bias"] = torch.tensor([5.0])
+            checkpoint["state_dict"]["extra.weight"] = torch.tensor([[5.0]])
+
+    save(Model(3), path, note="seen")
+    loaded = Hooked.load_from_checkpoint(path)
+    assert loaded.note == "seen"
+    assert loaded.extra.bias.item() == 5
+
+
+def test_a_file_without_weights_says_what_it_holds(path):
+    CheckpointIO().save_checkpoint({"layer.weight": torch.ones(1)}, path)
+    with pytest.raises(CheckpointError, match="no key 'state_dict', but 'layer.weight'"):
+        Model.load_from_checkpoint(path, width=1)
+
+
+# ---- weights -------------------------------------------------------------------------------------------------------
+
+
+def test_wrongly_shaped_weights_are_listed_and_nothing_is_loaded(path):
+    save(Model(3), path)
+    model = Model(4)
+    before = model.layer.bias.clone()
+    with pytest.raises(CheckpointError, match=r"layer.weight: \(2, 3\) in the file, \(2, 4\) in the module"):
+        load_state_dict_strictly(model, torch.load(path, weights_only=True)["state_dict"], path)
+    assert torch.equal(model.layer.bias, before)
+    with pytest.raises(CheckpointError, match=r"1 wrongly shaped"):
+        Model.load_from_checkpoint(path, width=4)
+
+
+def test_missing_and_unknown_weights_are_listed_with_the_nearest_names(path):
+    state = {f"model.{key}": value for key, value in Model(3).state_dict().items()}
+    CheckpointIO().save_checkpoint({"state_dict": state, "hyper_parameters": {"width": 3}}, path)
+    with pytest.raises(CheckpointError) as caught:
+        Model.load_from_checkpoint(path)
+    text = str(caught.value)
+    assert "2 missing in the file" in text
+    assert "layer.weight (nearest in the file: model.layer.weight)" in text
+    assert "2 unknown to the module" in text
+    assert str(path) in text
+
+
+def test_not_strict_warns_and_loads_what_fits(path):
+    save(Model(3, bias=False), path)
+    with pytest.warns(UserWarning, match=r"layer\.bias"):
+        loaded = Model.load_from_checkpoint(path, strict=False, bias=True)
+    assert loaded.layer.bias is not None
+
+
+def test_a_module_that_is_not_strict_by_itself_warns(path):
+    class Loose(Model):
+        strict_loading = False
+
+    save(Model(3, bias=False), path)
+    with pytest.warns(UserWarning, match=r"layer\.bias"):
+        Loose.load_from_checkpoint(path, bias=True)
+    with pytest.raises(CheckpointError):
+        Loose.load_from_checkpoint(path, strict=True, bias=True)
+
+
+def test_what_was_left_out_on_purpose_may_be_missing(path):
+    model = Model(3)
+    state = model.state_dict()
+    del state["layer.bias"]
+    CheckpointIO().save_checkpoint({"state_dict": state, "left_out": ["layer.bias"], **saved_hparams(model)}, path)
+    Model.load_from_checkpoint(path)
+
+
+def test_long_lists_are_cut(path):
+    class Deep(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(1, 1) for _ in range(30))
+
+    CheckpointIO().save_checkpoint({"state_dict": {}}, path)
+    with pytest.raises(CheckpointError, match="60 missing in the file"):
+        Deep.load_from_checkpoint(path)
+
+
+def test_a_module_with_its_own_loading_decides_itself(path):
+    class Own(Model):
+        def load_state_dict(self, state_dict, strict=True, assign=False):
+            return super().load_state_dict({k: v[..., :3] if v.dim() == 2 else v for k, v in state_dict.items()})
+
+    save(Model(5), path)
+    assert Own.load_from_checkpoint(path, width=3).layer.in_features == 3
+
+
+# ---- datamodules and files of hyperparameters ----------------------------------------------------------------------
+
+
+class Data(HyperparametersMixin, DataSource):
+    def __init__(self, folder, batch_size=1):
+        self.save_hyperparameters()
+        self.state = None
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def test_a_datamodule_comes_back_with_its_own_hyperparameters_and_state(path):
+    save(Model(3), path, **saved_hparams(Data("x", 4), "datamodule_"), Data={"seen": 5})
+    loaded = load_from_checkpoint(Data, path)
+    assert loaded.hparams == {"folder": "x", "batch_size": 4}
+    assert loaded.state == {"seen": 5}
+
+
+def test_hyperparameters_come_from_yaml(tmp_path, path):
+    pytest.importorskip("yaml")
+    CheckpointIO().save_checkpoint({"state_dict": Model(3).state_dict()}, path)
+    file = tmp_path / "hparams.yaml"
+    file.write_text("width: 3\nlr: 0.25\n")
+    assert Model.load_from_checkpoint(path, hparams_file=file).hparams.lr == 0.25
+    file.write_text("width: !!python/object/apply:os.system ['touch owned']\n")
+    with pytest.raises(CheckpointError, match="Only plain YAML"):
+        Model.load_from_checkpoint(path, hparams_file=file)
+    file.write_text("- 1\n")
+    with pytest.raises(CheckpointError, match="expected names and values"):
+        Model.load_from_checkpoint(path, hparams_file=file)
+
+
+def test_hyperparameters_come_from_csv(tmp_path, path):
+    CheckpointIO().save_checkpoint({"state_dict": Model(3).state_dict()}, path)
+    file = tmp_path / "hparams.csv"
+    file.write_text("key,value\nwidth,3\nlr,__import__('os').getcwd()\nbias,True\n")
+    loaded = Model.load_from_checkpoint(path, hparams_file=file)
+    assert loaded.hparams == {"width": 3, "lr": "__import__('os').getcwd()", "bias": True}
+
+
+def test_a_missing_or_unknown_hparams_file_says_so(tmp_path, path):
+    save(Model(3), path)
+    with pytest.raises(CheckpointError, match=r"nowhere\.yaml is not there"):
+        Model.load_from_checkpoint(path, hparams_file=tmp_path / "nowhere.yaml")
+    (tmp_path / "h.ini").write_text("")
+    with pytest.raises(CheckpointError, match=r"expected a \.yaml, \.yml or \.csv"):
+        Model.load_from_checkpoint(path, hparams_file=tmp_path / "h.ini")
+
+
+def test_urls_can_be_loaded_from():
+    pytest.importorskip("fsspec")
+    save(Model(3), "memory://run/a.ckpt")
+    assert Model.load_from_checkpoint("memory://run/a.ckpt").hparams.width == 3

@@ -1,0 +1,351 @@
+"""``save_hyperparameters``: what ``__init__`` was called with, in all the ways that users call it."""
+
+import copy
+import enum
+import pickle
+import warnings
+from argparse import Namespace
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from lt_core import ConfigError, LightningModule, LtWarning
+from lt_core.hparams import AttributeDict, HyperparametersMixin, plain_hparams, saved_hparams
+from lt_core.plain_data import is_plain
+
+
+class Model(LightningModule):
+    def __init__(self, width, depth=2, *rest, lr=0.1, **extra):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+class Child(Model):
+    def __init__(self, name, width=7, **kwargs):
+        super().__init__(width, lr=0.5, **kwargs)
+
+
+def test_all_arguments_are_kept_defaults_and_kwargs_too():
+    model = Model(1, 3, "lost", lr=0.2, momentum=0.9)
+    assert dict(model.hparams) == {"width": 1, "depth": 3, "lr": 0.2, "momentum": 0.9}
+    assert model.hparams.momentum == 0.9
+
+
+def test_arguments_of_subclasses_are_kept_over_those_of_parents():
+    assert dict(Child("a", beta=1).hparams) == {"name": "a", "width": 7, "depth": 2, "lr": 0.5, "beta": 1}
+
+
+def test_named_arguments_only():
+    class Some(LightningModule):
+        def __init__(self, a, b, c=3):
+            super().__init__()
+            self.save_hyperparameters("a", "c")
+
+    assert dict(Some(1, 2).hparams) == {"a": 1, "c": 3}
+
+
+def test_a_name_that_is_no_argument_is_an_error_with_the_nearest():
+    class Some(LightningModule):
+        def __init__(self, learning_rate):
+            super().__init__()
+            self.save_hyperparameters("learning_rat")
+
+    with pytest.raises(ConfigError, match="no argument 'learning_rat'.*Did you mean 'learning_rate'"):
+        Some(1)
+
+
+@pytest.mark.parametrize("ignore", ["b", ["b"], ("b", "zzz")])
+def test_ignored_arguments_are_left_out(ignore):
+    class Some(LightningModule):
+        def __init__(self, a, b):
+            super().__init__()
+            self.save_hyperparameters(ignore=ignore)
+
+    assert dict(Some(1, nn.ReLU()).hparams) == {"a": 1}
+
+
+@dataclass
+class Settings:
+    lr: float = 0.1
+    sizes: list = field(default_factory=lambda: [1])
+
+
+@pytest.mark.parametrize("conf", [{"lr": 0.1, "sizes": [1]}, Namespace(lr=0.1, sizes=[1]), Settings()])
+def test_one_object_that_holds_them_all(conf):
+    class Some(LightningModule):
+        def __init__(self, conf, other=1):
+            super().__init__()
+            self.save_hyperparameters(conf)
+
+    model = Some(conf)
+    assert dict(model.hparams) == {"lr": 0.1, "sizes": [1]}
+    assert saved_hparams(model)["hparams_name"] == "conf"
+
+
+@pytest.mark.parametrize("args", [(1,), ([1, 2],), ({}, "a"), ({}, {})])
+def test_what_holds_no_names_is_an_error(args):
+    class Some(LightningModule):
+        def __init__(self, a=1):
+            super().__init__()
+            self.save_hyperparameters(*args)
+
+    with pytest.raises(ConfigError, match="expected names of arguments"):
+        Some()
+
+
+def test_outside_of_init_a_dict_is_needed():
+    model = LightningModule()
+    model.save_hyperparameters({"lr": 1})
+    assert model.hparams.lr == 1
+    with pytest.raises(ConfigError, match=r"outside of LightningModule\.__init__"):
+        model.save_hyperparameters()
+
+
+def test_several_calls_add_up():
+    class Some(LightningModule):
+        def __init__(self, a, conf):
+            super().__init__()
+            self.save_hyperparameters("a")
+            self.save_hyperparameters(conf)
+
+    assert dict(Some(1, {"b": 2}).hparams) == {"a": 1, "b": 2}
+
+
+def test_a_dataclass_module_keeps_its_fields():
+    @dataclass(eq=False)
+    class Some(LightningModule):
+        width: int
+        sizes: list = field(default_factory=lambda: [3])
+
+        def __post_init__(self):
+            super().__init__()
+            self.save_hyperparameters()
+
+    assert dict(Some(2).hparams) == {"width": 2, "sizes": [3]}
+
+
+def test_a_call_from_a_helper_and_through_a_decorator_finds_the_init():
+    def decorated(init):
+        def __init__(self, *args, **kwargs):
+            init(self, *args, **kwargs)
+
+        return __init__
+
+    class Some(LightningModule):
+        @decorated
+        def __init__(self, a, b=2):
+            super().__init__()
+            self.keep()
+
+        def keep(self):
+            self.save_hyperparameters()
+
+    assert dict(Some(1).hparams) == {"a": 1, "b": 2}
+
+
+def test_another_object_made_inside_init_is_not_mixed_up():
+    class Outer(LightningModule):
+        def __init__(self, a):
+            super().__init__()
+            self.inner = Model(9)
+            self.save_hyperparameters()
+
+    model = Outer(1)
+    assert dict(model.hparams) == {"a": 1}
+    assert model.inner.hparams.width == 9
+
+
+def test_parents_that_are_called_by_name_are_found():
+    class Some(Model):
+        def __init__(self, own):
+            Model.__init__(self, 4)
+
+    assert Some(1).hparams["own"] == 1
+
+
+def test_hparams_are_there_without_saving_and_take_values():
+    model = LightningModule()
+    assert dict(model.hparams) == {}
+    model.hparams.lr = 3
+    assert model.hparams == {"lr": 3}
+    assert not model.logs_hyperparameters
+
+
+def test_initial_values_stay_when_hparams_change():
+    model = Model([1, 2], lr=torch.ones(2))
+    model.hparams.width.append(3)
+    model.hparams.lr.zero_()
+    model.hparams_initial.width.append(5)
+    assert model.hparams_initial.width == [1, 2]
+    assert model.hparams_initial.lr.tolist() == [1, 1]
+
+
+def test_modules_in_hparams_are_no_submodules_and_not_copied():
+    backbone = nn.Linear(1, 1)
+    with pytest.warns(UserWarning, match="'width'"):
+        model = Model(backbone)
+    assert model.hparams.width is model.hparams_initial.width is backbone
+    assert not list(model.parameters())
+
+
+def test_copies_and_pickles_keep_hparams():
+    for other in (copy.deepcopy(Model([1])), pickle.loads(pickle.dumps(Model([1])))):
+        assert other.hparams == {"width": [1], "depth": 2, "lr": 0.1}
+        assert isinstance(other.hparams, AttributeDict)
+
+
+def test_logger_says_whether_loggers_get_them():
+    class Some(LightningModule):
+        def __init__(self, logger):
+            super().__init__()
+            self.save_hyperparameters(logger=logger)
+
+    assert Some(True).logs_hyperparameters
+    assert not Some(False).logs_hyperparameters
+
+
+def test_a_class_of_any_kind_can_keep_its_arguments():
+    class Data(HyperparametersMixin):
+        def __init__(self, folder, batch_size=32):
+            self.save_hyperparameters()
+
+    assert saved_hparams(Data("x"), "datamodule_") == {
+        "datamodule_hyper_parameters": {"folder": "x", "batch_size": 32},
+        "datamodule_hparams_name": "kwargs",
+    }
+
+
+# ---- AttributeDict -------------------------------------------------------------------------------------------------
+
+
+def test_attribute_dict_reads_writes_and_prints():
+    hparams = AttributeDict(lr=0.1, batch_size=32)
+    hparams.depth = 3
+    del hparams.lr
+    assert hparams == {"batch_size": 32, "depth": 3}
+    assert repr(hparams) == '"batch_size": 32\n"depth":      3'
+    assert repr(AttributeDict()) == ""
+    with pytest.raises(AttributeError, match="no 'dept' among batch_size, depth. Did you mean 'depth'"):
+        _ = hparams.dept
+    with pytest.raises(AttributeError):
+        del hparams.lr
+    assert not hasattr(hparams, "nothing")
+
+
+# ---- plain data ----------------------------------------------------------------------------------------------------
+
+
+class Mode(enum.Enum):
+    FAST = object()
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Text(enum.StrEnum):
+    A = "a"
+
+
+def function():
+    """Stands for what cannot be saved."""
+
+
+class Config:
+    """Stands for an object of the user's."""
+
+
+class Sequencelike(list):
+    pass
+
+
+CASES = [
+    (Mode.FAST, "FAST", "FAST"),
+    (Level.LOW, 1, 1),
+    (Text.A, "a", "a"),
+    (Path("a/b"), "a/b", "a/b"),
+    (torch.float16, torch.float16, "torch.float16"),
+    (torch.device("cuda", 1), torch.device("cuda", 1), "cuda:1"),
+    (torch.Size([1, 2]), torch.Size([1, 2]), [1, 2]),
+    (Namespace(a=Namespace(b=1)), {"a": {"b": 1}}, {"a": {"b": 1}}),
+    (Settings(), {"lr": 0.1, "sizes": [1]}, {"lr": 0.1, "sizes": [1]}),
+    (Sequencelike([1]), [1], [1]),
+    (AttributeDict(a=(1, {2})), {"a": (1, {2})}, {"a": (1, [2])}),
+    ({Mode.FAST: 1}, {"Mode.FAST": 1}, {"Mode.FAST": 1}),
+    (frozenset({1}), [1], [1]),
+    (None, None, None),
+]
+
+
+@pytest.mark.parametrize(("value", "saved", "shown"), CASES, ids=lambda case: str(case)[:20])
+def test_what_has_a_plain_form_is_saved_in_it(value, saved, shown):
+    entries = saved_hparams(Model(value))
+    assert entries["hyper_parameters"]["width"] == saved
+    assert type(entries["hyper_parameters"]["width"]) is type(saved)
+    assert is_plain(entries)
+    assert plain_hparams({"x": value}) == {"x": shown}
+
+
+def test_numbers_and_arrays_of_numpy_become_numbers_and_lists():
+    numpy = pytest.importorskip("numpy")
+    model = Model(numpy.float64(0.5), numpy.arange(3))
+    saved = saved_hparams(model)["hyper_parameters"]
+    assert (saved["width"], saved["depth"]) == (0.5, [0, 1, 2])
+    assert type(saved["width"]) is float
+
+
+def test_what_has_none_is_saved_by_name_with_one_warning_that_says_what_is_needed():
+    with pytest.warns(LtWarning, match="plain data") as caught:
+        model = Model(function, [Config()], lr=nn.ReLU())
+    (warning,) = caught
+    assert "'width', 'depth', 'lr'" in str(warning.message)
+    assert "load_from_checkpoint(path, width=..., depth=..., lr=...)" in str(warning.message)
+    assert warning.filename == __file__
+    entries = saved_hparams(model)
+    assert entries["hyper_parameters"] == {}
+    assert entries["hparams_by_name"] == {
+        "width": f"{__name__}.function",
+        "depth": [f"{__name__}.Config"],
+        "lr": "torch.nn.modules.activation.ReLU",
+    }
+    assert is_plain(entries)
+
+
+def test_defaults_that_are_no_plain_data_need_no_warning():
+    class Some(LightningModule):
+        def __init__(self, act=nn.ReLU, fn=function):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Sub(Some):
+        def __init__(self):
+            super().__init__(act=nn.GELU)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Some()
+        Sub()  # takes no act, so that nobody has to give one again
+
+
+def test_small_tensors_are_shown_and_large_ones_named():
+    shown = plain_hparams({"a": torch.ones(2), "b": nn.Parameter(torch.ones(5, 5))})
+    assert shown == {"a": [1.0, 1.0], "b": "tensor of shape (5, 5)"}
+
+
+def test_a_hyperparameter_that_contains_itself_is_an_error():
+    loop: dict = {}
+    loop["x"] = loop
+    with pytest.raises(ConfigError, match="contains itself"):
+        plain_hparams({"a": loop})
+
+
+def test_nothing_saved_leaves_no_entries():
+    assert saved_hparams(LightningModule()) == {}
+
+
+def test_objects_with_attributes_only_are_named():
+    assert plain_hparams({"a": SimpleNamespace(b=1)}) == {"a": "types.SimpleNamespace"}
