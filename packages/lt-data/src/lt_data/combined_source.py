@@ -54,8 +54,9 @@ class CombinedSource(Source):
         return {"feeds": [feed.state_dict() for feed in self.feeds]}
 
     def rest(self, state: dict[str, Any]) -> None:
-        for feed, kept in zip(self.feeds, state["feeds"], strict=True):
-            feed.load_state_dict(kept)
+        kept = state["feeds"] if "feeds" in state else [reader["feed"] for reader in state["readers"]]
+        for feed, one in zip(self.feeds, kept, strict=True):
+            feed.load_state_dict(one)
 
     def leave(self, finished: bool) -> None:
         for reader in self._readers:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lt_core.data import Feed
 from lt_core.errors import DataError, warn
+from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 from lt_data.fingerprint import warn_if_same
 from lt_data.lookahead import look_ahead, plain_cuda_device
@@ -91,8 +92,16 @@ class LoaderFeed(Feed):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._resume, self._resumed_source, self._batches_before = state, self._own_source, 0
-        if state["inside"] is not None:
+        """Make the next iteration continue at the place that :meth:`state_dict` told, if it is of the same epoch.
+
+        The state of core's own feed (epoch, batches and generators only) is taken too: its batches are read and
+        dropped.
+
+        Raises:
+            DataError: for a place that this loader cannot continue at.
+        """
+        self._resume, self._resumed_source, self._batches_before = state, self._own_source, int(state["batches"])
+        if "kind" in state and state["inside"] is not None:
             self._resumed_source = self._source_of(state)
             self._batches_before = self._resumed_source.batches_done(state["inside"], int(state["batches"]))
 
@@ -112,10 +121,11 @@ class LoaderFeed(Feed):
     def _open(self) -> Iterator[Any]:
         self._leave()
         self._turn += 1
+        self.weight = 1.0
         state, self._resume = self._resume, None
-        if state is not None and state.get("rest"):
-            self.source.rest(state["rest"])
-        if state is None or state["inside"] is None or state["epoch"] != self._epoch:
+        if state is not None and "kind" not in state:
+            iterator = self._read_again(state)
+        elif state is None or not self._is_inside(state):
             self._done = 0
             iterator = self.source.begin(self._epoch)
         else:
@@ -124,6 +134,33 @@ class LoaderFeed(Feed):
             iterator = self.source.resume(self._epoch, state["inside"], state["batches"])
         self._opened, self._finished = True, False
         self._last_source, self.uneven = self.source, self.source.uneven
+        return iterator
+
+    def _is_inside(self, state: dict[str, Any]) -> bool:
+        """Return whether ``state`` is of the epoch that begins; else take from it what outlives its own."""
+        if state["inside"] is not None and state["epoch"] == self._epoch:
+            return True
+        kept = state["rest"] if state["inside"] is None else state["inside"]
+        if kept and self.source.accepts(state["kind"], Shard(*state["shard"])):
+            self.source.rest(kept)
+        return False
+
+    def _read_again(self, state: dict[str, Any]) -> Iterator[Any]:
+        """Continue where core's own feed was, as it does: by reading what is done, and dropping it."""
+        inside = state["before"] is not None and state["epoch"] == self._epoch
+        now = capture_generators()
+        if inside:
+            restore_generators(state["before"])
+        iterator, self._done = self.source.begin(self._epoch), 0
+        if not inside:
+            return iterator
+        if self.source.begins is not None:
+            self.source.begins()
+        for item in islice(iterator, state["batches"]):
+            self._done += 1
+            if self.source.unwrap is not None:
+                self.source.unwrap(item)
+        restore_generators(now)
         return iterator
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:

@@ -102,6 +102,7 @@ class LoaderSource(Source):
         return {
             **self._before,
             "owned": owned_states(self._owned()),
+            "samplers": [sampler.state_dict() for sampler in self._samplers],
             "drawn": batches if self._bare else watched.drawn,
             "notes": plain_notes(watched.notes),
             "starts_workers": self._starts_workers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -91,10 +92,10 @@ class _Maker:
         if self.shard.count > 1 and not _is_sharded(loader, self.shard, self.exact):
             return self.sharded(self.shard)
         self.is_users_own = True
-        rows = find_rows(loader, pins=self.pins)
-        source: Source = (
-            LoaderSource(loader, exact=self.exact) if rows is None else RowsSource(loader, rows, exact=self.exact)
-        )
+        find = partial(find_rows, loader, pins=self.pins)
+        rows = find()
+        exact = self.exact
+        source = LoaderSource(loader, exact=exact) if rows is None else RowsSource(loader, rows, find, exact=exact)
         source.shard = self.shard
         return source
 
@@ -104,7 +105,7 @@ class _Maker:
             self.loader,
             shard,
             self.seed,
-            rows=find_rows(self.loader, any_sampler=True, pins=self.pins),
+            find=partial(find_rows, self.loader, any_sampler=True, pins=self.pins),
             exact=self.exact,
             stand_ins=self.stand_ins,
         )

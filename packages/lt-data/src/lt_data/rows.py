@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,14 +24,29 @@ from lt_data.loader import LoaderSource
 
 __all__ = ["Rows", "RowsSource", "find_rows", "index_tensors"]
 
-Rows = Callable[[Tensor], Any]
-"""Returns the batch of the rows at the given indices, int64, shape ``(batch,)``."""
+
+class Rows(NamedTuple):
+    """How whole batches are taken out of a dataset.
+
+    Attributes:
+        take: returns the batch of the rows at the given indices, int64, shape ``(batch,)``, none below 0.
+        total: rows there are.
+    """
+
+    take: Callable[[Tensor], Any]
+    total: int
+
+    def indices(self, batch: Any) -> Tensor:
+        """Return a sampler's batch of indices as :attr:`take` wants it."""
+        index = torch.as_tensor(batch, dtype=torch.int64, device="cpu")
+        return torch.where(index < 0, index + self.total, index)
 
 
 def find_rows(loader: DataLoader[Any], *, any_sampler: bool = False, pins: bool = False) -> Rows | None:
     """Return how whole batches of ``loader`` are taken, bit for bit as the loader makes them, or None.
 
-    That is a TensorDataset, or a Subset of one, with the default collate function and dense tensors.
+    That is a TensorDataset of dense tensors, a Hugging Face Arrow dataset without a transform of the user's, or a
+    Subset of either, with the default collate function.
 
     Args:
         loader: the user's.
@@ -44,12 +59,8 @@ def find_rows(loader: DataLoader[Any], *, any_sampler: bool = False, pins: bool 
         loader.worker_init_fn is not None or not (any_sampler or draws_once(loader.batch_sampler))
     ):
         return None
-    found = _table(loader.dataset)
-    if found is None:
-        return None
-    tensors, chosen = found
-    take = _take_pinned if (pins or loader.pin_memory) and torch.accelerator.is_available() else _take
-    return (lambda index: take(tensors, index)) if chosen is None else (lambda index: take(tensors, chosen[index]))
+    pins = (pins or loader.pin_memory) and torch.accelerator.is_available()
+    return _rows_of(loader.dataset, pins, in_workers=loader.num_workers > 0)
 
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
@@ -57,23 +68,44 @@ _INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torc
 _DTYPES = frozenset((*_FLOATS, *_INTEGERS))
 
 
-def _table(dataset: Any) -> tuple[tuple[Tensor, ...], Tensor | None] | None:
-    """Return the tensors of a dataset and which of their rows it shows, int64, shape ``(rows,)``; None for all."""
+def _rows_of(dataset: Any, pins: bool, in_workers: bool) -> Rows | None:
     if type(dataset) is TensorDataset:
-        return (dataset.tensors, None) if all(map(_is_simple, dataset.tensors)) else None
-    if type(dataset) is not Subset:
-        return None
-    found = _table(dataset.dataset)
-    if found is None:
+        tensors = dataset.tensors
+        if not all(map(_is_simple, tensors)):
+            return None
+        take = _take_pinned if pins else _take
+        return Rows(lambda index: take(tensors, index), len(dataset))
+    if _is_arrow(dataset) and not in_workers and not pins:  # decoding is work that workers share
+        return Rows(lambda index: _take_columns(dataset, index), len(dataset))
+    return _rows_of_subset(dataset, pins, in_workers) if type(dataset) is Subset else None
+
+
+def _rows_of_subset(subset: Any, pins: bool, in_workers: bool) -> Rows | None:
+    rows = _rows_of(subset.dataset, pins, in_workers)
+    if rows is None:
         return None
     try:
-        mine = torch.as_tensor(dataset.indices, dtype=torch.int64)
+        chosen = rows.indices(subset.indices)
     except (TypeError, ValueError, RuntimeError):
         return None
-    tensors, chosen = found
-    rows = len(tensors[0])
-    mine = torch.where(mine < 0, mine + (rows if chosen is None else len(chosen)), mine)
-    return tensors, mine if chosen is None else chosen[mine]
+    take = rows.take
+    return Rows(lambda index: take(chosen[index]), len(chosen))
+
+
+def _is_arrow(dataset: Any) -> bool:
+    """Return whether ``dataset`` is a Hugging Face Arrow dataset in a format of their own."""
+    kind = type(dataset)
+    if kind.__name__ != "Dataset" or not kind.__module__.startswith("datasets."):
+        return False
+    return dataset.format["type"] in (None, "python", "numpy", "torch") and "__getitems__" in vars(kind)
+
+
+def _take_columns(dataset: Any, index: Tensor) -> dict[str, Any]:
+    """Return the columns at ``index``; each is collated as the default collate function does it from rows."""
+    columns = dataset[index.tolist()]
+    return {
+        name: column if type(column) is Tensor else default_collate(list(column)) for name, column in columns.items()
+    }
 
 
 def _is_simple(tensor: Tensor) -> bool:
@@ -102,14 +134,14 @@ def _take_pinned(tensors: tuple[Tensor, ...], index: Tensor) -> list[Tensor]:
     return batch
 
 
-def index_tensors(loader: DataLoader[Any]) -> Iterator[Tensor]:
+def index_tensors(loader: DataLoader[Any], rows: Rows) -> Iterator[Tensor]:
     """Yield each batch's indices, int64, shape ``(batch,)``; draws at the moments when the loader's samplers do."""
     batches = loader.batch_sampler
     if type(batches) is BatchSampler and type(batches.sampler) is RandomSampler and _is_permutation(batches.sampler):
         return _permuted(batches.sampler, batches.batch_size, batches.drop_last)
     if type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler:
         return _split(torch.arange(len(batches.sampler), device="cpu"), batches.batch_size, batches.drop_last)
-    return map(_as_index, batches)  # type: ignore[arg-type]
+    return map(rows.indices, batches)  # type: ignore[arg-type]
 
 
 def _is_permutation(sampler: RandomSampler) -> bool:
@@ -143,12 +175,21 @@ class RowsSource(LoaderSource):
     The batches, their order and all random draws are those of the DataLoader. A resume skips to its place.
     """
 
-    def __init__(self, loader: DataLoader[Any], rows: Rows, *, exact: bool = True) -> None:
-        """Read ``loader``, whose batches ``rows`` takes; ``exact`` where a resume must be possible (training)."""
+    def __init__(
+        self, loader: DataLoader[Any], rows: Rows, find: Callable[[], Rows | None], *, exact: bool = True
+    ) -> None:
+        """Read ``loader``.
+
+        Args:
+            loader: the user's.
+            rows: takes its batches.
+            find: returns the same again, for the data as it is then.
+            exact: whether a resume in the middle of an epoch must be possible (training).
+        """
         super().__init__(loader, exact=exact)
         self.ahead = self._bare = self._quiet
         self.unwrap = None
-        self._rows = rows
+        self._rows, self._find = rows, find
         self._keeps_workers = bool(loader.num_workers and loader.persistent_workers)
         self._started = False
 
@@ -158,7 +199,8 @@ class RowsSource(LoaderSource):
         self._starts_workers = not (self._started and self._keeps_workers)
         self.indices.begin(born=False)
         self._open = True
-        return map(self._rows, self._indices())
+        self._rows = self._find() or self._rows  # tensors and indices may be others than in the last epoch
+        return map(self._rows.take, self._indices())
 
     def rest_state(self) -> dict[str, Any]:
         return {**super().rest_state(), "started": self._started}
@@ -175,7 +217,7 @@ class RowsSource(LoaderSource):
             next(islice(indices, batches, batches), None)
         else:
             self.indices.skip()
-        return map(self._rows, indices)
+        return map(self._rows.take, indices)
 
     def _indices(self, first: HostState | None = None) -> Iterator[Tensor]:
         """Return the index tensors of an epoch, drawing what the DataLoader's ``iter`` draws.
@@ -189,17 +231,13 @@ class RowsSource(LoaderSource):
             torch.empty((), dtype=torch.int64, device="cpu").random_(generator=loader.generator)
         self._started = True
         if watched is not None:
-            return map(_as_index, watched)
+            return map(self._rows.indices, watched)
         if first is not None:
             set_host_state(first)
-        indices = index_tensors(loader)
+        indices = index_tensors(loader, self._rows)
         return _primed(indices) if loader.num_workers else indices
 
 
 def _primed(indices: Iterator[Tensor]) -> Iterator[Tensor]:
     """Return ``indices`` with the first drawn now, as a DataLoader with workers does."""
     return chain(list(islice(indices, 1)), indices)
-
-
-def _as_index(batch: Any) -> Tensor:
-    return torch.tensor(batch, dtype=torch.int64, device="cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -53,7 +53,7 @@ class ShardedSource(Source):
         shard: Shard,
         seed: int,
         *,
-        rows: Rows | None = None,
+        find: Callable[[], Rows | None],
         exact: bool = True,
         stand_ins: bool = False,
     ) -> None:
@@ -63,16 +63,16 @@ class ShardedSource(Source):
             loader: the user's.
             shard: which part.
             seed: the run's seed.
-            rows: takes whole batches, where the dataset is a table.
+            find: returns how whole batches are taken, where the dataset is a table; asked at each epoch.
             exact: True in training; in evaluation each batch is one that a single process would read.
             stand_ins: in evaluation, whether all ranks yield equally many batches.
         """
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
         self.indices = _Shares()
         self.reading = Reading(loader, self.indices, travel=exact)
-        self.ahead = rows is not None or loader.num_workers > 0
+        self._find, self._rows = find, find()
+        self.ahead = self._rows is not None or loader.num_workers > 0
         self.unwrap = self._unwrap
-        self._rows = rows
         self._order = Order(range(0), 1)
         self._drawn: dict[str, Any] | None = None
         self._start = self._start_batches = 0
@@ -191,7 +191,8 @@ class ShardedSource(Source):
         )
         self.indices.follow(shares, lone=self._lone)
         if self._rows is not None:
-            return map(self._rows, self.indices.tensors())
+            self._rows = self._find() or self._rows
+            return map(self._rows.take, self.indices.tensors(self._rows))
         if not self.reading.alive:
             self._born = born
         base = torch.Generator()
@@ -281,14 +282,14 @@ class _Shares:
             items = share.items.tolist() if isinstance(share.items, Tensor) else list(share.items)
             yield items[0] if self._lone else items
 
-    def tensors(self) -> Iterator[Tensor]:
+    def tensors(self, rows: Rows) -> Iterator[Tensor]:
         """Yield the items of each share as a tensor of int64, shape ``(n,)``."""
         for share in self._shares:
             self.weights.append(share.weight)
             items = share.items
             if isinstance(items, range):
                 items = torch.arange(items.start, items.stop, device="cpu")
-            yield items if isinstance(items, Tensor) else torch.tensor(items, dtype=torch.int64, device="cpu")
+            yield rows.indices(items)
 
 
 def _listed(items: list[Any], batched: bool) -> Any:
