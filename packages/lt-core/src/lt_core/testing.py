@@ -86,6 +86,7 @@ class FakeTrainer:
         self.callback_metrics: dict[str, Tensor] = {}
         self.logged_metrics: dict[str, Tensor] = {}
         self.progress_bar_metrics: dict[str, float] = {}
+        self.reloads = 0
         self.indices: Sequence[int] | None = None
         self.saved: list[str] = []
         self.removed: list[str] = []
@@ -147,6 +148,10 @@ class FakeTrainer:
     def trial(self, max_steps: int, **overrides: Any) -> Any:
         """Note what was asked; return None."""
         self.trials.append({"max_steps": max_steps, **overrides})
+
+    def reload_train_loader(self) -> None:
+        """Count the calls."""
+        self.reloads += 1
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Keep what would be printed."""

@@ -273,6 +273,9 @@ class TrainerAPI(Protocol):
             overrides: Trainer arguments for the trial only, such as ``callbacks=[...]``.
         """
 
+    def reload_train_loader(self) -> None:
+        """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
+
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only, without tearing the progress bar."""
 

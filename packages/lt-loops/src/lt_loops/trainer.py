@@ -536,6 +536,16 @@ class Trainer(TrainerFacts, LegacyArguments):
         self.print(text)
         return text
 
+    def reload_train_loader(self) -> None:
+        """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
+        run = self._run
+        if run is None or run.stage != "fit":
+            return
+        if run.train_feed is not None:
+            run.train_feed.close()
+            run.train_feed = run.feed_state = None
+        run.loaders.forget("train")
+
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""
         if self.is_global_zero:
