@@ -27,6 +27,11 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
+    Command("fit", "Train a model.", "lt_cli.training:main", passes_name=True),
+    Command("validate", "Run the validation loaders once.", "lt_cli.training:main", passes_name=True),
+    Command("test", "Run the test loaders once.", "lt_cli.training:main", passes_name=True),
+    Command("predict", "Predict on every batch.", "lt_cli.training:main", passes_name=True),
+    Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.training:main", passes_name=True),
     Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),
     Command(
         "plugins",

@@ -1,0 +1,185 @@
+"""``LightningArgumentParser``: a jsonargparse parser that knows models, data, callbacks and optimizers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from jsonargparse import ArgumentParser, set_parsing_settings
+from jsonargparse.typing import class_from_function
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from lt_cli.complaints import explain
+from lt_cli.config_places import ConfigPlaces
+from lt_core.callback import Callback
+from lt_core.data import DataSource
+from lt_core.errors import ConfigTypeError
+from lt_core.module import LightningModule
+
+__all__ = ["LRSchedulerTypeTuple", "LightningArgumentParser", "ReduceLROnPlateau"]
+
+
+class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
+    """torch's scheduler that waits for a plateau, with the name of the metric that it watches.
+
+    Args:
+        optimizer: what it schedules.
+        monitor: the name of the logged metric.
+        args: as torch's.
+        kwargs: as torch's.
+    """
+
+    def __init__(self, optimizer: Optimizer, monitor: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(optimizer, *args, **kwargs)
+        self.monitor = monitor
+
+
+LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
+"""The classes that ``--lr_scheduler`` takes, with their subclasses."""
+
+_BUILT_LATER = (Optimizer, *LRSchedulerTypeTuple)
+"""Classes that need an argument which only a model has: its parameters, its optimizer."""
+
+
+class LightningArgumentParser(ArgumentParser):
+    """A jsonargparse parser with methods for the classes of a training script.
+
+    Configuration files are read as plain data. Classes that they name are imported only where an argument's type asks
+    for one, never in a value without a type, and not from modules that run commands (``os``, ``subprocess``...).
+
+    Attributes:
+        callback_keys: arguments that hold callbacks, added by :meth:`add_lightning_class_args`.
+
+    Args:
+        args: for jsonargparse's ``ArgumentParser``.
+        description: what ``--help`` says of the program.
+        env_prefix: begin of the environment variables: ``LT_FIT__TRAINER__MAX_EPOCHS``.
+        default_env: whether environment variables are read.
+        kwargs: for jsonargparse's ``ArgumentParser``.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        description: str = "lt: train PyTorch models",
+        env_prefix: str = "LT",
+        default_env: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])
+        super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
+        self.callback_keys: list[str] = []
+        self.optimizer_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
+        self.lr_scheduler_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
+
+    def add_lightning_class_args(
+        self,
+        lightning_class: type | Callable[..., Any],
+        nested_key: str,
+        subclass_mode: bool = False,
+        required: bool = True,
+    ) -> list[str]:
+        """Add the arguments of a Trainer, module, datamodule or callback under ``--<nested_key>.``.
+
+        Args:
+            lightning_class: the class, or a function whose return annotation names it.
+            nested_key: the name before the dot.
+            subclass_mode: let the user choose a subclass: ``--<nested_key> my.module.Net``.
+            required: in subclass mode, whether one must be chosen.
+
+        Returns:
+            The names of the added arguments.
+
+        Raises:
+            ConfigTypeError: for another kind of class.
+        """
+        kind = lightning_class if isinstance(lightning_class, type) else class_from_function(lightning_class)
+        if issubclass(kind, Callback):
+            self.callback_keys.append(nested_key)
+        if issubclass(kind, (LightningModule, DataSource, Callback)):
+            if subclass_mode:
+                self.add_subclass_arguments(kind, nested_key, fail_untyped=False, required=required)
+                return [nested_key]
+            return list(self.add_class_arguments(kind, nested_key, fail_untyped=False, sub_configs=True))
+        if hasattr(kind, "fit"):
+            added = self.add_class_arguments(kind, nested_key, fail_untyped=False, instantiate=False, sub_configs=True)
+            return list(added)
+        raise ConfigTypeError(
+            f"add_lightning_class_args({kind.__name__}, {nested_key!r}): expected a Trainer, LightningModule, "
+            "LightningDataModule or Callback class. For others write parser.add_class_arguments.",
+            code="LT151",
+        )
+
+    def add_optimizer_args(
+        self,
+        optimizer_class: type[Optimizer] | tuple[type[Optimizer], ...] = (Optimizer,),
+        nested_key: str = "optimizer",
+        link_to: str = "AUTOMATIC",
+    ) -> None:
+        """Add the arguments of an optimizer.
+
+        Args:
+            optimizer_class: one class; or a tuple, of whose subclasses the user chooses one.
+            nested_key: the name before the dot.
+            link_to: the argument that gets it; ``"AUTOMATIC"`` gives the model a ``configure_optimizers``.
+        """
+        self._add_built_later(optimizer_class, nested_key, {"params"})
+        self.optimizer_args[nested_key] = (optimizer_class, link_to)
+
+    def add_lr_scheduler_args(
+        self,
+        lr_scheduler_class: type | tuple[type, ...] = LRSchedulerTypeTuple,
+        nested_key: str = "lr_scheduler",
+        link_to: str = "AUTOMATIC",
+    ) -> None:
+        """Add the arguments of a learning-rate scheduler.
+
+        Args:
+            lr_scheduler_class: one class; or a tuple, of whose subclasses the user chooses one.
+            nested_key: the name before the dot.
+            link_to: the argument that gets it; ``"AUTOMATIC"`` gives the model a ``configure_optimizers``.
+        """
+        self._add_built_later(lr_scheduler_class, nested_key, {"optimizer"})
+        self.lr_scheduler_args[nested_key] = (lr_scheduler_class, link_to)
+
+    @property
+    def places(self) -> ConfigPlaces:
+        """Where the user wrote what, in the words and files of the last call of ``parse_args``."""
+        outer: Any = getattr(self, "parent_parser", self)
+        words: list[str] = [*getattr(outer, "args", []), *getattr(self, "args", [])]
+        prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
+        return ConfigPlaces(words, os.environ, prefix)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Exit with status 2 and a message that names file, line and key; with ``exit_on_error=False``, raise it."""
+        outermost = hasattr(self, "args") or hasattr(self, "parent_parser")  # jsonargparse makes one for each class too
+        text = explain(self, self.places, message) if outermost else message
+        if not self.exit_on_error:
+            super().error(text, ex)
+        self.exit(2, f"{self._program()}: error: {text}\nAll arguments: {self._program()} --help\n")
+
+    def _program(self) -> str:
+        """Return the program's name, with the subcommand that was asked for."""
+        words = [self.prog.replace(" [options]", "")]
+        if self._subcommands_action is not None:
+            words += [word for word in getattr(self, "args", []) if word in self._subcommands_action.choices][:1]
+        return " ".join(words)
+
+    def _add_built_later(self, kind: type | tuple[type, ...], nested_key: str, skip: set[str]) -> None:
+        classes = kind if isinstance(kind, tuple) else (kind,)
+        if not all(isinstance(each, type) and issubclass(each, _BUILT_LATER) for each in classes):
+            raise ConfigTypeError(
+                f"{nested_key}: expected an optimizer or scheduler class, or a tuple of them; received {kind!r}.",
+                code="LT151",
+            )
+        if isinstance(kind, tuple):
+            self.add_subclass_arguments(
+                kind, nested_key, skip=skip, instantiate=False, fail_untyped=False, required=False
+            )
+        else:
+            self.add_class_arguments(
+                kind, nested_key, skip=skip, instantiate=False, fail_untyped=False, sub_configs=True
+            )

@@ -1,0 +1,308 @@
+"""``LightningCLI``: a command line made from the signatures of a Trainer, a model and a datamodule."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from typing import Any
+
+from jsonargparse import Namespace
+from jsonargparse.typing import class_from_function
+
+from lt_cli.argument_parser import LightningArgumentParser
+from lt_cli.configured_optimizers import arrange_optimizers, described, give_optimizers
+from lt_cli.plugin_classes import import_named_plugins, spell_out_plugins
+from lt_cli.saved_config import SaveConfigCallback
+from lt_core import plugins
+from lt_core.data import DataSource
+from lt_core.module import LightningModule
+from lt_core.seed import seed_everything, seed_of_environment
+
+__all__ = ["ArgsType", "LightningCLI"]
+
+ArgsType = list[str] | dict[str, Any] | Namespace | None
+"""What ``LightningCLI(args=...)`` takes: words of a command line, or a configuration."""
+
+_USAGE = "%(prog)s [--config FILE]... [--model CLASS] [--data CLASS] [--ARGUMENT VALUE]..."
+
+
+class LightningCLI:
+    """A command line for training: ``python main.py fit --config run.yaml --trainer.max_epochs 3``.
+
+    Makes the parser, reads command line, files and environment, makes Trainer, model and datamodule, and calls the
+    Trainer's method of the subcommand's name. Subclasses add arguments and links, and hooks around each step.
+
+    Attributes:
+        parser: the argument parser.
+        config: what was given, parsed.
+        config_init: the same with objects made.
+        trainer: the Trainer.
+        model: the model.
+        datamodule: the datamodule, or None.
+        subcommand: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``; None with ``run=False``.
+
+    Args:
+        model_class: the model's class, or a function that makes it; None lets the user choose any subclass of
+            LightningModule: ``--model my.module.Net``.
+        datamodule_class: the same for the datamodule, which then stays optional.
+        save_config_callback: a callback class that saves the configuration with the run; None saves nothing.
+        save_config_kwargs: further arguments for it.
+        trainer_class: the Trainer's class, or a function that makes one; default: that of the installed packages.
+        trainer_defaults: other defaults for the Trainer's arguments; ``callbacks`` are always added.
+        seed_everything_default: the default of ``--seed_everything``: a seed, True for the environment's or 0, False
+            or None for none.
+        parser_kwargs: arguments for the parser; those under a subcommand's name are for its parser.
+        parser_class: the parser's class.
+        subclass_mode_model: let the user choose a subclass of ``model_class``.
+        subclass_mode_data: let the user choose a subclass of ``datamodule_class``.
+        args: words or a configuration in place of this process's command line.
+        run: False only makes the objects, and there are no subcommands.
+        auto_configure_optimizers: add ``--optimizer`` and ``--lr_scheduler``, and use them where they are given.
+    """
+
+    def __init__(
+        self,
+        model_class: type[LightningModule] | Callable[..., LightningModule] | None = None,
+        datamodule_class: type[DataSource] | Callable[..., DataSource] | None = None,
+        save_config_callback: type[SaveConfigCallback] | None = SaveConfigCallback,
+        save_config_kwargs: dict[str, Any] | None = None,
+        trainer_class: type | Callable[..., Any] | None = None,
+        trainer_defaults: dict[str, Any] | None = None,
+        seed_everything_default: bool | int | None = True,
+        parser_kwargs: dict[str, Any] | None = None,
+        parser_class: type[LightningArgumentParser] = LightningArgumentParser,
+        subclass_mode_model: bool = False,
+        subclass_mode_data: bool = False,
+        args: ArgsType = None,
+        run: bool = True,
+        auto_configure_optimizers: bool = True,
+    ) -> None:
+        self.save_config_callback = save_config_callback
+        self.save_config_kwargs = save_config_kwargs or {}
+        self.trainer_class: Any = trainer_class or plugins.load("trainers", "default")
+        self.trainer_defaults = trainer_defaults or {}
+        self.seed_everything_default = seed_everything_default
+        self.parser_kwargs = parser_kwargs or {}
+        self.parser_class = parser_class
+        self.auto_configure_optimizers = auto_configure_optimizers
+        self.model_class = model_class
+        self.subclass_mode_model = model_class is None or subclass_mode_model
+        self.datamodule_class = datamodule_class
+        self.subclass_mode_data = datamodule_class is None or subclass_mode_data
+
+        main_kwargs, subparser_kwargs = self._setup_parser_kwargs(self.parser_kwargs)
+        self.setup_parser(run, main_kwargs, subparser_kwargs)
+        self.parse_arguments(self.parser, args)
+        self.subcommand: str | None = self.config["subcommand"] if run else None
+        self._set_seed()
+        self.before_instantiate_classes()
+        self.instantiate_classes()
+        self.after_instantiate_classes()
+        if self.subcommand is not None:
+            self._run_subcommand(self.subcommand)
+
+    # ---- the parser --------------------------------------------------------------------------------------------------
+
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        """Return an empty parser with ``--config``."""
+        kwargs.setdefault("dump_header", ["written by lt: lt fit --config <this file> repeats the run"])
+        parser = self.parser_class(**kwargs)
+        parser.add_argument(
+            "-c",
+            "--config",
+            action="config",
+            help="A YAML or JSON file; several are merged, the last one wins.",
+        )
+        return parser
+
+    def setup_parser(
+        self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]
+    ) -> None:
+        """Make :attr:`parser`, with subcommands or with all arguments directly."""
+        self.parser = self.init_parser(**main_kwargs)
+        self._subcommand_parsers: dict[str, LightningArgumentParser] = {}
+        self._subcommand_method_arguments: dict[str, list[str]] = {}
+        if add_subcommands:
+            self._add_subcommands(self.parser, **subparser_kwargs)
+        else:
+            self._add_arguments(self.parser)
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Return the Trainer's methods that are subcommands, each with those arguments that are no options."""
+        return {
+            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule"},
+            "validate": {"model", "dataloaders", "datamodule"},
+            "test": {"model", "dataloaders", "datamodule"},
+            "predict": {"model", "dataloaders", "datamodule"},
+        }
+
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the arguments that belong to no class."""
+        parser.add_argument(
+            "--seed_everything",
+            type=bool | int | None,
+            default=self.seed_everything_default,
+            help="A seed for all random generators; true takes LT_GLOBAL_SEED or else 0, false leaves them alone.",
+        )
+
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the arguments of Trainer, model and datamodule."""
+        parser.add_lightning_class_args(self.trainer_class, "trainer")
+        defaults = {f"trainer.{name}": value for name, value in self.trainer_defaults.items() if name != "callbacks"}
+        parser.set_defaults(defaults)
+        parser.add_lightning_class_args(self.model_class or LightningModule, "model", self.subclass_mode_model)
+        given = self.datamodule_class is not None
+        parser.add_lightning_class_args(
+            self.datamodule_class or DataSource, "data", self.subclass_mode_data, required=given
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add arguments and links of your own; for subclasses."""
+
+    @staticmethod
+    def link_optimizers_and_lr_schedulers(parser: LightningArgumentParser) -> None:
+        """Link optimizers and schedulers that were added with ``link_to``."""
+        for key, (kind, link_to) in {**parser.optimizer_args, **parser.lr_scheduler_args}.items():
+            if link_to == "AUTOMATIC":
+                continue
+            if isinstance(kind, tuple):
+                parser.link_arguments(key, link_to)
+            else:
+                describe = update_wrapper(partial(described, kind), described)
+                parser.link_arguments(key, link_to, compute_fn=describe)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Set :attr:`config` from ``args``, or from the command line of this process."""
+        if isinstance(args, dict | Namespace):
+            parser.args = []
+            self.config = parser.parse_object(args)
+            return
+        words = list(sys.argv[1:] if args is None else args)
+        spelt = spell_out_plugins(words)
+        import_named_plugins(spelt)
+        self.config = parser.parse_args(spelt)
+
+    # ---- the objects -------------------------------------------------------------------------------------------------
+
+    def before_instantiate_classes(self) -> None:
+        """Do something before the objects are made; for subclasses."""
+
+    def instantiate_classes(self) -> None:
+        """Make datamodule, model and Trainer from :attr:`config`."""
+        self.config_init = self.parser.instantiate(self.config)
+        self.datamodule: Any = self._get(self.config_init, "data")
+        self.model: Any = self._get(self.config_init, "model")
+        if self.auto_configure_optimizers:
+            config = self._config_of(self.config, self.subcommand)
+            give_optimizers(self._parser(self.subcommand), config, self.model, self.configure_optimizers)
+        self.trainer: Any = self.instantiate_trainer()
+
+    def after_instantiate_classes(self) -> None:
+        """Do something after the objects are made; for subclasses."""
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        """Return a Trainer.
+
+        Args:
+            kwargs: arguments over those of the configuration.
+        """
+        extra = [self._get(self.config_init, key) for key in self._parser(self.subcommand).callback_keys]
+        arguments = {**self._get(self.config_init, "trainer", default={}), **kwargs}
+        return self._instantiate_trainer(arguments, extra)
+
+    @staticmethod
+    def configure_optimizers(lightning_module: LightningModule, optimizer: Any, lr_scheduler: Any = None) -> Any:
+        """Return what the model's ``configure_optimizers`` returns for ``--optimizer`` and ``--lr_scheduler``."""
+        return arrange_optimizers(lightning_module, optimizer, lr_scheduler)
+
+    # ---- how it is done ----------------------------------------------------------------------------------------------
+
+    def _setup_parser_kwargs(self, parser_kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        names = self.subcommands()
+        main = {key: value for key, value in parser_kwargs.items() if key not in names}
+        return main, {key: value for key, value in parser_kwargs.items() if key in names}
+
+    def _add_arguments(self, parser: LightningArgumentParser) -> None:
+        self.add_default_arguments_to_parser(parser)
+        self.add_core_arguments_to_parser(parser)
+        self.add_arguments_to_parser(parser)
+        if self.auto_configure_optimizers:
+            if not parser.optimizer_args:
+                parser.add_optimizer_args()
+            if not parser.lr_scheduler_args:
+                parser.add_lr_scheduler_args()
+        self.link_optimizers_and_lr_schedulers(parser)
+
+    def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
+        subcommands = parser.add_subcommands()
+        for name in self.subcommands():
+            doc = (getattr(self._trainer_type, name).__doc__ or "").strip()
+            summary = doc.splitlines()[0].replace("``", "") if doc else None
+            options = {"description": summary, "usage": _USAGE, **kwargs.get(name, {})}
+            subparser = self._prepare_subcommand_parser(self._trainer_type, name, **options)
+            self._subcommand_parsers[name] = subparser
+            subcommands.add_subcommand(name, subparser, help=summary)
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = self.init_parser(**kwargs)
+        self._add_arguments(parser)
+        skip: set[str | int] = {*self.subcommands()[subcommand]}
+        self._subcommand_method_arguments[subcommand] = parser.add_method_arguments(klass, subcommand, skip=skip)
+        return parser
+
+    @property
+    def _trainer_type(self) -> type:
+        made: Any = self.trainer_class
+        return made if isinstance(made, type) else class_from_function(made)
+
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Any]) -> Any:
+        present = config.get("callbacks") or []
+        default = self.trainer_defaults.get("callbacks") or []
+        found = [
+            *(present if isinstance(present, list) else [present]),
+            *callbacks,
+            *(default if isinstance(default, list) else [default]),
+        ]
+        if self.save_config_callback and not config.get("fast_dev_run", False):
+            config_given = self._config_of(self.config, self.subcommand)
+            parser = self._parser(self.subcommand)
+            found.append(self.save_config_callback(parser, config_given, **self.save_config_kwargs))
+        return self.trainer_class(**{**config, "callbacks": found})
+
+    def _set_seed(self) -> None:
+        config = self._config_of(self.config, self.subcommand)
+        seed = config.get("seed_everything")
+        if seed is None or seed is False:
+            return
+        chosen = (seed_of_environment() or 0) if seed is True else int(seed)
+        config["seed_everything"] = seed_everything(chosen, workers=True)
+
+    def _parser(self, subcommand: str | None) -> LightningArgumentParser:
+        return self.parser if subcommand is None else self._subcommand_parsers[subcommand]
+
+    @staticmethod
+    def _config_of(config: Any, subcommand: str | None) -> Any:
+        return config if subcommand is None else config[subcommand]
+
+    def _get(self, config: Namespace, key: str, default: Any = None) -> Any:
+        """Return a value of the present subcommand's configuration."""
+        return self._config_of(config, self.subcommand).get(key, default)
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        for name in (f"before_{subcommand}", subcommand, f"after_{subcommand}"):
+            function = getattr(self, name, None)
+            if name == subcommand:
+                function = function if callable(function) else getattr(self.trainer, subcommand)
+                function(**self._prepare_subcommand_kwargs(subcommand))
+            elif callable(function):
+                function()
+
+    def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
+        mine = self._subcommand_method_arguments[subcommand]
+        kwargs = {name: value for name, value in self.config_init[subcommand].items() if name in mine}
+        kwargs["model"] = self.model
+        if self.datamodule is not None:
+            kwargs["datamodule"] = self.datamodule
+        return kwargs

@@ -1,0 +1,108 @@
+"""``lt fit``, ``validate``, ``test``, ``predict`` and ``explain``: training without a script of one's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lt_cli.argument_parser import LightningArgumentParser
+from lt_cli.complaints import with_places
+from lt_cli.lightning_cli import LightningCLI
+from lt_core.errors import ConfigError, did_you_mean, warn
+
+__all__ = ["TrainingCommand", "main"]
+
+
+class TrainingCommand(LightningCLI):
+    """The command line of ``lt``: any model, any datamodule, and links between arguments by ``--link``."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Run a command.
+
+        Args:
+            words: the subcommand and its arguments.
+        """
+        rest, self.links = _take_links(words)
+        options = {"prog": "lt", "default_env": True, "exit_on_error": True}
+        super().__init__(args=rest, parser_kwargs=options)
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        return {**LightningCLI.subcommands(), "explain": {"model", "train_dataloaders"}}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        note = "--link SOURCE=TARGET gives an argument the value of another: --link data.batch_size=model.batch_size"
+        parser.add_argument_group("links", description=note)
+        for source, target in self.links:
+            try:
+                parser.link_arguments(source, target)
+            except ValueError as error:
+                parser.error(f"--link {source}={target}: {error} [LT160]")
+
+    def before_instantiate_classes(self) -> None:
+        prefix = f"LT_{self.subcommand}__".upper()
+        known = {
+            f"{prefix}{action.dest.replace('.', '__')}".upper() for action in self._parser(self.subcommand)._actions
+        }
+        for name in os.environ:
+            if name.startswith(prefix) and name not in known:
+                warn(
+                    f"The environment variable {name} is no argument and was not read.{did_you_mean(name, known)} The "
+                    "arguments of a class that was chosen go into one variable as YAML: "
+                    f"{prefix}MODEL='{{class_path: my.Net, init_args: {{lr: 0.1}}}}'.",
+                    code="LT161",
+                )
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except ConfigError as error:
+            parser = self._parser(self.subcommand)
+            names = self._get(self.config, "trainer").keys()
+            text = with_places(str(error), names, "trainer", parser.places)
+            parser.exit(2, f"lt {self.subcommand}: error: {text}\n")
+
+    def explain(self, model: Any, datamodule: Any = None, **counts: int | None) -> None:
+        """Print what ``lt fit`` would do; data is set up to count its batches, and nothing is trained."""
+        source = model if datamodule is None else datamodule
+        counts = {name: value for name, value in counts.items() if name in ("devices", "num_nodes")}
+        if datamodule is not None:
+            datamodule.prepare_data()
+            datamodule.setup("fit")
+        self.trainer.explain(source, **counts)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``lt <subcommand> ...``; return the exit status.
+
+    Args:
+        words: the subcommand and its arguments.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # --model my.module.Net is looked for where the user stands, as `python -m` does
+    TrainingCommand(words)
+    return 0
+
+
+def _take_links(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the words without ``--link a=b``, and the pairs."""
+    rest: list[str] = []
+    links: list[tuple[str, str]] = []
+    waiting = iter(words)
+    for word in waiting:
+        if word != "--link" and not word.startswith("--link="):
+            rest.append(word)
+            continue
+        source, equals, target = (next(waiting, "") if word == "--link" else word.removeprefix("--link=")).partition(
+            "="
+        )
+        if not (source and equals and target):
+            raise SystemExit(
+                "lt: error: --link: expected SOURCE=TARGET, as in data.batch_size=model.batch_size. [LT160]"
+            )
+        links.append((source, target))
+    return rest, links
