@@ -1,0 +1,229 @@
+"""Finds a learning rate by a short run in which it grows (https://arxiv.org/abs/1506.01186)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import Optimizer
+
+from lt_callbacks.arguments import choice, number, whole
+from lt_callbacks.step_outputs import loss_of
+from lt_callbacks.tuned_attribute import TunedAttribute
+from lt_core import plugins
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, warn
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["LearningRateCurve", "LearningRateFinder"]
+
+_SMOOTHING = 0.98
+
+
+class LearningRateCurve:
+    """The losses by learning rate, and which rate they suggest.
+
+    Attributes:
+        results: ``{"lr": [...], "loss": [...]}``, the smoothed loss after each step.
+        mode: how the rate grew.
+        lr_min: first rate.
+        lr_max: last rate.
+        num_training: steps asked for.
+    """
+
+    def __init__(self, mode: str, lr_min: float, lr_max: float, num_training: int) -> None:
+        self.mode, self.lr_min, self.lr_max, self.num_training = mode, lr_min, lr_max, num_training
+        self.results: dict[str, list[float]] = {"lr": [], "loss": []}
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of ``step``, from 0."""
+        share = step / max(self.num_training - 1, 1)
+        if self.mode == "linear":
+            return self.lr_min + share * (self.lr_max - self.lr_min)
+        return float(self.lr_min * (self.lr_max / self.lr_min) ** share)
+
+    def suggestion(self, skip_begin: int = 10, skip_end: int = 1) -> float | None:
+        """Return the rate at which the loss falls most steeply; None where too few losses are finite.
+
+        Args:
+            skip_begin: steps at the start to leave out.
+            skip_end: steps at the end to leave out.
+        """
+        index = self._steepest(skip_begin, skip_end)
+        return None if index is None else self.results["lr"][index]
+
+    def plot(self, suggest: bool = False, show: bool = False, ax: Any = None) -> Any:
+        """Draw loss by learning rate with matplotlib; return the figure.
+
+        Args:
+            suggest: mark the suggestion.
+            show: open a window.
+            ax: axes to draw on; None: new ones.
+
+        Raises:
+            ConfigError: where matplotlib is not installed.
+        """
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ConfigError(
+                f"The plot needs matplotlib: {plugins.install_hint('lt-callbacks[plot]')}", code="LT173"
+            ) from error
+        figure, axes = plt.subplots() if ax is None else (ax.figure, ax)
+        axes.plot(self.results["lr"], self.results["loss"])
+        if self.mode == "exponential":
+            axes.set_xscale("log")
+        axes.set(xlabel="Learning rate", ylabel="Loss (smoothed)")
+        index = self._steepest() if suggest else None
+        if index is not None:
+            rate = self.results["lr"][index]
+            axes.plot(rate, self.results["loss"][index], "o", color="red", label=f"suggestion {rate:.3g}")
+            axes.legend()
+        if show:
+            plt.show()
+        return figure
+
+    def _steepest(self, skip_begin: int = 10, skip_end: int = 1) -> int | None:
+        losses = self.results["loss"]
+        kept = [i for i in range(skip_begin, len(losses) - skip_end) if math.isfinite(losses[i])]
+        if len(kept) < 2:
+            return None
+        slopes = torch.gradient(torch.tensor([losses[i] for i in kept], dtype=torch.float64))[0]
+        return kept[int(torch.argmin(slopes))]
+
+
+class LearningRateFinder(Callback):
+    """Tries growing learning rates on a snapshot before training, and trains with the one that suits best.
+
+    Weights, optimizers and generators are put back exactly. The rate goes to the module's ``lr`` or ``learning_rate``
+    (or the same in ``hparams``) and to the optimizer. A run that resumes from a checkpoint keeps its rate.
+
+    Args:
+        min_lr: first learning rate.
+        max_lr: last learning rate.
+        num_training_steps: optimizer steps in between.
+        mode: ``"exponential"`` or ``"linear"`` growth.
+        early_stop_threshold: stop when the loss exceeds the best one by this factor; None never.
+        update_attr: take the suggestion over.
+        attr_name: the attribute to set; default: ``lr`` or ``learning_rate``.
+
+    Attributes:
+        optimal_lr: the curve of the last search, with ``suggestion()`` and ``plot()``; None before.
+
+    Raises:
+        ConfigError: for wrong values; at the start without the attribute, or with several optimizers.
+    """
+
+    def __init__(
+        self,
+        min_lr: float = 1e-8,
+        max_lr: float = 1,
+        num_training_steps: int = 100,
+        mode: str = "exponential",
+        early_stop_threshold: float | None = 4.0,
+        update_attr: bool = True,
+        attr_name: str = "",
+    ) -> None:
+        who = "LearningRateFinder"
+        self._min_lr, self._max_lr = number(who, "min_lr", min_lr), number(who, "max_lr", max_lr)
+        if not 0 < self._min_lr < self._max_lr:
+            raise ConfigError(f"{who}(min_lr={min_lr}, max_lr={max_lr}): expected 0 < min_lr < max_lr.", code="LT172")
+        self._num_training_steps = whole(who, "num_training_steps", num_training_steps, 2)
+        self._mode = choice(who, "mode", mode, ("exponential", "linear"))
+        self._threshold = early_stop_threshold
+        self._update_attr = update_attr
+        self._attr_name = attr_name
+        self.optimal_lr: LearningRateCurve | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.optimal_lr is None else {"results": self.optimal_lr.results}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.optimal_lr = self._new_curve()
+        self.optimal_lr.results = {name: list(values) for name, values in state_dict["results"].items()}
+
+    def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Search, unless the run is resumed."""
+        if trainer.global_step == 0:
+            self.lr_find(trainer, pl_module)
+
+    def lr_find(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Search now: in ``on_fit_start``, or as an epoch starts."""
+        if len(trainer.optimizers) != 1:
+            raise ConfigError(
+                f"LearningRateFinder works with one optimizer, and there are {len(trainer.optimizers)}.", code="LT181"
+            )
+        names = [self._attr_name] if self._attr_name else ["lr", "learning_rate"]
+        attribute = TunedAttribute("LearningRateFinder", trainer, names) if self._update_attr else None
+        curve = self.optimal_lr = self._new_curve()
+        trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)])
+        if len(curve.results["lr"]) < self._num_training_steps:
+            trainer.print(f"Learning-rate search ended after {len(curve.results['lr'])} steps: the loss diverged.")
+        rate = curve.suggestion()
+        if rate is None:
+            warn(
+                "LearningRateFinder found too few finite losses for a suggestion; the learning rate stays. Take more "
+                "num_training_steps, or a smaller max_lr.",
+                code="LT181",
+            )
+        elif attribute is not None:
+            attribute.set(rate)
+            _set_rate(trainer, rate)
+            trainer.print(f"Learning rate set to {rate:.4g} ({attribute.name})")
+
+    def _new_curve(self) -> LearningRateCurve:
+        return LearningRateCurve(self._mode, self._min_lr, self._max_lr, self._num_training_steps)
+
+
+class _Sweep(Callback):
+    """Sets the rate of each optimizer step, and notes the smoothed loss after it; all ranks see the same."""
+
+    def __init__(self, curve: LearningRateCurve, threshold: float | None) -> None:
+        self._curve, self._threshold = curve, threshold
+        self._losses: list[float] = []
+        self._average, self._best = 0.0, math.inf
+
+    def on_before_optimizer_step(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        rate = self._curve.rate(len(self._curve.results["lr"]))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        results, loss = self._curve.results, loss_of(outputs)
+        if loss is not None:
+            self._losses.append(float(trainer.strategy.all_reduce(loss.detach().float(), "mean")))
+        step = trainer.global_step
+        if step <= len(results["lr"]) or not self._losses:
+            return
+        mean, self._losses = sum(self._losses) / len(self._losses), []
+        self._average = _SMOOTHING * self._average + (1 - _SMOOTHING) * mean
+        smoothed = self._average / (1 - _SMOOTHING**step)
+        results["lr"].append(self._curve.rate(step - 1))
+        results["loss"].append(smoothed)
+        diverged = self._threshold is not None and step > 1 and smoothed > self._threshold * self._best
+        if diverged or math.isnan(smoothed):
+            trainer.should_stop = True
+        self._best = smoothed if step == 1 else min(self._best, smoothed)
+
+
+def _set_rate(trainer: TrainerAPI, rate: float) -> None:
+    """Give the optimizer and its schedulers ``rate`` as if they had been made with it."""
+    factors = []
+    for group in trainer.optimizers[0].param_groups:
+        base = float(group.get("initial_lr", group["lr"]))
+        factors.append(float(group["lr"]) / base if base else 1.0)
+        group["lr"] = rate * factors[-1]
+        if "initial_lr" in group:
+            group["initial_lr"] = rate
+    for config in trainer.lr_scheduler_configs:
+        scheduler = config.scheduler
+        if hasattr(scheduler, "base_lrs"):
+            scheduler.base_lrs = [rate] * len(scheduler.base_lrs)
+        if hasattr(scheduler, "_last_lr"):
+            scheduler._last_lr = [rate * factor for factor in factors]

@@ -1,0 +1,121 @@
+"""Finds a learning rate or a batch size before training, by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lt_callbacks.batch_size_finder import BatchSizeFinder
+from lt_callbacks.lr_finder import LearningRateCurve, LearningRateFinder
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+
+__all__ = ["Tuner"]
+
+
+class Tuner:
+    """Runs finders on a Trainer: ``Tuner(trainer).lr_find(model)``, then ``trainer.fit(model)``.
+
+    A search is a fit that ends before its first step, with neither loggers nor the Trainer's other callbacks.
+
+    Args:
+        trainer: the Trainer that will train.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def lr_find(
+        self,
+        model: Any,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        dataloaders: Any = None,
+        datamodule: Any = None,
+        method: str = "fit",
+        min_lr: float = 1e-8,
+        max_lr: float = 1,
+        num_training: int = 100,
+        mode: str = "exponential",
+        early_stop_threshold: float | None = 4.0,
+        update_attr: bool = True,
+        attr_name: str = "",
+    ) -> LearningRateCurve | None:
+        """Search for a learning rate, set it, and return the curve; see :class:`LearningRateFinder`.
+
+        Raises:
+            ConfigError: for another ``method`` than ``"fit"``, or ``dataloaders`` in place of ``train_dataloaders``.
+        """
+        _check("lr_find", method, dataloaders)
+        finder = LearningRateFinder(min_lr, max_lr, num_training, mode, early_stop_threshold, update_attr, attr_name)
+        self._search(finder, model, train_dataloaders, val_dataloaders, datamodule)
+        return finder.optimal_lr
+
+    def scale_batch_size(
+        self,
+        model: Any,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        dataloaders: Any = None,
+        datamodule: Any = None,
+        method: str = "fit",
+        mode: str = "power",
+        steps_per_trial: int = 3,
+        init_val: int = 2,
+        max_trials: int = 25,
+        batch_arg_name: str = "batch_size",
+        margin: float = 0.05,
+        max_val: int = 8192,
+    ) -> int | None:
+        """Search for a batch size, set it, and return it; see :class:`BatchSizeFinder`.
+
+        Raises:
+            ConfigError: for another ``method`` than ``"fit"``, or loaders that are given in place of methods.
+        """
+        _check("scale_batch_size", method, dataloaders)
+        if train_dataloaders is not None and not hasattr(train_dataloaders, "train_dataloader"):
+            raise ConfigError(
+                "scale_batch_size() cannot change loaders that are made already. Define train_dataloader in the module "
+                f"or a datamodule, and make the loader there from self.{batch_arg_name}.",
+                code="LT181",
+            )
+        finder = BatchSizeFinder(mode, steps_per_trial, init_val, max_trials, batch_arg_name, margin, max_val)
+        self._search(finder, model, train_dataloaders, val_dataloaders, datamodule)
+        return finder.optimal_batch_size
+
+    def _search(self, finder: Callback, model: Any, train: Any, val: Any, datamodule: Any) -> None:
+        with _alone(self._trainer, [finder, _StopAtStart()]):
+            self._trainer.fit(model, train, val, datamodule=datamodule)
+
+
+class _StopAtStart(Callback):
+    """Ends a fit before its first step."""
+
+    priority = 1000
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        trainer.should_stop = True
+
+
+@contextmanager
+def _alone(trainer: Any, callbacks: list[Callback]) -> Iterator[None]:
+    """Let the Trainer have only these callbacks, no loggers, no validation and no least length for a while."""
+    theirs, loggers = list(trainer.callbacks), list(trainer.loggers)
+    limits = {name: getattr(trainer, name) for name in ("limit_val_batches", "min_epochs", "min_steps")}
+    trainer.callbacks[:], trainer.loggers[:] = callbacks, []
+    trainer.limit_val_batches, trainer.min_epochs, trainer.min_steps = 0, None, None
+    try:
+        yield
+    finally:
+        trainer.callbacks[:], trainer.loggers[:] = theirs, loggers
+        for name, value in limits.items():
+            setattr(trainer, name, value)
+        trainer.should_stop = False
+
+
+def _check(call: str, method: str, dataloaders: Any) -> None:
+    if method != "fit":
+        raise ConfigError(f"{call}(method={method!r}): expected 'fit'; only training is tried.", code="LT181")
+    if dataloaders is not None:
+        raise ConfigError(f"{call}(dataloaders=...) is for evaluation; give train_dataloaders.", code="LT181")
