@@ -19,6 +19,7 @@ NAMES = {
 MODULES = (
     "accelerators",
     "callbacks",
+    "cli",
     "core",
     "data",
     "errors",
@@ -30,6 +31,7 @@ MODULES = (
     "strategies",
     "testing",
     "trainer",
+    "tuner",
     "utilities",
 )
 """Submodules, imported when asked for."""

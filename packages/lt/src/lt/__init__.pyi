@@ -8,6 +8,7 @@ from lt_data.datamodule import LightningDataModule as LightningDataModule
 from lt_loops.trainer import Trainer as Trainer
 from lt import accelerators as accelerators
 from lt import callbacks as callbacks
+from lt import cli as cli
 from lt import core as core
 from lt import data as data
 from lt import errors as errors
@@ -19,6 +20,7 @@ from lt import profilers as profilers
 from lt import strategies as strategies
 from lt import testing as testing
 from lt import trainer as trainer
+from lt import tuner as tuner
 from lt import utilities as utilities
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "__version__",
     "accelerators",
     "callbacks",
+    "cli",
     "core",
     "data",
     "errors",
@@ -41,5 +44,6 @@ __all__ = [
     "strategies",
     "testing",
     "trainer",
+    "tuner",
     "utilities",
 ]

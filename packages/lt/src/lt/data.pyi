@@ -3,11 +3,15 @@
 from lt_core.data import DataSource as DataSource
 from lt_core.data import Feed as Feed
 from lt_core.data import make_feed as make_feed
+from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_data.datamodule import LightningDataModule as LightningDataModule
+from lt_data.preparing import prepare_once as prepare_once
 
 __all__ = [
+    "CombinedLoader",
     "DataSource",
     "Feed",
     "LightningDataModule",
     "make_feed",
+    "prepare_once",
 ]

@@ -1,33 +1,103 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
+from lt_callbacks.batch_size_finder import BatchSizeFinder as BatchSizeFinder
+from lt_callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from lt_callbacks.early_stopping import EarlyStopping as EarlyStopping
+from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning
+from lt_callbacks.finetuning import BaseFinetuning as BaseFinetuning
+from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
+from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
+from lt_callbacks.lr_finder import LearningRateFinder as LearningRateFinder
+from lt_callbacks.lr_monitor import LearningRateMonitor as LearningRateMonitor
+from lt_callbacks.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_callbacks.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.model_summary import ModelSummary as ModelSummary
+from lt_callbacks.nan_guard import NaNGuard as NaNGuard
+from lt_callbacks.on_exception_checkpoint import OnExceptionCheckpoint as OnExceptionCheckpoint
+from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
 from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressBar
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
+from lt_callbacks.pruning import ModelPruning as ModelPruning
 from lt_callbacks.rich_model_summary import RichModelSummary as RichModelSummary
+from lt_callbacks.spike import SpikeDetection as SpikeDetection
+from lt_callbacks.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
+from lt_callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
+from lt_callbacks.timer import Timer as Timer
+from lt_callbacks.tuner import Tuner as Tuner
+from lt_callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
+from lt_callbacks.weight_averaging import WeightAveraging as WeightAveraging
 from lt_core.callback import Callback as Callback
+from lt.callbacks import batch_size_finder as batch_size_finder
 from lt.callbacks import callback as callback
+from lt.callbacks import device_stats_monitor as device_stats_monitor
 from lt.callbacks import early_stopping as early_stopping
+from lt.callbacks import finetuning as finetuning
+from lt.callbacks import gradient_accumulation_scheduler as gradient_accumulation_scheduler
+from lt.callbacks import lambda_function as lambda_function
+from lt.callbacks import lr_finder as lr_finder
+from lt.callbacks import lr_monitor as lr_monitor
 from lt.callbacks import model_checkpoint as model_checkpoint
 from lt.callbacks import model_summary as model_summary
+from lt.callbacks import on_exception_checkpoint as on_exception_checkpoint
+from lt.callbacks import prediction_writer as prediction_writer
 from lt.callbacks import progress as progress
+from lt.callbacks import pruning as pruning
 from lt.callbacks import rich_model_summary as rich_model_summary
+from lt.callbacks import spike as spike
+from lt.callbacks import stochastic_weight_avg as stochastic_weight_avg
+from lt.callbacks import throughput_monitor as throughput_monitor
+from lt.callbacks import timer as timer
+from lt.callbacks import weight_averaging as weight_averaging
 
 __all__ = [
+    "BackboneFinetuning",
+    "BaseFinetuning",
+    "BasePredictionWriter",
+    "BatchSizeFinder",
     "Callback",
+    "DeviceStatsMonitor",
+    "EMAWeightAveraging",
     "EarlyStopping",
+    "GradientAccumulationScheduler",
+    "LambdaCallback",
+    "LearningRateFinder",
+    "LearningRateMonitor",
+    "MemorySnapshot",
     "ModelCheckpoint",
+    "ModelPruning",
     "ModelSummary",
+    "NaNGuard",
+    "OnExceptionCheckpoint",
     "ProgressBar",
     "RichModelSummary",
     "RichProgressBar",
+    "SpikeDetection",
+    "StochasticWeightAveraging",
     "TQDMProgressBar",
+    "ThroughputMonitor",
+    "Timer",
+    "Tuner",
+    "WeightAveraging",
+    "batch_size_finder",
     "callback",
+    "device_stats_monitor",
     "early_stopping",
+    "finetuning",
+    "gradient_accumulation_scheduler",
+    "lambda_function",
+    "lr_finder",
+    "lr_monitor",
     "model_checkpoint",
     "model_summary",
+    "on_exception_checkpoint",
+    "prediction_writer",
     "progress",
+    "pruning",
     "rich_model_summary",
+    "spike",
+    "stochastic_weight_avg",
+    "throughput_monitor",
+    "timer",
+    "weight_averaging",
 ]

@@ -3,6 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
+    "AsyncCheckpointIO": "lt_core.background:AsyncCheckpointIO",
     "BitsandbytesPrecision": "lt_strategies.bitsandbytes:Bitsandbytes",
     "CheckpointIO": "lt_core.checkpoint:CheckpointIO",
     "DoublePrecision": "lt_strategies.precision:double",

@@ -1,5 +1,6 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
+from lt_core.background import AsyncCheckpointIO as AsyncCheckpointIO
 from lt_core.checkpoint import CheckpointIO as CheckpointIO
 from lt_core.checkpoint import CheckpointIO as TorchCheckpointIO
 from lt_core.precision import Precision as Precision
@@ -14,6 +15,7 @@ from lt.plugins import io as io
 from lt.plugins import precision as precision
 
 __all__ = [
+    "AsyncCheckpointIO",
     "BitsandbytesPrecision",
     "CheckpointIO",
     "DoublePrecision",

@@ -3,6 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
+    "AsyncCheckpointIO": "lt_core.background:AsyncCheckpointIO",
     "CheckpointIO": "lt_core.checkpoint:CheckpointIO",
     "TorchCheckpointIO": "lt_core.checkpoint:CheckpointIO",
 }

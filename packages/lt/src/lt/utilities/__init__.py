@@ -3,6 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
+    "CombinedLoader": "lt_data:CombinedLoader",
     "move_data_to_device": "lt_core.transfer:move_to_device",
     "rank_zero_deprecation": "lt_core.rank_zero:rank_zero_deprecation",
     "rank_zero_info": "lt_core.rank_zero:rank_zero_info",
@@ -11,7 +12,17 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("exceptions", "model_helpers", "model_summary", "parsing", "rank_zero", "seed", "types", "warnings")
+MODULES = (
+    "combined_loader",
+    "exceptions",
+    "model_helpers",
+    "model_summary",
+    "parsing",
+    "rank_zero",
+    "seed",
+    "types",
+    "warnings",
+)
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

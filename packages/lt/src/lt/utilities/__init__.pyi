@@ -5,6 +5,8 @@ from lt_core.rank_zero import rank_zero_info as rank_zero_info
 from lt_core.rank_zero import rank_zero_only as rank_zero_only
 from lt_core.rank_zero import rank_zero_warn as rank_zero_warn
 from lt_core.transfer import move_to_device as move_data_to_device
+from lt_data.combined import CombinedLoader as CombinedLoader
+from lt.utilities import combined_loader as combined_loader
 from lt.utilities import exceptions as exceptions
 from lt.utilities import model_helpers as model_helpers
 from lt.utilities import model_summary as model_summary
@@ -15,6 +17,8 @@ from lt.utilities import types as types
 from lt.utilities import warnings as warnings
 
 __all__ = [
+    "CombinedLoader",
+    "combined_loader",
     "exceptions",
     "model_helpers",
     "model_summary",

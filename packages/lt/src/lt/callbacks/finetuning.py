@@ -1,0 +1,12 @@
+"""Names of `lightning.pytorch.callbacks.finetuning`, under the same path."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "BackboneFinetuning": "lt_callbacks:BackboneFinetuning",
+    "BaseFinetuning": "lt_callbacks:BaseFinetuning",
+}
+"""Each name, and where it comes from."""
+
+__all__ = [*NAMES]
+__getattr__, __dir__ = lazy(__name__, NAMES)
