@@ -139,7 +139,7 @@ class Recorder:
         if gather is not None and any(slot.sync_dist for slot in slots):
             values = _reduced_steps(slots, values, gather)
         for slot, value in zip(slots, values, strict=True):
-            self._publish(slot, slot.step_name, value)
+            self._publish_step(slot, value)
         return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
 
     def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
@@ -148,19 +148,20 @@ class Recorder:
         Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
         and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
         """
+        self.publish_steps(group)
         if gather is not None:
             self._close_together(group, gather)
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
         logged = {}
         for slot in slots:
             value, slot.published = slot.close(), True
-            self._publish(slot, slot.epoch_name, value)
+            self._publish(slot, slot.epoch_name, value, to_callbacks=True)
             if slot.to_logger:
                 logged[slot.epoch_name] = value
         return logged
 
     def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
-        """Close the slots of ``group`` with the totals of all ranks, by one exchange; each rank's sums stay as they are.
+        """Close the slots of ``group`` with the totals of all ranks, by one exchange; each rank keeps its own sums.
 
         A name that only some ranks logged (a rank may have had no batch at all) is reduced over those, and known to all
         ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
@@ -193,10 +194,10 @@ class Recorder:
             slot.closed = slot.published = False
 
     def publish_steps(self, group: str) -> None:
-        """Bring the last step values of ``group`` into the callbacks' metrics, without touching a logger."""
+        """Bring step values of ``group`` that are new into what callbacks and bar see, without touching a logger."""
         for slot in self._of(group):
-            if slot.on_step and slot.updated:
-                self._publish(slot, slot.step_name, slot.last_value())
+            if slot.fresh and slot.on_step:
+                self._publish_step(slot, slot.last_value())
 
     def by_loader(self, group: str) -> list[dict[str, Any]]:
         """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
@@ -253,6 +254,7 @@ class Recorder:
                 f"self.log({name!r}, on_step=True) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
                 code="LT503",
             )
+        self._check_own_forks(slot)
         self.slots[str(name)] = slot
         if slot.on_step and slot.to_logger:
             self.stepping.add(phase.group)
@@ -260,10 +262,21 @@ class Recorder:
 
     def _check_forks(self, name: str, phase: Phase) -> None:
         for other in self._of(phase.group):
-            if other.loader_idx == self.loader_idx and other.forks and name in (other.step_name, other.epoch_name):
+            forked = (f"{other.name}_step", f"{other.name}_epoch")
+            if other.loader_idx == self.loader_idx and other.forks and name in forked:
                 raise LogError(
                     f"self.log({name!r}): this name is taken, since {other.name!r} is logged with on_step and on_epoch "
                     f"and shows as {other.step_name!r} and {other.epoch_name!r}. Use another name.",
+                    code="LT504",
+                )
+
+    def _check_own_forks(self, slot: Slot) -> None:
+        forked = (f"{slot.name}_step", f"{slot.name}_epoch") if slot.forks else ()
+        for other in self._of(PHASES[slot.phase].group):
+            if other.loader_idx == slot.loader_idx and other.name in forked:
+                raise LogError(
+                    f"self.log({slot.name!r}, on_step=True, on_epoch=True) shows as {slot.step_name!r} and "
+                    f"{slot.epoch_name!r}, and {other.name!r} is logged too: that name is taken. Use another name.",
                     code="LT504",
                 )
 
@@ -271,26 +284,24 @@ class Recorder:
 
     def callback_metrics(self) -> dict[str, Tensor]:
         """Return everything logged so far, by name, pending step values included; 0-dim tensors."""
-        for group in ("train", "validate", "test"):
-            self.publish_steps(group)
+        self._publish_all()
         return {name: _as_tensor(value) for name, value in self.callback_values.items()}
 
     def logged_metrics(self) -> dict[str, Tensor]:
-        """Return what went to the loggers last, by name; 0-dim tensors."""
+        """Return what went to the loggers last, or goes to them when a row is due, by name; 0-dim tensors."""
+        self._publish_all()
         return {name: _as_tensor(value) for name, value in self.logged_values.items()}
 
     def progress_bar_metrics(self) -> dict[str, float]:
         """Return what ``prog_bar=True`` asks the bar to show; reads device values now."""
-        for slots in self._pages.values():
-            for slot in slots.values():
-                if slot.prog_bar and slot.on_step and slot.updated:
-                    self.bar_values[slot.step_name] = slot.last_value()
+        self._publish_all()
         return {name: value.item() if isinstance(value, Tensor) else value for name, value in self.bar_values.items()}
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sums of the unfinished epoch and the published values, as plain data and tensors."""
+        self._publish_all()
         pages = [
             {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
             for (phase, loader), page in self._pages.items()
@@ -313,9 +324,21 @@ class Recorder:
     def _of(self, group: str) -> list[Slot]:
         return [s for (phase, _), page in self._pages.items() if PHASES[phase].group == group for s in page.values()]
 
-    def _publish(self, slot: Slot, shown: str, value: Any) -> None:
-        self.callback_values[shown] = value
-        self.callback_values[slot.plain_name] = value
+    def _publish_all(self) -> None:
+        for group in ("train", "validate", "test"):
+            self.publish_steps(group)
+
+    def _publish_step(self, slot: Slot, value: Any) -> None:
+        slot.fresh = False  # what the same name gets elsewhere, or at the epoch's end, stays until the next value
+        if slot.to_logger:
+            self.logged_values[slot.step_name] = value
+        # callbacks monitor the steps of training and the epochs of everything
+        self._publish(slot, slot.step_name, value, to_callbacks=PHASES[slot.phase].group == "train")
+
+    def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
+        if to_callbacks:
+            self.callback_values[shown] = value
+            self.callback_values[slot.plain_name] = value
         if slot.prog_bar:
             self.bar_values[shown] = value
 

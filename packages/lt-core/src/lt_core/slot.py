@@ -67,6 +67,7 @@ class Slot:
         "dtype",
         "epoch_name",
         "forks",
+        "fresh",
         "given",
         "key",
         "loader_idx",
@@ -139,7 +140,7 @@ class Slot:
     def _clear(self) -> None:
         self.total: Any = {"min": math.inf, "max": -math.inf}.get(str(self.reduce), 0)
         self.count: float = 0
-        self.updated = self.closed = self.published = False
+        self.updated = self.fresh = self.closed = self.published = False
         self._closed_value: Any = None
         self._last: Any = None
         self._pending: list[Tensor] = []
@@ -176,7 +177,7 @@ class Slot:
             number = self._other(value)
             if number is None:
                 return
-        self.updated = True
+        self.updated = self.fresh = True
         self._last = number
         if self.weighted:
             weight = self.recorder.size() if batch_size is None else batch_size
@@ -199,7 +200,7 @@ class Slot:
         if value.numel() != 1:
             raise self._not_a_number(value)
         kept = value.detach().reshape(()).clone()
-        self.updated, self._last = True, kept
+        self.updated, self.fresh, self._last = True, True, kept
         if self.on_epoch:
             self._pending.append(kept)
             if self.weighted:
@@ -254,7 +255,7 @@ class Slot:
             for name, state in self._restored.items():
                 setattr(metric, name, state)
             self._restored = None
-        self.metric, self.updated = metric, True
+        self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
             self._last = getattr(metric, "_forward_cache", None)
             if self._last is None:

@@ -56,7 +56,6 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         restore_generators(run.generators)
         run.generators = None
     if position.batch == 0:
-        run.recorder.reset("train")
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
         run.recorder.reopen("train")
@@ -296,6 +295,7 @@ def after_epoch(run: Run) -> None:
     values.update(recorder.epoch_values("train", gather))
     run.sink.send(values)
     if position.exhausted:
+        recorder.reset("train")
         step_epoch_schedulers(run)
         position.next_epoch((run.train_feed.samples if run.train_feed is not None else None) or 0)
     run.phase = ""

@@ -108,10 +108,9 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
     stepping, uneven = recorder.stepping, feed.uneven
     batches = islice(feed, None if limit == float("inf") else int(limit))
     for index, batch in enumerate(measured_batches(run, batches)):
-        arguments = (batch, index, loader_idx)
+        recorder.batch, arguments = batch, (batch, index, loader_idx)
         for hook, count in starts:
             hook(*arguments[:count])
-        recorder.batch = batch
         if uneven and feed.weight == 0.0:
             with recorder.muted():
                 step(*arguments[:taken])
@@ -168,6 +167,7 @@ def eval_feeds(run: Run, group: str) -> list[Feed]:
 def model_in_eval_mode(run: Run, word: str) -> Iterator[None]:
     """Go to eval mode and back: each submodule to the mode that it had."""
     modes = [(part, part.training) for part in run.module.modules()]
+    run.recorder.enter(f"on_{word}_model_eval")
     getattr(run.module, f"on_{word}_model_eval")()
     try:
         yield

@@ -51,9 +51,9 @@ class LogSink:
             axis = max(run.position.step - 1, 0) if step is None else step
         elif isinstance(axis, Tensor):
             axis = axis.item()
+        run.recorder.logged_values.update(row)
         if run.stage == "fit":
             row.setdefault("epoch", run.position.epoch)
-        run.recorder.logged_values.update(row)
         for logger in self._loggers:
             self._send_to(logger, row, int(axis))
 

@@ -1,0 +1,593 @@
+"""``self.log``: names, means and places of what is logged are Lightning's; numbers are exact."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lt_core import Callback, LightningModule, LogError, Logger
+
+
+class Rows(Logger):
+    """Keeps what it is given."""
+
+    def __init__(self):
+        self.rows = []
+
+    def log_metrics(self, metrics, step=None):
+        self.rows.append((step, {name: float(value) for name, value in metrics.items()}))
+
+    def column(self, name):
+        return [(step, row[name]) for step, row in self.rows if name in row]
+
+
+class Base(LightningModule):
+    """Ten samples 0.0 to 9.0 in batches of 4, 4 and 2; its loss is always zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).sum() * 0.0
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    def data(self):
+        return DataLoader([torch.tensor([float(i)]) for i in range(10)], batch_size=4)
+
+    train_dataloader = data
+
+
+class Evaluated(Base):
+    val_dataloader = test_dataloader = Base.data
+
+
+MEAN = 4.5
+LAST = 8.5
+"""The mean of all samples, and that of the last batch (8, 9)."""
+
+
+@pytest.fixture
+def log(trainer):
+    """Log by ``write(module, batch)`` in ``hook``; return the Trainer and what the logger got."""
+
+    def run(hook, write, stage="fit", base=None, **arguments):
+        base = base or (Evaluated if hook in ("validation_step", "test_step") else Base)
+
+        def call(self, *args):
+            if stage == "fit" and self.trainer.sanity_checking:
+                return None
+            result = getattr(base, hook)(self, *args) if hook == "training_step" else None
+            batch = next((value for value in args if isinstance(value, torch.Tensor)), None)
+            write(self, batch)
+            return result
+
+        module = type("Logs", (base,), {hook: call})()
+        rows = Rows()
+        made = trainer(logger=rows, log_every_n_steps=1, num_sanity_val_steps=0, **arguments)
+        getattr(made, stage)(module)
+        return made, rows
+
+    return run
+
+
+def batch_mean(module, batch, **settings):
+    module.log("x", batch.mean(), **settings)
+
+
+ALL = list(itertools.product([None, True, False], [None, True, False], [True, False], [True, False]))
+every_combination = pytest.mark.parametrize(("on_step", "on_epoch", "prog_bar", "logger"), ALL)
+
+
+@every_combination
+def test_what_training_step_logs_has_lightnings_names(on_step, on_epoch, prog_bar, logger, log):
+    settings = {"on_step": on_step, "on_epoch": on_epoch, "prog_bar": prog_bar, "logger": logger}
+    fit, rows = log("training_step", lambda module, batch: batch_mean(module, batch, **settings))
+    steps, epochs = on_step is not False, on_epoch is True
+    expected = {}
+    if steps:
+        expected["x_step" if epochs else "x"] = LAST
+    if epochs:
+        expected["x_epoch" if steps else "x"] = MEAN
+    plain = {"x": MEAN if epochs else LAST} if expected else {}
+    assert {k: v.item() for k, v in fit.callback_metrics.items()} == {**expected, **plain}
+    assert {k: v.item() for k, v in fit.logged_metrics.items()} == (expected if logger else {})
+    assert fit.progress_bar_metrics == (expected if prog_bar else {})
+    assert rows.column("x_step" if epochs else "x") == ([(0, 1.5), (1, 5.5), (2, 8.5)] if steps and logger else []) or (
+        epochs and not steps
+    )
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate", "test"])
+@every_combination
+def test_what_an_evaluation_step_logs_has_lightnings_names(on_step, on_epoch, prog_bar, logger, stage, log):
+    settings = {"on_step": on_step, "on_epoch": on_epoch, "prog_bar": prog_bar, "logger": logger}
+    hook = "test_step" if stage == "test" else "validation_step"
+    run, rows = log(hook, lambda module, batch: batch_mean(module, batch, **settings), stage)
+    steps, epochs = on_step is True, on_epoch is not False
+    step_value = {"x_step" if epochs else "x": LAST} if steps else {}
+    epoch_value = {"x_epoch" if steps else "x": MEAN} if epochs else {}
+    plain = {"x": MEAN} if epochs else {}
+    assert {k: v.item() for k, v in run.callback_metrics.items()} == {**epoch_value, **plain}
+    assert {k: v.item() for k, v in run.logged_metrics.items()} == ({**step_value, **epoch_value} if logger else {})
+    assert run.progress_bar_metrics == ({**step_value, **epoch_value} if prog_bar else {})
+    if steps and logger:
+        assert rows.column(next(iter(step_value))) == [(0, 1.5), (1, 5.5), (2, 8.5)]
+
+
+EPOCH_HOOKS = [
+    "on_train_start",
+    "on_train_epoch_start",
+    "on_train_epoch_end",
+    "on_validation_start",
+    "on_validation_epoch_start",
+    "on_validation_epoch_end",
+]
+BATCH_HOOKS = [
+    "on_train_batch_start",
+    "on_before_zero_grad",
+    "on_before_backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "on_train_batch_end",
+]
+VAL_BATCH_HOOKS = ["on_validation_batch_start", "on_validation_batch_end"]
+FORBIDDEN = [
+    "setup",
+    "configure_model",
+    "on_fit_start",
+    "on_validation_model_eval",
+    "on_validation_end",
+    "on_validation_model_train",
+    "on_train_end",
+    "on_fit_end",
+    "teardown",
+]
+
+
+class Validated(Evaluated):
+    def validation_step(self, batch, batch_idx):
+        pass
+
+
+@pytest.mark.parametrize("hook", EPOCH_HOOKS)
+def test_hooks_of_an_epoch_log_its_value(hook, log):
+    fit, rows = log(hook, lambda module, batch: module.log("x", 3.0, prog_bar=True), base=Validated)
+    assert {k: v.item() for k, v in fit.callback_metrics.items()} == {"x": 3.0}
+    assert fit.progress_bar_metrics == {"x": 3.0}
+    assert rows.column("x") == [(2, 3.0)]
+
+
+@pytest.mark.parametrize("hook", EPOCH_HOOKS)
+def test_hooks_of_an_epoch_have_no_steps(hook, log):
+    with pytest.raises(LogError, match=r"'x', on_step=True.*no steps here.*on_epoch=True.*LT503"):
+        log(hook, lambda module, batch: module.log("x", 3.0, on_step=True), base=Validated)
+
+
+@pytest.mark.parametrize("hook", BATCH_HOOKS)
+def test_hooks_of_a_training_batch_log_its_value(hook, log):
+    fit, rows = log(hook, lambda module, batch: module.log("x", float(module.trainer.batch_idx), on_epoch=True))
+    first = 1 if hook == "on_train_batch_end" else 0
+    assert rows.column("x_step") == [(0, first), (1, first + 1), (2, first + 2)]
+    weighted = (4 * first + 4 * (first + 1) + 2 * (first + 2)) / 10
+    assert fit.callback_metrics["x"].item() == pytest.approx(weighted, rel=1e-12)
+
+
+@pytest.mark.parametrize("hook", VAL_BATCH_HOOKS)
+def test_hooks_of_a_validation_batch_log_the_epochs_mean(hook, log):
+    fit, _ = log(hook, batch_mean, base=Validated)
+    assert fit.callback_metrics["x"].item() == MEAN
+
+
+@pytest.mark.parametrize("hook", FORBIDDEN)
+def test_where_nothing_is_collected_logging_is_an_error_that_names_hook_and_key(hook, log):
+    with pytest.raises(LogError, match=r"self.log\('x'\).*LT501"):
+        log(hook, lambda module, batch: module.log("x", 3.0), base=Validated)
+
+
+def test_prediction_collects_nothing(trainer):
+    class Predicts(Base):
+        def predict_step(self, batch, batch_idx):
+            self.log("x", 1.0)
+
+    with pytest.raises(LogError, match=r"'predict_step'.*LT501"):
+        trainer().predict(Predicts(), Base().data())
+
+
+# ---- several loaders -------------------------------------------------------------------------------------------------
+
+
+class TwoLoaders(Base):
+    def val_dataloader(self):
+        return [self.data(), DataLoader(torch.full((3, 1), 7.0), batch_size=2)]
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate"])
+def test_names_tell_several_loaders_apart(stage, trainer):
+    class Logs(TwoLoaders):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self.log("x", batch.mean())
+            self.log("both", batch.mean(), on_step=True, on_epoch=True)
+            self.log(f"own_{dataloader_idx}", batch.mean(), add_dataloader_idx=False)
+
+        def on_validation_epoch_end(self):
+            self.log("whole", 1.0)
+
+    run = trainer(num_sanity_val_steps=0)
+    results = getattr(run, stage)(Logs(), **({} if stage == "fit" else {"verbose": False}))
+    epoch = {"x": [MEAN, 7.0], "both_epoch": [MEAN, 7.0]}
+    expected = {f"{name}/dataloader_idx_{i}": values[i] for name, values in epoch.items() for i in range(2)}
+    expected |= {"own_0": MEAN, "own_1": 7.0, "whole": 1.0}
+    plain = {f"both/dataloader_idx_{i}": (MEAN, 7.0)[i] for i in range(2)}
+    assert {k: v.item() for k, v in run.callback_metrics.items()} == {**expected, **plain}
+    if stage == "validate":
+        assert results == [
+            {name: value for name, value in expected.items() if not name.endswith(f"_{1 - i}")} for i in range(2)
+        ]
+
+
+def test_validate_returns_a_dict_of_floats_for_its_loader(trainer):
+    class Logs(Evaluated):
+        def validation_step(self, batch, batch_idx):
+            self.log("x", batch.mean())
+            self.log("count", len(batch), reduce_fx="sum")
+
+    assert trainer().validate(Logs(), verbose=False) == [{"x": MEAN, "count": 10}]
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reduce_fx", "expected"),
+    [
+        ("mean", MEAN),
+        (torch.mean, MEAN),
+        ("sum", 1.5 + 5.5 + 8.5),
+        (torch.sum, 15.5),
+        ("min", 1.5),
+        (min, 1.5),
+        ("max", 8.5),
+        (torch.max, 8.5),
+        (torch.median, 5.5),
+        (lambda values: (values**2).sum(), 1.5**2 + 5.5**2 + 8.5**2),
+    ],
+)
+def test_values_are_reduced_as_asked(reduce_fx, expected, log):
+    fit, _ = log(
+        "training_step", lambda m, batch: batch_mean(m, batch, on_step=False, on_epoch=True, reduce_fx=reduce_fx)
+    )
+    assert fit.callback_metrics["x"].item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_mean_is_weighted_by_a_batch_size_that_is_given(log):
+    sizes = iter([1, 1, 8])
+
+    def write(module, batch):
+        module.log("x", batch.mean(), on_step=False, on_epoch=True, batch_size=next(sizes))
+
+    fit, _ = log("training_step", write)
+    assert fit.callback_metrics["x"].item() == pytest.approx((1.5 + 5.5 + 8 * 8.5) / 10)
+
+
+def test_big_integers_keep_all_digits(log):
+    big = 2**53 - 1
+
+    def write(module, batch):
+        module.log("n", big)
+        module.log("total", torch.tensor(2**60 + 1), on_step=False, on_epoch=True, reduce_fx="max")
+
+    fit, _ = log("training_step", write)
+    assert fit.callback_metrics["n"].item() == big
+    assert fit.callback_metrics["total"].item() == 2**60 + 1
+
+
+def test_float64_keeps_its_digits_and_float32_its_type(log):
+    def write(module, batch):
+        module.log("double", torch.tensor(1 / 3, dtype=torch.float64), on_step=False, on_epoch=True)
+        module.log("python", 1 / 3)
+        module.log("single", torch.tensor(1 / 3), on_step=False, on_epoch=True)
+
+    fit, _ = log("training_step", write)
+    metrics = fit.callback_metrics
+    assert metrics["double"].item() == 1 / 3
+    assert metrics["python"].item() == 1 / 3
+    assert metrics["single"].dtype == torch.float32
+    assert metrics["single"] == torch.tensor(1 / 3)
+
+
+def test_a_long_mean_of_float32_values_does_not_drift(trainer):
+    class Logs(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("x", torch.tensor(0.1), on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    fit = trainer()
+    fit.fit(Logs(), [torch.ones(1, 1)] * 2000)
+    assert fit.callback_metrics["x"] == torch.tensor(0.1)
+
+
+def test_a_tensor_changed_in_place_after_logging_keeps_the_logged_value(log):
+    def write(module, batch):
+        value = batch.mean()
+        module.log("x", value, on_epoch=True)
+        value += 100.0
+
+    fit, rows = log("training_step", write)
+    assert rows.column("x_step") == [(0, 1.5), (1, 5.5), (2, 8.5)]
+    assert fit.callback_metrics["x_epoch"].item() == MEAN
+
+
+def test_nan_is_not_lost_in_any_reduction(log):
+    def write(module, batch):
+        for name in ("mean", "sum", "min", "max"):
+            value = float("nan") if module.trainer.batch_idx == 1 else 1.0
+            module.log(name, value, on_step=False, on_epoch=True, reduce_fx=name)
+
+    fit, _ = log("training_step", write)
+    assert all(value.isnan() for value in fit.callback_metrics.values())
+
+
+def test_gradients_do_not_hang_on_what_is_logged(log):
+    def write(module, batch):
+        module.log("x", module.layer(batch).sum(), on_epoch=True)
+
+    fit, _ = log("training_step", write)
+    assert not any(value.requires_grad for value in fit.callback_metrics.values())
+
+
+def test_log_dict_logs_each_item(log):
+    fit, _ = log(
+        "training_step", lambda m, batch: m.log_dict({"a": 1.0, "b": batch.mean()}, on_step=False, on_epoch=True)
+    )
+    assert {k: v.item() for k, v in fit.callback_metrics.items()} == {"a": 1.0, "b": MEAN}
+
+
+def test_callbacks_log_too(trainer):
+    class Logs(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self.log("x", batch.mean(), on_step=False, on_epoch=True)
+
+        def on_train_epoch_end(self, trainer, pl_module):
+            self.log_dict({"y": 2.0})
+
+    fit = trainer(callbacks=Logs())
+    fit.fit(Base())
+    assert {k: v.item() for k, v in fit.callback_metrics.items()} == {"x": MEAN, "y": 2.0}
+
+
+# ---- when ------------------------------------------------------------------------------------------------------------
+
+
+def test_step_values_are_there_in_the_step_and_epoch_values_after_it(trainer):
+    seen = []
+
+    class Reads(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            seen.append({k: v.item() for k, v in trainer.callback_metrics.items()})
+
+        def on_train_epoch_end(self, trainer, pl_module):
+            seen.append({k: v.item() for k, v in trainer.callback_metrics.items()})
+
+        def on_train_epoch_start(self, trainer, pl_module):
+            seen.append({k: v.item() for k, v in trainer.callback_metrics.items()})
+
+    class Logs(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("x", batch.mean(), on_step=True, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    trainer(callbacks=Reads(), max_epochs=2).fit(Logs())
+    steps = [{"x": v, "x_step": v} for v in (1.5, 5.5, 8.5)]
+    end = {"x": MEAN, "x_step": 8.5, "x_epoch": MEAN}
+    assert seen[:6] == [{}, *steps, end, end]
+    assert seen[6] == {"x": 1.5, "x_step": 1.5, "x_epoch": MEAN}
+
+
+def test_a_name_used_in_training_and_validation_shows_who_wrote_last(trainer):
+    seen = []
+
+    class Both(Evaluated):
+        def training_step(self, batch, batch_idx):
+            self.log("x", 1.0, prog_bar=True)
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch, batch_idx):
+            self.log("x", 2.0, prog_bar=True)
+
+        def on_validation_end(self):
+            seen.append((self.trainer.callback_metrics["x"].item(), self.trainer.progress_bar_metrics["x"]))
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            seen.append((self.trainer.callback_metrics["x"].item(), self.trainer.progress_bar_metrics["x"]))
+
+    fit = trainer(val_check_interval=1, num_sanity_val_steps=0)
+    fit.fit(Both())
+    assert seen == [(1.0, 1.0), (2.0, 2.0)] * 3
+
+
+def test_loggers_get_a_row_every_n_optimizer_steps(trainer):
+    class Logs(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("x", float(self.global_step))
+            return super().training_step(batch, batch_idx)
+
+    rows = Rows()
+    trainer(logger=rows, log_every_n_steps=3, max_epochs=4).fit(Logs())
+    assert rows.column("x") == [(2, 2.0), (5, 5.0), (8, 8.0), (11, 11.0)]
+    assert rows.column("epoch") == [(2, 0), (5, 1), (8, 2), (11, 3)]
+    rows = Rows()
+    trainer(logger=rows, log_every_n_steps=1, max_epochs=2, accumulate_grad_batches=2).fit(Logs())
+    assert [step for step, _ in rows.column("x")] == [0, 1, 2, 3]
+
+
+def test_the_key_step_is_the_x_axis(log):
+    def write(module, batch):
+        module.log("x", 1.0, on_step=False, on_epoch=True)
+        module.log("step", 77.0, on_step=False, on_epoch=True)
+
+    _, rows = log("training_step", write)
+    assert rows.column("x") == [(77, 1.0)]
+
+
+def test_a_muted_logger_flag_keeps_values_for_callbacks_only(log):
+    fit, rows = log("training_step", lambda m, batch: batch_mean(m, batch, logger=False))
+    assert rows.column("x") == []
+    assert "x" in fit.callback_metrics
+
+
+# ---- metric objects --------------------------------------------------------------------------------------------------
+
+
+class MeanMetric(nn.Module):
+    """A metric as torchmetrics makes them."""
+
+    def __init__(self):
+        super().__init__()
+        self._defaults = {"total": torch.tensor(0.0), "count": torch.tensor(0)}
+        self.resets = 0
+        self.reset()
+        self.resets = 0
+
+    def update(self, values):
+        self.total = self.total + values.sum()
+        self.count = self.count + values.numel()
+
+    def forward(self, values):
+        self.update(values)
+        self._forward_cache = values.mean()
+        return self._forward_cache
+
+    def compute(self):
+        return self.total / self.count
+
+    def reset(self):
+        self.total, self.count, self._forward_cache = torch.tensor(0.0), torch.tensor(0), None
+        self.resets += 1
+
+
+@pytest.mark.parametrize(("on_step", "on_epoch"), [(None, None), (True, True), (False, True)])
+def test_a_metric_object_is_computed_at_the_epochs_end_and_reset(on_step, on_epoch, trainer):
+    class Logs(Base):
+        def __init__(self):
+            super().__init__()
+            self.metric = MeanMetric()
+
+        def training_step(self, batch, batch_idx):
+            self.metric(batch)
+            self.log("x", self.metric, on_step=on_step, on_epoch=on_epoch)
+            return super().training_step(batch, batch_idx)
+
+    rows, module = Rows(), Logs()
+    fit = trainer(logger=rows, log_every_n_steps=1, max_epochs=2)
+    fit.fit(module)
+    if on_step is not False:
+        assert [value for _, value in rows.column("x_step" if on_epoch else "x")] == [1.5, 5.5, 8.5] * 2
+        assert fit.callback_metrics["x_step" if on_epoch else "x"].item() == 8.5
+    if on_epoch:
+        assert [value for _, value in rows.column("x_epoch" if on_step else "x")] == [MEAN] * 2
+    assert module.metric.resets == 2
+
+
+# ---- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("x", torch.ones(3), r"shape \(3,\).*Log its mean.*LT507"),
+        ("x", "high", r"got str.*LT507"),
+        ("x", {"a": 1.0}, r"got dict.*LT507"),
+        ("x", None, r"got NoneType.*LT507"),
+        ("x", torch.tensor(1j), r"complex.*LT507"),
+        (3, 1.0, r"non-empty string.*got 3.*LT505"),
+        ("", 1.0, r"non-empty string.*LT505"),
+        ("../x", 1.0, r"LT505"),
+    ],
+)
+def test_a_wrong_name_or_value_is_an_error_that_names_hook_and_key(name, value, message, log):
+    with pytest.raises(LogError, match=rf"train_batch.*{message}"):
+        log("training_step", lambda module, batch: module.log(name, value))
+
+
+def test_other_settings_for_the_same_name_are_an_error_that_names_them(log):
+    flags = iter([True, False, False])
+    with pytest.raises(LogError, match=r"prog_bar=False \(was True\).*LT502"):
+        log("training_step", lambda module, batch: module.log("x", 1.0, prog_bar=next(flags)))
+
+
+@pytest.mark.parametrize("order", [("x", "x_step"), ("x_epoch", "x")])
+def test_a_name_that_another_ones_forks_take_is_an_error(order, log):
+    def write(module, batch):
+        for name in order:
+            module.log(name, 1.0, on_step=True, on_epoch=name == "x")
+
+    with pytest.raises(LogError, match=r"name is taken.*LT504"):
+        log("training_step", write)
+
+
+def test_an_unknown_reduction_is_an_error_that_lists_the_known_ones(log):
+    with pytest.raises(LogError, match=r"reduce_fx='average'.*'mean', 'sum', 'min', 'max'.*LT508"):
+        log("training_step", lambda module, batch: module.log("x", 1.0, reduce_fx="average"))
+
+
+def test_without_a_trainer_nothing_happens():
+    Base().log("x", torch.ones(3))
+
+
+def test_a_lambda_made_anew_in_each_step_is_one_reduction(log):
+    def write(module, batch):
+        module.log("x", batch.mean(), on_step=False, on_epoch=True, reduce_fx=lambda values: values.max())
+
+    fit, _ = log("training_step", write)
+    assert fit.callback_metrics["x"].item() == 8.5
+
+
+# ---- resume ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_sums_of_an_epoch_go_on_after_a_stop_in_its_middle(trainer):
+    class Logs(Base):
+        def __init__(self):
+            super().__init__()
+            self.metric = MeanMetric()
+
+        def training_step(self, batch, batch_idx):
+            self.metric(batch)
+            self.log("metric", self.metric, on_step=False, on_epoch=True)
+            self.log("mean", batch.mean(), on_epoch=True, prog_bar=True)
+            self.log("most", batch.max(), on_step=False, on_epoch=True, reduce_fx="max")
+            self.log("own", batch.mean(), on_step=False, on_epoch=True, reduce_fx=torch.median)
+            return super().training_step(batch, batch_idx)
+
+    whole = trainer()
+    whole.fit(Logs())
+    module = Logs()
+    fit = trainer(max_steps=2, max_epochs=1)
+    fit.fit(module)
+    fit.max_steps = -1
+    fit.fit(module)
+    assert fit.callback_metrics == whole.callback_metrics
+
+
+def test_the_recorders_state_round_trips_in_the_middle_of_an_epoch(trainer, tmp_path):
+    class Logs(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("mean", batch.mean(), on_epoch=True, prog_bar=True)
+            self.log("most", batch.max(), on_step=False, on_epoch=True, reduce_fx="max")
+            self.log("own", batch.mean(), on_step=False, on_epoch=True, reduce_fx=torch.median)
+            return super().training_step(batch, batch_idx)
+
+    whole = trainer()
+    whole.fit(Logs())
+    first = trainer(max_steps=2)
+    first.fit(Logs())
+    first.save_checkpoint(tmp_path / "middle.ckpt")
+    second = trainer()
+    second.fit(Logs(), ckpt_path=tmp_path / "middle.ckpt")
+    assert second.callback_metrics == whole.callback_metrics
+    assert second.progress_bar_metrics == whole.progress_bar_metrics
