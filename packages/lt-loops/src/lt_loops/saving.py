@@ -74,9 +74,11 @@ def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
 
 
 def save_now(run: Run, path: str | PathLike[str], weights_only: bool = False) -> None:
-    """Write a checkpoint of this moment; it is complete when this returns."""
+    """Write a checkpoint of this moment; it is complete when this returns, on every rank."""
     _write(run, fspath(path), capture(run, weights_only=weights_only))
     run.trainer.checkpoint_io.wait()
+    if run.strategy.world_size > 1:
+        run.strategy.barrier("save_checkpoint")
 
 
 def _write(run: Run, path: str, tree: dict[str, Any]) -> None:

@@ -1,0 +1,67 @@
+"""What a check is: a function that runs on every rank, and when it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from lt_core.strategy import Capabilities
+from lt_strategies.conformance.bench import Bench
+
+__all__ = ["CHECKS", "Check", "check", "load_checks"]
+
+_MODULES = ("placing", "stepping", "talking", "saving", "training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check.
+
+    Attributes:
+        name: a sentence with underscores; the test is called ``test_<name>``.
+        run: what every rank does; an exception on one rank fails the check.
+        skip: returns why the check does not apply to a strategy with these capabilities on so many ranks, or None.
+    """
+
+    name: str
+    run: Callable[[Bench], None]
+    skip: Callable[[Capabilities, int], str | None]
+
+
+CHECKS: dict[str, Check] = {}
+"""All checks by name, in the order in which they run."""
+
+
+def check(
+    *, unless: tuple[str, ...] = (), needs: tuple[str, ...] = (), ranks: int = 1
+) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+    """Make a function a check of the kit.
+
+    Args:
+        unless: names of capabilities with which it does not apply.
+        needs: names of capabilities without which it does not apply.
+        ranks: how many it takes at least.
+    """
+
+    def skip(capabilities: Capabilities, world_size: int) -> str | None:
+        for name in unless:
+            if getattr(capabilities, name):
+                return f"the strategy has the capability {name}"
+        for name in needs:
+            if not getattr(capabilities, name):
+                return f"the strategy lacks the capability {name}"
+        return f"needs {ranks} ranks" if world_size < ranks else None
+
+    def register(run: Callable[[Bench], None]) -> Callable[[Bench], None]:
+        CHECKS[run.__name__] = Check(name=run.__name__, run=run, skip=skip)
+        return run
+
+    return register
+
+
+def load_checks() -> dict[str, Check]:
+    """Import all modules of checks; return :data:`CHECKS`."""
+    for module in _MODULES:
+        import_module(f"lt_strategies.conformance.{module}")
+    return CHECKS

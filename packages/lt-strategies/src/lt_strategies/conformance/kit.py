@@ -1,0 +1,194 @@
+"""The pytest class: one launch for each world size runs all checks, and each test looks at the result of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from lt_core import plugins
+from lt_core.launcher import Launcher
+from lt_core.strategy import Placement, Strategy
+from lt_strategies.conformance.checks import load_checks
+from lt_strategies.conformance.ranks import DeliberateError, Order, made, run_again, run_all
+
+__all__ = ["Outcome", "StrategyConformance", "xfail"]
+
+
+@dataclass
+class Outcome:
+    """What a launch left.
+
+    Attributes:
+        results: for each check, the ``(status, text)`` of each rank.
+        error: what the launch raised.
+        again: what a second launch returned, or the error that it raised.
+    """
+
+    results: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    error: BaseException | None = None
+    again: Any = None
+
+
+@dataclass(frozen=True)
+class _Expected:
+    reason: str
+
+
+def xfail(*, reason: str) -> Any:
+    """Declare that a check is known to fail, and must fail.
+
+    As in ``test_a_removed_checkpoint_is_gone = xfail(reason="the object store keeps versions")``.
+
+    Args:
+        reason: why, in a sentence; shown in pytest's summary.
+    """
+    if not reason.strip():
+        raise ValueError("xfail(reason=...): say why in a sentence")
+    return _Expected(reason)
+
+
+class StrategyConformance:
+    """Subclass it, give it the fixture ``strategy``, and all checks run.
+
+    A check may only be replaced by :func:`xfail`; anything else under its name is an error.
+
+    Attributes:
+        accelerator: name of the kind of device.
+        launcher: who starts the ranks: a name from ``lt.launchers``, or an object. It must give results back.
+        world_sizes: numbers of ranks to try.
+        tolerance: how far numbers may be from plain torch's on the CPU.
+    """
+
+    accelerator: ClassVar[str] = "cpu"
+    launcher: ClassVar[str | Launcher] = "fork"
+    world_sizes: ClassVar[tuple[int, ...]] = (1, 2, 3)
+    tolerance: ClassVar[float] = 1e-6
+    _outcomes: ClassVar[dict[int, Outcome]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse to lose a check."""
+        super().__init_subclass__(**kwargs)
+        cls._outcomes = {}
+        for name, value in list(vars(cls).items()):
+            if name not in _TESTS:
+                if name.startswith("test_") and isinstance(value, _Expected):
+                    raise TypeError(f"{cls.__name__}.{name}: the kit has no such check.")
+                continue
+            if not isinstance(value, _Expected):
+                raise TypeError(
+                    f"{cls.__name__}.{name} overrides a check of the kit, which would pass unseen. If it cannot pass, "
+                    f'say so: {name} = xfail(reason="...")'
+                )
+            expected = _test_of(name.removeprefix("test_"))
+            setattr(cls, name, pytest.mark.xfail(reason=value.reason, strict=True)(expected))
+
+    @pytest.fixture
+    def strategy(self) -> str | Callable[[], Strategy]:
+        """Return the strategy's name, or a factory without arguments."""
+        raise NotImplementedError("define the fixture 'strategy': it returns a name or a factory")
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run each check at each world size; pytest then makes one launch for each."""
+        if "world_size" in metafunc.fixturenames:
+            metafunc.parametrize("world_size", self.world_sizes, ids=lambda n: f"{n}-ranks")
+
+    @pytest.fixture
+    def outcome(self, strategy: Any, world_size: int, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+        """Launch all checks, and once more; the tests of one world size share it."""
+        kit = type(self)
+        if world_size not in kit._outcomes:
+            kit._outcomes[world_size] = kit._launched(strategy, world_size, tmp_path_factory.mktemp("kit"))
+        return kit._outcomes[world_size]
+
+    @classmethod
+    def _launched(cls, strategy: Any, world_size: int, folder: Path) -> Outcome:
+        order = Order(strategy=strategy, folder=folder, tolerance=cls.tolerance)
+        outcome = Outcome()
+        first = cls._placed(strategy, world_size)
+        try:
+            first.launch(run_all, order, first)
+        except Exception as error:
+            outcome.error = error
+        _leave_group()
+        outcome.results = _read(order.folder, world_size)
+        second = cls._placed(strategy, world_size)
+        try:
+            outcome.again = second.launch(run_again, second)
+        except Exception as error:
+            outcome.again = error
+        _leave_group()
+        return outcome
+
+    @classmethod
+    def _placed(cls, strategy: Any, world_size: int) -> Strategy:
+        accelerator = plugins.load("accelerators", cls.accelerator)()
+        if not accelerator.available():
+            pytest.skip(f"accelerator {cls.accelerator!r}: {accelerator.unavailable_reason()}")
+        count = accelerator.count()
+        if count is not None and count < world_size:
+            pytest.skip(f"needs {world_size} {cls.accelerator} devices, {count} here")
+        launcher = plugins.load("launchers", cls.launcher)() if isinstance(cls.launcher, str) else cls.launcher
+        devices = tuple(accelerator.parse_devices(world_size))
+        ready = made(strategy)
+        ready.place(Placement(accelerator=accelerator, devices=devices, launcher=launcher))
+        return ready
+
+    def test_an_exception_on_one_rank_ends_all_ranks_and_comes_out(self, outcome: Outcome) -> None:
+        """The launch ends in the last rank's own exception, with its words."""
+        assert isinstance(outcome.error, DeliberateError), outcome.error
+        assert "on purpose" in str(outcome.error)
+
+    def test_a_second_launch_runs_on_all_ranks_and_returns_rank_0_s_result(
+        self, outcome: Outcome, world_size: int
+    ) -> None:
+        """After a failure, the next launch starts afresh."""
+        if isinstance(outcome.again, BaseException):
+            raise outcome.again
+        assert [rank for rank, _ in outcome.again.outputs] == list(range(world_size))
+        assert len({process for _, process in outcome.again.outputs}) == world_size
+        assert outcome.again.status == "from rank 0"
+
+
+def _test_of(name: str) -> Callable[..., None]:
+    def test(self: Any, outcome: Outcome) -> None:
+        found = outcome.results.get(name)
+        if found is None:
+            pytest.fail(f"not run: the job ended before, with {outcome.error!r}", pytrace=False)
+        failed = [f"rank {rank}:\n{text}" for rank, (status, text) in enumerate(found) if status == "failed"]
+        if failed:
+            pytest.fail("\n".join(failed), pytrace=False)
+        skipped = [text for status, text in found if status == "skipped"]
+        if skipped:
+            pytest.skip(skipped[0])
+
+    test.__name__ = f"test_{name}"
+    test.__doc__ = name.replace("_", " ").capitalize() + "."
+    return test
+
+
+def _read(folder: Path, world_size: int) -> dict[str, list[tuple[str, str]]]:
+    """Return the results of the checks that all ranks finished."""
+    files = [folder / f"rank_{rank}.jsonl" for rank in range(world_size)]
+    lines = [[json.loads(line) for line in f.read_text().splitlines()] if f.exists() else [] for f in files]
+    results: dict[str, list[tuple[str, str]]] = {}
+    for entries in zip(*lines, strict=False):
+        results[entries[0]["name"]] = [(entry["status"], entry["text"]) for entry in entries]
+    return results
+
+
+def _leave_group() -> None:
+    """With one rank the checks ran in this process: leave its group, so that others can be made here."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+for _name in load_checks():
+    setattr(StrategyConformance, f"test_{_name}", _test_of(_name))
+_TESTS = frozenset(name for name in vars(StrategyConformance) if name.startswith("test_"))

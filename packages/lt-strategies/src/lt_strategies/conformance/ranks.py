@@ -1,0 +1,118 @@
+"""The kit's part on each rank: one launch runs all checks, one after another, and ends in a failure on purpose."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import shutil
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lt_core import plugins
+from lt_core.launcher import RunResult
+from lt_core.strategy import Strategy
+from lt_strategies.conformance.bench import Bench, SkippedError
+from lt_strategies.conformance.checks import load_checks
+
+__all__ = ["DeliberateError", "Order", "made", "run_all", "run_again"]
+
+PATIENCE = 120.0  # seconds for one check; a rank that hangs ends, and the job with it
+
+
+class DeliberateError(Exception):
+    """What the last rank raises at the end, to see that all ranks end with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What the ranks are to do; pickled by launchers that pickle.
+
+    Attributes:
+        strategy: a name, or a factory without arguments.
+        folder: what all ranks see.
+        tolerance: how far numbers may be from plain torch's on the CPU.
+    """
+
+    strategy: str | Callable[[], Strategy]
+    folder: Path
+    tolerance: float
+
+
+def made(strategy: str | Callable[[], Strategy]) -> Strategy:
+    """Return a new strategy by its name or factory."""
+    found: Strategy = (plugins.load("strategies", strategy) if isinstance(strategy, str) else strategy)()
+    return found
+
+
+def run_all(order: Order, outer: Strategy) -> RunResult:
+    """Run every check on this rank; leave ``rank_<n>.jsonl``, a line for each."""
+    outer.open()
+    error: BaseException | None = None
+    try:
+        _run_checks(order, outer)
+        if outer.rank == outer.world_size - 1:
+            raise DeliberateError(f"rank {outer.rank} raises at the end, on purpose")
+        outer.barrier("that the last rank never reaches")
+        return RunResult()
+    except BaseException as caught:
+        error = caught
+        raise
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        outer.close(error)
+
+
+def run_again(outer: Strategy) -> RunResult:
+    """Be a second launch: return who took part."""
+    outer.open()
+    try:
+        return RunResult(outputs=outer.gather_objects([outer.rank, os.getpid()]), status=f"from rank {outer.rank}")
+    finally:
+        outer.close()
+
+
+def _run_checks(order: Order, outer: Strategy) -> None:
+    rank, world_size = outer.rank, outer.world_size
+    report = order.folder / f"rank_{rank}.jsonl"
+    for number, (name, check) in enumerate(load_checks().items()):
+        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=2)
+        place = order.folder / "files" / name
+        place.mkdir(parents=True, exist_ok=True)
+        why_not = check.skip(outer.capabilities, world_size)
+        status, text = "skipped", why_not or ""
+        if why_not is None:
+            bench = Bench(
+                lambda: made(order.strategy), outer.environment, outer.placement, place, tolerance=order.tolerance
+            )
+            status, text = _outcome(check.run, bench)
+        with report.open("a") as file:
+            file.write(json.dumps({"name": name, "status": status, "text": text}) + "\n")
+        _wait_for_others(order.folder, number + 1, world_size)
+        if rank == 0:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _outcome(run: Callable[[Bench], None], bench: Bench) -> tuple[str, str]:
+    try:
+        run(bench)
+    except SkippedError as skipped:
+        return "skipped", str(skipped)
+    except Exception as error:
+        return "failed", "".join(traceback.format_exception(error))
+    return "passed", ""
+
+
+def _wait_for_others(folder: Path, lines: int, world_size: int) -> None:
+    """Wait by files, since the strategy's own means are what is being tried."""
+    waiting = set(range(world_size))
+    while waiting:
+        for rank in sorted(waiting):
+            path = folder / f"rank_{rank}.jsonl"
+            if path.exists() and path.read_text().count("\n") >= lines:
+                waiting.discard(rank)
+        if waiting:
+            time.sleep(0.005)
