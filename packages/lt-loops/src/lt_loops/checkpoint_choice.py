@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_core.errors import CheckpointError
+from lt_core.errors import CheckpointError, warn
 
 if TYPE_CHECKING:
     from lt_loops.trainer import Trainer
@@ -60,22 +60,33 @@ def _best(trainer: Trainer, stage: str) -> str:
 
 
 def _newest(trainer: Trainer) -> str | None:
-    """Return the newest complete checkpoint in the folders of the checkpoint callbacks; damaged ones are passed
+    """Return the newest complete checkpoint that this Trainer's earlier runs wrote; damaged ones are named and passed
     over.
     """
+    for path in _candidates(trainer):
+        try:
+            trainer.checkpoint_io.verify(path)
+        except CheckpointError as error:
+            warn(f"{error} The next older checkpoint is taken.", code="LT613", stacklevel=6)
+            continue
+        return str(path)
+    return None
+
+
+def _candidates(trainer: Trainer) -> list[Path]:
+    """Return checkpoint files, newest first; a link counts as what it leads to."""
+    known = [str(path) for cb in trainer.checkpoint_callbacks if (path := getattr(cb, "last_model_path", ""))]
     found = [path for folder in _folders(trainer) for path in Path(folder).glob("*.ckpt")]
-    known = [Path(cb.last_model_path) for cb in _writers(trainer) if getattr(cb, "last_model_path", "")]
-    ordered = sorted({path.resolve() for path in [*found, *known] if path.exists()}, key=_written_at, reverse=True)
-    return str(ordered[0]) if ordered else None
-
-
-def _written_at(path: Path) -> float:
-    return path.stat().st_mtime
-
-
-def _writers(trainer: Trainer) -> list[Any]:
-    return list(trainer.checkpoint_callbacks)
+    files = {path.resolve() for path in [*found, *map(Path, known)] if path.exists()}
+    return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def _folders(trainer: Trainer) -> list[str]:
-    return [str(cb.dirpath) for cb in _writers(trainer) if getattr(cb, "dirpath", None)]
+    """Return where this Trainer's checkpoints lie: named folders, else those of all versions of its logger."""
+    writers: list[Any] = list(trainer.checkpoint_callbacks)
+    folders = {str(cb.dirpath) for cb in writers if getattr(cb, "dirpath", None)}
+    if any(getattr(cb, "dirpath", None) is None for cb in writers):
+        roots = [logger.root_dir for logger in trainer.loggers if logger.root_dir]
+        folders |= {str(path) for root in roots for path in Path(root).glob("*/checkpoints")}
+        folders.add(str(Path(trainer.default_root_dir, "checkpoints")))
+    return sorted(folders)

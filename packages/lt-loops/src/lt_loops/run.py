@@ -157,7 +157,6 @@ class Run:
         "datamodule",
         "deadline",
         "dirty",
-        "error",
         "eval_feeds",
         "eval_steps",
         "feed_state",
@@ -242,7 +241,6 @@ class Run:
         self.signal: int | None = None
         self.agreement: Agreement | None = None
         self.leaving = self.interrupt_told = self.loss_told = False
-        self.error: BaseException | None = None
         self.begun = False
         self.strict = True
         self.trusted = self.weights_only = False

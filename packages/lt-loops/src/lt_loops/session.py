@@ -63,7 +63,6 @@ class Session:
         self.failed = error
         if error is not None:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            run.error = error
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))
