@@ -148,7 +148,7 @@ def tests_cpu(session: nox.Session) -> None:
 @nox.session(name="tests-ddp")
 def tests_ddp(session: nox.Session) -> None:
     """Tests on two processes that talk by gloo."""
-    marked_tests(session, "ddp and not (slow or cuda or xla or multinode or faults)", "ddp")
+    marked_tests(session, "ddp and not (slow or cuda or xla or multinode or faults or conformance)", "ddp")
 
 
 # Other hardware, other shapes
