@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import get_swa_multi_avg_fn
+from torch.optim.swa_utils import get_swa_avg_fn, get_swa_multi_avg_fn
 
 __all__ = ["AverageFunction", "AveragedWeights"]
 
-AverageFunction = Callable[[Tensor, Tensor, int], Tensor]
-"""Returns the new average of one weight from the average, the present weight and how many were averaged."""
+AverageFunction = Callable[[Tensor, Tensor, Any], Tensor]
+"""Returns the new average of one weight from the average, the present weight and how many were averaged (0-dim)."""
 
 
 class AveragedWeights:
     """Holds the average of a module's parameters and persistent buffers, without a second module.
 
-    It averages as ``torch.optim.swa_utils.AveragedModel`` does, and may live on another device. Weights that are one
-    tensor under two names are one here too; integer buffers are copied.
+    It averages as ``torch.optim.swa_utils.AveragedModel`` does, bit for bit, and may live on another device. Weights
+    that are one tensor under two names are one here too; integer buffers (batch norm's counts) are copied.
 
     Args:
         module: its present weights are the first average.
@@ -42,9 +42,6 @@ class AveragedWeights:
         avg_fn: AverageFunction | None = None,
         multi_avg_fn: Callable[[Any, Any, Any], None] | None = None,
     ) -> None:
-        if avg_fn is None and multi_avg_fn is None:
-            multi_avg_fn = get_swa_multi_avg_fn()  # type: ignore[no-untyped-call]
-        self._avg_fn, self._multi_avg_fn = avg_fn, multi_avg_fn
         self._names: dict[str, int] = {}
         self._live: list[Tensor] = []
         self._averaged: list[bool] = []
@@ -60,6 +57,12 @@ class AveragedWeights:
             self._names[name] = seen[id(tensor)]
         self._mean = [t.detach().to(device=device, copy=True) for t in self._live]
         self.num_averaged = 0
+        if avg_fn is None and multi_avg_fn is None:
+            if any(mean.device.type != "cpu" for mean in self._mean):
+                multi_avg_fn = get_swa_multi_avg_fn()  # type: ignore[no-untyped-call]
+            else:  # as torch does it there
+                avg_fn = get_swa_avg_fn()  # type: ignore[no-untyped-call]
+        self._avg_fn, self._multi_avg_fn = avg_fn, multi_avg_fn
 
     @torch.no_grad()
     def update(self) -> None:
@@ -105,13 +108,14 @@ class AveragedWeights:
                 mean.copy_(present)
             elif self._multi_avg_fn is None:
                 assert self._avg_fn is not None
-                mean.copy_(self._avg_fn(mean, present, self.num_averaged))
+                mean.copy_(self._avg_fn(mean, present, torch.tensor(self.num_averaged, device=mean.device)))
             else:
                 means.append(mean)
                 presents.append(present)
         for indices in _alike(means):
             assert self._multi_avg_fn is not None
-            self._multi_avg_fn([means[i] for i in indices], [presents[i] for i in indices], self.num_averaged)
+            count = torch.tensor(self.num_averaged, device=means[indices[0]].device)
+            self._multi_avg_fn([means[i] for i in indices], [presents[i] for i in indices], count)
 
 
 def _alike(tensors: list[Tensor]) -> Iterator[list[int]]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lt_callbacks.profilers.advanced import AdvancedProfiler as AdvancedProfiler
+    from lt_callbacks.profilers.pass_through import PassThroughProfiler as PassThroughProfiler
+    from lt_callbacks.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
+    from lt_callbacks.profilers.simple import SimpleProfiler as SimpleProfiler
+    from lt_callbacks.profilers.xla import XLAProfiler as XLAProfiler
 
 _WHERE = {
     "AdvancedProfiler": "advanced",

@@ -1,0 +1,265 @@
+import math
+from datetime import timedelta
+
+import pytest
+import torch
+from torch import nn
+
+from lt_callbacks import DeviceStatsMonitor, LearningRateMonitor, ThroughputMonitor, Timer
+from lt_callbacks.chip_flops import available_flops
+from lt_core import LightningModule
+from lt_core.accelerator import Accelerator
+from lt_core.errors import ConfigError
+from lt_core.logger import Logger
+from lt_core.testing import FakeTrainer
+
+
+class Notes(Logger):
+    def __init__(self):
+        self.rows = []
+
+    def log_metrics(self, metrics, step=None):
+        self.rows.append((step, dict(metrics)))
+
+
+class Scheduled:
+    def __init__(self, optimizer, name=None):
+        self.optimizer, self.name = optimizer, name
+
+
+def make_trainer(**attributes):
+    return FakeTrainer(**{"loggers": [Notes()], "log_every_n_steps": 2, **attributes})
+
+
+def steps(callback, trainer, count, batch=None):
+    module = trainer.lightning_module
+    for i in range(count):
+        callback.on_train_batch_start(trainer, module, batch, i)
+        trainer.global_step += 1
+        callback.on_train_batch_end(trainer, module, torch.tensor(0.0), batch, i)
+
+
+# ---- learning rates --------------------------------------------------------------------------------------------------
+
+
+def sgd(*lrs, **kwargs):
+    return torch.optim.SGD([{"params": [nn.Parameter(torch.zeros(1))], "lr": lr, **kwargs} for lr in lrs])
+
+
+def test_rates_go_to_the_loggers_at_the_steps_that_are_logged():
+    callback, trainer = LearningRateMonitor("step"), make_trainer(optimizers=[sgd(0.1)])
+    callback.on_train_start(trainer, trainer.lightning_module)
+    steps(callback, trainer, 5)
+    assert trainer.logger.rows == [(1, {"lr-SGD": 0.1}), (3, {"lr-SGD": 0.1})]
+    assert callback.lrs == {"lr-SGD": [0.1, 0.1]}
+
+
+def test_rates_go_to_the_loggers_once_an_epoch():
+    callback, trainer = LearningRateMonitor("epoch"), make_trainer(optimizers=[sgd(0.1)])
+    callback.on_train_epoch_start(trainer, trainer.lightning_module)
+    steps(callback, trainer, 5)
+    assert trainer.logger.rows == [(0, {"lr-SGD": 0.1})]
+
+
+def test_groups_twins_and_schedulers_names_tell_rates_apart():
+    first, second, third = sgd(0.1, 0.2), sgd(0.3), sgd(0.4)
+    third.param_groups[0]["name"] = "head"
+    trainer = make_trainer(optimizers=[first, second, third], lr_scheduler_configs=[Scheduled(second, "warm")])
+    LearningRateMonitor().on_train_epoch_start(trainer, trainer.lightning_module)
+    ((_, values),) = trainer.logger.rows
+    assert values == {"lr-SGD/pg1": 0.1, "lr-SGD/pg2": 0.2, "warm": 0.3, "lr-SGD-1/head": 0.4}
+
+
+def test_momentum_and_weight_decay_on_request():
+    optimizer = torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=0.1, betas=(0.8, 0.9), weight_decay=0.01)
+    callback = LearningRateMonitor(log_momentum=True, log_weight_decay=True)
+    trainer = make_trainer(optimizers=[optimizer])
+    callback.on_train_epoch_start(trainer, trainer.lightning_module)
+    assert trainer.logger.rows == [(0, {"lr-Adam": 0.1, "lr-Adam-momentum": 0.8, "lr-Adam-weight_decay": 0.01})]
+
+
+@pytest.mark.parametrize(
+    ("make", "hook", "arguments"),
+    [
+        (LearningRateMonitor, "on_train_start", ()),
+        (DeviceStatsMonitor, "setup", ("fit",)),
+        (ThroughputMonitor, "setup", ("fit",)),
+    ],
+)
+def test_a_monitor_without_a_logger_is_refused(make, hook, arguments):
+    trainer = FakeTrainer()
+    with pytest.raises(ConfigError, match="the Trainer has none"):
+        getattr(make(), hook)(trainer, trainer.lightning_module, *arguments)
+
+
+def test_an_unknown_interval_is_refused():
+    with pytest.raises(ConfigError, match="Did you mean 'epoch'"):
+        LearningRateMonitor("epochs")
+
+
+# ---- device ----------------------------------------------------------------------------------------------------------
+
+
+class Measured(Accelerator):
+    device_type = "other"
+
+    def stats(self, device):
+        return {"memory_bytes": 7.0}
+
+
+def test_device_readings_go_to_the_loggers_around_the_batches_that_are_logged():
+    callback, trainer = DeviceStatsMonitor(), make_trainer(accelerator=Measured())
+    callback.setup(trainer, trainer.lightning_module, "fit")
+    steps(callback, trainer, 3)
+    assert trainer.logger.rows == [
+        (1, {"DeviceStatsMonitor.on_train_batch_start/memory_bytes": 7.0}),
+        (2, {"DeviceStatsMonitor.on_train_batch_end/memory_bytes": 7.0}),
+    ]
+
+
+def test_cpu_readings_need_psutil_or_name_it():
+    callback, trainer = DeviceStatsMonitor(cpu_stats=True), make_trainer(accelerator=Measured())
+    try:
+        import psutil  # noqa: F401
+    except ImportError:
+        with pytest.raises(ConfigError, match="psutil"):
+            callback.setup(trainer, trainer.lightning_module, "fit")
+    else:
+        callback.setup(trainer, trainer.lightning_module, "fit")
+        steps(callback, trainer, 2)
+        assert "DeviceStatsMonitor.on_train_batch_end/cpu_percent" in trainer.logger.rows[-1][1]
+
+
+# ---- throughput ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("lt_callbacks.throughput_monitor.perf_counter", lambda: now[0])
+    return now
+
+
+def test_rates_are_taken_over_the_window_and_pauses_do_not_count(clock):
+    class Timed(ThroughputMonitor):
+        def on_train_batch_end(self, *args):
+            clock[0] += 0.5
+            super().on_train_batch_end(*args)
+
+    callback = Timed(length_fn=lambda batch: 30, window_size=2)
+    trainer = make_trainer(world_size=2)
+    module = trainer.lightning_module
+    callback.setup(trainer, module, "fit")
+    callback.on_train_start(trainer, module)
+    steps(callback, trainer, 2, torch.zeros(4, 3))
+    callback.on_validation_start(trainer, module)
+    clock[0] += 1000.0
+    callback.on_validation_end(trainer, module)
+    steps(callback, trainer, 2, torch.zeros(4, 3))
+    first, second = (row for _, row in trainer.logger.rows)
+    assert first == second | {"train/time": 1.0, "train/batches": 2, "train/samples": 8, "train/lengths": 60}
+    assert second["train/time"] == 2.0
+    assert second["train/device/batches_per_sec"] == 2.0
+    assert second["train/device/samples_per_sec"] == 8.0
+    assert second["train/device/items_per_sec"] == 60.0
+    assert second["train/samples_per_sec"] == 16.0
+
+
+def test_flops_come_from_the_module_and_give_the_share_of_the_chip(clock):
+    class Told(LightningModule):
+        flops_per_batch = 1e9
+
+    callback = ThroughputMonitor(available_flops=4e9)
+    trainer = make_trainer(lightning_module=Told(), log_every_n_steps=1)
+    callback.setup(trainer, trainer.lightning_module, "fit")
+    callback.on_train_start(trainer, trainer.lightning_module)
+    clock[0] += 0.5
+    steps(callback, trainer, 1, torch.zeros(4))
+    ((_, row),) = trainer.logger.rows
+    assert row["train/device/flops_per_sec"] == 2e9
+    assert row["train/device/mfu"] == 0.5
+
+
+def test_flops_of_the_first_batch_are_counted_on_request():
+    callback, trainer = ThroughputMonitor(measure_flops=True), make_trainer(log_every_n_steps=1)
+    module, layer, x = trainer.lightning_module, nn.Linear(8, 4), torch.rand(2, 8)
+    callback.setup(trainer, module, "fit")
+    callback.on_train_start(trainer, module)
+    callback.on_train_batch_start(trainer, module, x, 0)
+    layer(x).sum().backward()
+    trainer.global_step = 1
+    callback.on_train_batch_end(trainer, module, None, x, 0)
+    assert callback._flops_per_batch == 2 * (2 * 2 * 8 * 4)  # the forward, and the weight's gradient
+    assert "train/device/flops_per_sec" in trainer.logger.rows[0][1]
+
+
+def test_a_cpu_has_no_known_number_of_operations():
+    assert available_flops(torch.device("cpu"), "32-true") is None
+
+
+# ---- timer -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hands(monkeypatch):
+    now = [0.0]
+    for module in ("timer", "agreed_interval"):
+        monkeypatch.setattr(f"lt_callbacks.{module}.monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize("duration", ["00:00:01:40", timedelta(seconds=100), {"seconds": 40, "minutes": 1}])
+def test_training_ends_when_its_time_is_over(hands, duration):
+    timer, trainer = Timer(duration), FakeTrainer()
+    timer.on_train_start(trainer, trainer.lightning_module)
+    hands[0] = 99.0
+    steps_done = timer.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+    assert (steps_done, trainer.should_stop, timer.time_remaining()) == (None, False, 1.0)
+    hands[0] = 100.0
+    timer.on_train_batch_end(trainer, trainer.lightning_module, None, None, 1)
+    assert trainer.should_stop
+    assert trainer.printed == ["Training ends: the time of 0:01:40 is over."]
+
+
+def test_by_epochs_the_clock_is_looked_at_when_one_ends(hands):
+    timer, trainer = Timer(timedelta(seconds=1), interval="epoch"), FakeTrainer()
+    timer.on_train_start(trainer, trainer.lightning_module)
+    hands[0] = 5.0
+    timer.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+    assert not trainer.should_stop
+    timer.on_train_epoch_end(trainer, trainer.lightning_module)
+    assert trainer.should_stop
+
+
+def test_a_resumed_run_has_what_is_left_of_its_time(hands):
+    first, second, trainer = Timer(timedelta(seconds=10)), Timer(timedelta(seconds=10)), FakeTrainer()
+    first.on_train_start(trainer, trainer.lightning_module)
+    hands[0] = 7.0
+    second.load_state_dict(first.state_dict())
+    second.on_train_start(trainer, trainer.lightning_module)
+    assert second.time_remaining() == pytest.approx(3.0)
+    hands[0] = 11.0
+    second.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+    assert trainer.should_stop
+
+
+def test_stages_are_measured_one_by_one(hands):
+    timer, trainer = Timer(), FakeTrainer()
+    timer.on_train_start(trainer, trainer.lightning_module)
+    for _ in range(2):
+        timer.on_validation_start(trainer, trainer.lightning_module)
+        hands[0] += 3.0
+        timer.on_validation_end(trainer, trainer.lightning_module)
+    assert timer.time_elapsed("validate") == 6.0
+    assert timer.time_elapsed("train") == 6.0
+    assert timer.time_elapsed("test") == 0.0
+    assert timer.time_remaining() is None
+    assert not math.isnan(timer.start_time("train"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"duration": "1:2"}, {"duration": 5}, {"duration": {"years": 1}}, {"interval": "x"}]
+)
+def test_wrong_timers_are_refused(arguments):
+    with pytest.raises(ConfigError, match="Timer"):
+        Timer(**arguments)

@@ -1,0 +1,175 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
+
+from lt_callbacks import ModelPruning
+from lt_core import LightningModule
+from lt_core.errors import ConfigError
+from lt_core.testing import FakeTrainer
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def start(callback, state=None):
+    net, trainer = Net(), FakeTrainer()
+    trainer.lightning_module = net
+    callback.setup(trainer, net, "fit")
+    if state is not None:
+        state = copy.deepcopy(state)
+        callback.on_load_checkpoint(trainer, net, state)
+        net.load_state_dict(state["state_dict"])
+    trainer.optimizers = [torch.optim.Adam(net.parameters(), lr=0.01)]
+    if state is not None:
+        callback.load_state_dict(state["callback"])
+        trainer.optimizers[0].load_state_dict(state["optimizer"])
+    return trainer
+
+
+def train(callback, trainer, epochs, first=0):
+    generator = torch.Generator().manual_seed(0)
+    data = [torch.rand(4, 8, generator=generator) for _ in range(3)]
+    net, (optimizer,) = trainer.lightning_module, trainer.optimizers
+    for trainer.current_epoch in range(first, epochs):
+        for batch in data:
+            optimizer.zero_grad()
+            net(batch).pow(2).mean().backward()
+            optimizer.step()
+        callback.on_train_epoch_end(trainer, net)
+
+
+def zeros(net):
+    weights = [layer.weight for layer in net.layers if isinstance(layer, nn.Linear)]
+    return sum(int((w == 0).sum()) for w in weights), sum(w.numel() for w in weights)
+
+
+def test_weights_are_pruned_over_all_layers_and_plain_again_at_the_end():
+    callback = ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.25)
+    trainer = start(callback)
+    net = trainer.lightning_module
+    train(callback, trainer, 1)
+    assert zeros(net) == (40, 160)
+    assert hasattr(net.layers[0], "weight_mask")
+    callback.on_train_end(trainer, net)
+    assert zeros(net) == (40, 160)
+    assert not hasattr(net.layers[0], "weight_mask")
+
+
+def test_it_prunes_what_torch_prunes():
+    callback = ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.5)
+    trainer, other = start(callback), Net()
+    callback.apply_pruning(0.5)
+    pairs = [(other.layers[0], "weight"), (other.layers[2], "weight")]
+    prune.global_unstructured(pairs, pruning_method=prune.L1Unstructured, amount=0.5)
+    assert torch.equal(trainer.lightning_module.layers[0].weight, other.layers[0].weight)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pruning_fn": "ln_structured", "pruning_dim": 0, "pruning_norm": 2},
+        {"pruning_fn": "random_structured", "pruning_dim": 0},
+        {"pruning_fn": "random_unstructured"},
+        {"pruning_fn": prune.L1Unstructured},
+    ],
+)
+def test_layer_by_layer_with_every_method_and_generators_stay(arguments):
+    callback = ModelPruning(use_global_unstructured=False, parameter_names=["weight"], amount=0.5, **arguments)
+    trainer = start(callback)
+    state = torch.get_rng_state()
+    train(callback, trainer, 1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert zeros(trainer.lightning_module) == (80, 160)
+
+
+def test_amount_and_whether_to_prune_may_depend_on_the_epoch(capsys):
+    callback = ModelPruning(
+        "l1_unstructured",
+        parameter_names=["weight"],
+        amount=lambda epoch: 16 if epoch == 1 else 0,
+        apply_pruning=lambda epoch: epoch < 2,
+        verbose=2,
+    )
+    trainer = start(callback)
+    train(callback, trainer, 3)
+    assert zeros(trainer.lightning_module)[0] == 16
+    assert trainer.printed[0] == "Pruned 0/160 (0.00%) -> 16/160 (10.00%)"
+    assert len(trainer.printed) == 3
+
+
+def test_the_lottery_ticket_gives_the_weights_left_their_first_values():
+    callback = ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.5)
+    trainer, first = start(callback), Net().layers[0].weight
+    train(callback, trainer, 1)
+    layer = trainer.lightning_module.layers[0]
+    assert torch.equal(layer.weight_orig, first)
+
+
+def test_weights_left_may_be_drawn_anew():
+    callback = ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.5, resample_parameters=True)
+    trainer, first = start(callback), Net().layers[0].weight
+    train(callback, trainer, 1)
+    layer = trainer.lightning_module.layers[0]
+    assert not torch.equal(layer.weight_orig, first)
+    assert isinstance(layer.weight_orig, nn.Parameter)
+    trainer.lightning_module(torch.rand(2, 8))
+
+
+@pytest.mark.parametrize("permanent", [True, False])
+def test_a_resumed_run_equals_the_uninterrupted_one_and_files_hold_plain_weights(permanent):
+    def make():
+        return ModelPruning(
+            "l1_unstructured", amount=0.2, use_lottery_ticket_hypothesis=False, make_pruning_permanent=permanent
+        )
+
+    whole = make()
+    trainer = start(whole)
+    train(whole, trainer, 2)
+    net, (optimizer,) = trainer.lightning_module, trainer.optimizers
+    state = {"state_dict": net.state_dict(), "callback": whole.state_dict(), "optimizer": optimizer.state_dict()}
+    whole.on_save_checkpoint(trainer, net, state)
+    state = copy.deepcopy(state)
+    assert ("layers.0.weight" in state["state_dict"]) == permanent
+    train(whole, trainer, 4, first=2)
+    resumed = make()
+    other = start(resumed, state)
+    train(resumed, other, 4, first=2)
+    for run, callback in ((trainer, whole), (other, resumed)):
+        callback.on_train_end(run, run.lightning_module)
+        callback.make_pruning_permanent()
+    for name, value in other.lightning_module.state_dict().items():
+        assert torch.equal(value, net.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pruning_fn": "l1"},
+        {"pruning_fn": "ln_structured"},
+        {"pruning_fn": "ln_structured", "use_global_unstructured": False},
+        {"pruning_fn": "ln_structured", "use_global_unstructured": False, "pruning_dim": 0},
+        {"amount": 1.5},
+        {"amount": -1},
+        {"verbose": -1},
+    ],
+)
+def test_wrong_arguments_are_refused(arguments):
+    with pytest.raises(ConfigError, match="ModelPruning"):
+        ModelPruning(**{"pruning_fn": "l1_unstructured", **arguments})
+
+
+def test_nothing_to_prune_is_refused():
+    with pytest.raises(ConfigError, match="nothing to prune"):
+        start(ModelPruning("l1_unstructured", parameter_names=["weights"]))
+    with pytest.raises(ConfigError, match="no layer of"):
+        start(ModelPruning("l1_unstructured", parameters_to_prune=[(nn.Linear(2, 2), "weight")]))

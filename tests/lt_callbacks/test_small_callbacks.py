@@ -1,0 +1,260 @@
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from lt_callbacks import (
+    BasePredictionWriter,
+    GradientAccumulationScheduler,
+    LambdaCallback,
+    MemorySnapshot,
+    NaNGuard,
+    OnExceptionCheckpoint,
+    SpikeDetection,
+)
+from lt_callbacks.nan_guard import NonFiniteError
+from lt_callbacks.spike import TrainingSpikeException
+from lt_core import LightningModule
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError, LtWarning
+from lt_core.overrides import is_overridden
+from lt_core.testing import FakeTrainer
+
+# ---- accumulation ----------------------------------------------------------------------------------------------------
+
+
+def test_accumulation_follows_the_schedule_and_the_trainer_gets_its_own_back():
+    callback, trainer = GradientAccumulationScheduler({1: 4, 3: 2}), FakeTrainer()
+    callback.on_fit_start(trainer, trainer.lightning_module)
+    seen = []
+    for trainer.current_epoch in range(5):
+        callback.on_train_epoch_start(trainer, trainer.lightning_module)
+        seen.append(trainer.accumulate_grad_batches)
+    callback.teardown(trainer, trainer.lightning_module, "fit")
+    assert seen == [1, 4, 4, 2, 2]
+    assert trainer.accumulate_grad_batches == 1
+
+
+def test_an_epoch_resumed_in_its_middle_has_its_count():
+    callback, trainer = GradientAccumulationScheduler({1: 4}), FakeTrainer(current_epoch=2)
+    callback.on_fit_start(trainer, trainer.lightning_module)
+    assert trainer.accumulate_grad_batches == 4
+
+
+@pytest.mark.parametrize("scheduling", [{}, {-1: 2}, {0: 0}, {0: 1.5}, [4]])
+def test_wrong_schedules_are_refused(scheduling):
+    with pytest.raises(ConfigError, match="GradientAccumulationScheduler"):
+        GradientAccumulationScheduler(scheduling)
+
+
+def test_contradictions_are_refused():
+    callback, manual = GradientAccumulationScheduler({0: 2}), LightningModule()
+    manual.automatic_optimization = False
+    with pytest.raises(ConfigError, match="accumulate_grad_batches=3"):
+        callback.on_fit_start(FakeTrainer(accumulate_grad_batches=3), LightningModule())
+    with pytest.raises(ConfigError, match="automatic_optimization"):
+        callback.on_fit_start(FakeTrainer(), manual)
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+def test_functions_are_hooks_and_only_those_given():
+    callback = LambdaCallback(on_train_start=lambda trainer, module: trainer.print("hi"), setup=None)
+    trainer = FakeTrainer()
+    callback.on_train_start(trainer, trainer.lightning_module)
+    assert trainer.printed == ["hi"]
+    assert is_overridden(callback, "on_train_start", Callback)
+    assert not is_overridden(callback, "on_train_end", Callback)
+
+
+def test_a_misspelt_hook_is_refused_with_the_right_one():
+    with pytest.raises(ConfigError, match="Did you mean 'on_train_start'"):
+        LambdaCallback(on_training_start=print)
+
+
+# ---- exceptions ------------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_leaves_a_checkpoint(tmp_path):
+    callback, trainer = OnExceptionCheckpoint(tmp_path), FakeTrainer(global_step=3)
+    callback.on_exception(trainer, trainer.lightning_module, ValueError())
+    assert torch.load(callback.ckpt_path, weights_only=True)["global_step"] == 3
+    trainer.stage = "test"
+    callback.on_exception(trainer, trainer.lightning_module, ValueError())
+    assert len(trainer.saved) == 1
+
+
+@pytest.mark.parametrize("filename", ["", "../x"])
+def test_a_name_that_is_none_or_leads_away_is_refused(filename):
+    with pytest.raises(ConfigError, match="OnExceptionCheckpoint"):
+        OnExceptionCheckpoint("x", filename)
+
+
+# ---- predictions -----------------------------------------------------------------------------------------------------
+
+
+class Writer(BasePredictionWriter):
+    def __init__(self, interval):
+        super().__init__(interval)
+        self.batches, self.epochs = [], []
+
+    def write_on_batch_end(self, trainer, module, prediction, batch_indices, batch, batch_idx, dataloader_idx):
+        self.batches.append((prediction, batch_indices, batch_idx, dataloader_idx))
+
+    def write_on_epoch_end(self, trainer, module, predictions, batch_indices):
+        self.epochs.append((predictions, batch_indices))
+
+
+def predict(writer, loaders):
+    trainer = FakeTrainer(num_predict_batches=[2] * loaders)
+    module = trainer.lightning_module
+    writer.on_predict_start(trainer, module)
+    for loader in range(loaders):
+        for i in range(2):
+            trainer.indices = [2 * i, 2 * i + 1]
+            writer.on_predict_batch_end(trainer, module, f"p{loader}{i}", None, i, loader)
+    writer.on_predict_end(trainer, module)
+    return writer
+
+
+def test_predictions_are_written_batch_by_batch():
+    writer = predict(Writer("batch"), 1)
+    assert writer.batches == [("p00", [0, 1], 0, 0), ("p01", [2, 3], 1, 0)]
+    assert writer.epochs == []
+
+
+def test_predictions_of_the_epoch_are_written_at_its_end():
+    assert predict(Writer("epoch"), 1).epochs == [(["p00", "p01"], [[0, 1], [2, 3]])]
+    (written,) = predict(Writer("batch_and_epoch"), 2).epochs
+    assert written[0] == [["p00", "p01"], ["p10", "p11"]]
+
+
+def test_a_wrong_interval_is_refused():
+    with pytest.raises(ConfigError, match="write_interval"):
+        Writer("epochs")
+
+
+# ---- not finite ------------------------------------------------------------------------------------------------------
+
+
+def guard_run(guard, losses, spoil=None):
+    """Take one optimizer step for each loss; return the trainer."""
+    module = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    trainer = FakeTrainer()
+    guard.on_train_start(trainer, module)
+    for i, loss in enumerate(losses):
+        guard.on_before_backward(trainer, module, torch.tensor(loss))
+        module(torch.ones(1, 2)).sum().backward()
+        if spoil == i:
+            module.weight.grad.fill_(float("nan"))
+        guard.on_before_optimizer_step(trainer, module, optimizer)
+        trainer.global_step += 1
+        guard.on_train_batch_end(trainer, module, None, None, i)
+    guard.on_train_epoch_end(trainer, module)
+    return trainer
+
+
+def test_the_first_step_that_was_not_finite_is_named():
+    guard = NaNGuard(every_n_steps=3)
+    with pytest.raises(NonFiniteError, match="optimizer step 1 .*All parameters are still finite"):
+        guard_run(guard, [1.0, float("nan"), float("inf"), 1.0])
+    assert guard.first_step == 1
+
+
+def test_gradients_are_watched_on_request_and_the_parameter_is_named():
+    with pytest.raises(NonFiniteError, match="Gradients of 'weight' are not finite"):
+        guard_run(NaNGuard(gradients=True), [1.0], spoil=0)
+    guard_run(NaNGuard(), [1.0], spoil=0)
+
+
+def test_it_may_warn_or_stop_instead_once():
+    with pytest.warns(LtWarning, match="not finite") as seen:
+        assert not guard_run(NaNGuard(1, action="warn"), [float("nan")] * 3).should_stop
+    assert len(seen) == 1
+    with pytest.warns(LtWarning, match="not finite"):
+        assert guard_run(NaNGuard(1, action="stop"), [float("nan")]).should_stop
+
+
+def test_finite_losses_pass():
+    assert not guard_run(NaNGuard(1, gradients=True), [1.0, 2.0]).should_stop
+
+
+# ---- spikes ----------------------------------------------------------------------------------------------------------
+
+
+def spike_run(callback, losses, tmp_path):
+    trainer = FakeTrainer(default_root_dir=str(tmp_path))
+    for i, loss in enumerate(losses):
+        callback.on_train_batch_end(trainer, trainer.lightning_module, {"loss": torch.tensor(loss)}, None, i)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "losses"),
+    [
+        ({}, [1.0, 1.0, 1.0, 3.1]),
+        ({"rtol": None, "atol": 0.5}, [1.0, 1.0, 1.0, 1.6]),
+        ({"mode": "max"}, [1.0, 1.0, 1.0, -1.5]),
+        ({}, [1.0, 1.0, 1.0, float("nan")]),
+    ],
+)
+def test_a_jump_ends_training_and_is_written_down(tmp_path, arguments, losses):
+    callback = SpikeDetection(**arguments)
+    with pytest.raises(TrainingSpikeException, match="batch 3") as error:
+        spike_run(callback, losses, tmp_path)
+    assert error.value.batch_idx == 3
+    assert json.loads((tmp_path / "skip_batches.json").read_text()) == [2, 3]
+
+
+def test_ordinary_losses_and_the_warmup_pass(tmp_path):
+    spike_run(SpikeDetection(), [1.0, 2.9, 0.1], tmp_path)
+    spike_run(SpikeDetection(warmup=3), [1.0, 1.0, 99.0], tmp_path)
+    spike_run(SpikeDetection(finite_only=False), [1.0, 1.0, float("nan")], tmp_path)
+
+
+def test_the_running_mean_survives_a_resume(tmp_path):
+    first, second = SpikeDetection(), SpikeDetection()
+    spike_run(first, [1.0, 1.0], tmp_path)
+    second.load_state_dict(first.state_dict())
+    with pytest.raises(TrainingSpikeException):
+        spike_run(second, [1.0, 9.0], tmp_path)
+
+
+def test_the_exception_crosses_a_process_boundary():
+    error = pickle.loads(pickle.dumps(TrainingSpikeException("x", 3, code="LT332")))
+    assert isinstance(error, TrainingSpikeException)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory_snapshots_need_cuda():
+    trainer = FakeTrainer()
+    with pytest.raises(ConfigError, match="CUDA"):
+        MemorySnapshot().setup(trainer, trainer.lightning_module, "fit")
+    with pytest.raises(ConfigError, match="stop_step"):
+        MemorySnapshot(start_step=3, stop_step=2)
+
+
+@pytest.mark.cuda
+def test_a_memory_snapshot_is_written_after_its_steps(tmp_path):
+    from lt_core.strategy import Strategy
+
+    class OnCuda(Strategy):
+        device = torch.device("cuda")
+
+    callback, trainer = MemorySnapshot(tmp_path, stop_step=2), FakeTrainer(strategy=OnCuda())
+    module = trainer.lightning_module
+    callback.setup(trainer, module, "fit")
+    for i in range(3):
+        callback.on_train_batch_start(trainer, module, None, i)
+        torch.rand(1000, device="cuda")
+        trainer.global_step = i + 1
+        callback.on_train_batch_end(trainer, module, None, None, i)
+    callback.teardown(trainer, module, "fit")
+    (path,) = callback.paths
+    assert pickle.loads(Path(path).read_bytes())["device_traces"]
