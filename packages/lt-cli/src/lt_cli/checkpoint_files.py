@@ -1,0 +1,242 @@
+"""``lt ckpt``: look into checkpoints, verify, convert and export them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lt_cli.checkpoint_report import contents, tensors_of
+from lt_cli.command_error import CommandError
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError, did_you_mean
+from lt_core.plugins import install_hint
+
+__all__ = ["convert", "export", "main", "weights_of"]
+
+_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``lt ckpt <what> ...``; return the exit status: 1 for a bad checkpoint, 2 for a bad command."""
+    options = _parser().parse_args(words)
+    try:
+        status: int = options.run(options)
+    except CommandError as error:
+        print(f"lt ckpt: error: {error}", file=sys.stderr)
+        return 2
+    except CheckpointError as error:
+        print(f"lt ckpt: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+def convert(
+    source: Path, target: Path, *, weights_only: bool = False, dtype: torch.dtype | None = None, trusted: bool = False
+) -> None:
+    """Write a checkpoint again as plain data, in the layout that lt and Lightning read.
+
+    Args:
+        source: a checkpoint of lt or Lightning (1.x too), or bare weights.
+        target: the file to write.
+        weights_only: leave out what only a resumed training needs.
+        dtype: a type for floating-point weights; optimizers keep theirs.
+        trusted: read it even if it is more than plain data; it can then run any code.
+
+    Raises:
+        CheckpointError: when a file cannot be read or written.
+    """
+    io = CheckpointIO()
+    tree = io.load_checkpoint(source, map_location="cpu", trusted=trusted)
+    if "state_dict" not in tree and all(isinstance(value, Tensor) for value in tree.values()):
+        tree = {"epoch": 0, "global_step": 0, "pytorch-lightning_version": "2.5.0", "state_dict": tree, "loops": {}}
+    if weights_only:
+        tree = {key: value for key, value in tree.items() if key not in _TRAINING_ONLY}
+    if dtype is not None:
+        tree["state_dict"] = {name: _cast(value, dtype) for name, value in tree.get("state_dict", {}).items()}
+    io.save_checkpoint(tree, target)
+
+
+_TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "native_amp_scaling_state")
+
+
+def export(source: Path, target: Path, *, prefix: str = "", dtype: torch.dtype | None = None) -> int:
+    """Write the weights of a checkpoint alone; return how many tensors.
+
+    Args:
+        source: a checkpoint.
+        target: ``*.safetensors``, or ``*.pt``/``*.pth`` for a state dict by ``torch.save``.
+        prefix: take only names that begin with it, and cut it off.
+        dtype: a type for floating-point weights.
+
+    Raises:
+        CommandError: for another ending, a prefix that no name has, or when safetensors is not installed.
+        CheckpointError: when a file cannot be read or written.
+    """
+    tree = CheckpointIO().load_checkpoint(source, map_location="cpu")
+    weights = weights_of(tree, prefix)
+    if dtype is not None:
+        weights = {name: _cast(tensor, dtype) for name, tensor in weights.items()}
+    if target.suffix == ".safetensors":
+        _write_safetensors(weights, target, _metadata(tree))
+    elif target.suffix in (".pt", ".pth"):
+        CheckpointIO().save_checkpoint(weights, target)
+    else:
+        raise CommandError(
+            f"{target.name}: expected a name that ends in .safetensors, .pt or .pth. For a whole checkpoint: lt ckpt "
+            "convert.",
+            code="LT164",
+        )
+    return len(weights)
+
+
+def weights_of(tree: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
+    """Return the weights in a checkpoint by name.
+
+    Args:
+        tree: the checkpoint, or a bare state dict.
+        prefix: take only names that begin with it, and cut it off.
+
+    Raises:
+        CommandError: where there are none.
+    """
+    state = tree.get("state_dict", tree)
+    found = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    kept = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+    if not kept:
+        starts = {name.partition(".")[0] + "." for name in found}
+        raise CommandError(
+            f"no weight begins with {prefix!r}.{did_you_mean(prefix, starts)} They begin with: "
+            f"{', '.join(sorted(starts)) or 'nothing, there are none'}.",
+            code="LT164",
+        )
+    return kept
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lt ckpt", description="Look into checkpoints, verify, convert, export them.")
+    commands = parser.add_subparsers(required=True, metavar="WHAT")
+
+    show = commands.add_parser("show", help="what it holds")
+    show.add_argument("path", type=Path)
+    show.add_argument("--weights", action="store_true", help="list every weight with shape and type")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    show.set_defaults(run=_show)
+
+    verify = commands.add_parser("verify", help="whether it is complete, undamaged and plain data only")
+    verify.add_argument("paths", nargs="+", type=Path, help="files, or folders whose *.ckpt are meant")
+    verify.set_defaults(run=_verify)
+
+    change = commands.add_parser("convert", help="write it again: from Lightning 1.x, smaller, in another type")
+    change.add_argument("source", type=Path)
+    change.add_argument("target", type=Path)
+    change.add_argument("--weights-only", action="store_true", help="leave out what only resuming needs")
+    change.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
+    change.add_argument("--trusted", action="store_true", help="read it even if it can run code: only your own files")
+    change.set_defaults(run=_convert)
+
+    out = commands.add_parser("export", help="the weights alone, as .safetensors or .pt")
+    out.add_argument("source", type=Path)
+    out.add_argument("target", type=Path)
+    out.add_argument("--prefix", default="", help="only names that begin so, without it: model.")
+    out.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
+    out.set_defaults(run=_export)
+    return parser
+
+
+def _show(options: argparse.Namespace) -> int:
+    found = contents(CheckpointIO().load_checkpoint(options.path, map_location="cpu"), options.weights)
+    found = {"file": f"{options.path}, {options.path.stat().st_size / 1e6:.3f} MB, checksums right", **found}
+    if options.json:
+        print(json.dumps(found, indent=2, default=str))
+        return 0
+    width = max(map(len, found)) + 2
+    for key, value in found.items():
+        first, *more = _lines(value)
+        print(f"{key:{width}}{first}")
+        for line in more:
+            print(" " * width + line)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    files = [file for path in options.paths for file in (sorted(path.rglob("*.ckpt")) if path.is_dir() else [path])]
+    if not files:
+        raise CommandError(f"there is no *.ckpt in {', '.join(map(str, options.paths))}.", code="LT164")
+    bad = 0
+    for file in files:
+        try:
+            CheckpointIO().verify(file)
+            print(f"{file}: complete and undamaged")
+        except CheckpointError as error:
+            bad += 1
+            print(error)
+    return min(bad, 1)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    dtype = _TYPES.get(options.dtype or "")
+    convert(options.source, options.target, weights_only=options.weights_only, dtype=dtype, trusted=options.trusted)
+    print(f"{options.target}: {options.target.stat().st_size / 1e6:.3f} MB")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    count = export(options.source, options.target, prefix=options.prefix, dtype=_TYPES.get(options.dtype or ""))
+    print(f"{options.target}: {count} tensors, {options.target.stat().st_size / 1e6:.3f} MB")
+    return 0
+
+
+def _lines(value: Any) -> list[str]:
+    """Return a value as lines of text: an item a line, nested ones indented."""
+    if isinstance(value, dict):
+        return [line for name, item in value.items() for line in _item(name, item)]
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+
+
+def _item(name: str, value: Any) -> list[str]:
+    if isinstance(value, dict) and value:
+        return [name, *(f"  {line}" for line in _lines(value))]
+    return [f"{name}: {value}"]
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _metadata(tree: dict[str, Any]) -> dict[str, str]:
+    """Return what safetensors keeps beside the weights: texts."""
+    described = contents(tree)
+    kept = {name: described[name] for name in ("epoch", "step", "hyperparameters") if name in described}
+    return {"format": "pt", **{name: json.dumps(value, default=str) for name, value in kept.items()}}
+
+
+def _write_safetensors(weights: dict[str, Tensor], target: Path, metadata: dict[str, str]) -> None:
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        remedy = install_hint("lt-cli[safetensors]")
+        raise CommandError(f"export to .safetensors needs the package safetensors: {remedy}", code="LT165") from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        # tied weights share memory, which the format does not know: each gets its own
+        save_file({name: tensor.contiguous().clone() for name, tensor in tensors_of(weights)}, beside, metadata)
+        beside.replace(target)
+    except OSError as error:
+        raise CheckpointError(f"{target} could not be written: {error.strerror or error}.", code="LT614") from error
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""What a checkpoint holds, in words: for ``lt ckpt show``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["contents", "tensors_of"]
+
+_WIDTH = 100  # characters of a value in the table
+
+
+def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
+    """Return what a checkpoint holds as plain data, for people and for JSON.
+
+    Args:
+        tree: the checkpoint.
+        weights: list every weight with its shape and type.
+    """
+    state = tree.get("state_dict", {})
+    found: dict[str, Any] = {
+        "written by": _writer(tree),
+        "epoch": tree.get("epoch"),
+        "step": tree.get("global_step"),
+        "samples": _deep(tree, "lt", "position", "samples"),
+        "world size": _deep(tree, "lt", "world_size"),
+        "weights": _summary(state),
+        "hyperparameters": tree.get("hyper_parameters") or {},
+        "hyperparameters by name only": tree.get("hparams_by_name") or {},
+        "datamodule's hyperparameters": tree.get("datamodule_hyper_parameters") or {},
+        "optimizers": [_optimizer(state) for state in tree.get("optimizer_states", ())],
+        "schedulers": len(tree.get("lr_schedulers", ())) or None,
+        "callbacks": {str(name): _plain(state) for name, state in tree.get("callbacks", {}).items()},
+        "left out": list(tree.get("left_out", ())),
+        "resumes": "exactly" if "lt" in tree else "from the epoch's start" if "loops" in tree else "no: weights only",
+        "other keys": [key for key in tree if key not in _KNOWN],
+    }
+    if weights:
+        found["each weight"] = {name: _shape(tensor) for name, tensor in tensors_of(state)}
+    return {key: value for key, value in found.items() if value not in (None, [], {}, "")}
+
+
+_KNOWN = frozenset(
+    [
+        "epoch",
+        "global_step",
+        "pytorch-lightning_version",
+        "lt_version",
+        "lt",
+        "state_dict",
+        "hyper_parameters",
+        "hparams_name",
+        "hparams_type",
+        "hparams_by_name",
+        "datamodule_hyper_parameters",
+        "datamodule_hparams_name",
+        "datamodule_hparams_by_name",
+        "loops",
+        "callbacks",
+        "optimizer_states",
+        "lr_schedulers",
+        "left_out",
+    ]
+)
+
+
+def tensors_of(state: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor in a nest of dicts and lists with its path."""
+    if isinstance(state, Tensor):
+        yield prefix, state
+    elif isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from tensors_of(value, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(state, list | tuple):
+        for number, value in enumerate(state):
+            yield from tensors_of(value, f"{prefix}.{number}")
+
+
+def _writer(tree: Mapping[str, Any]) -> str:
+    if "lt_version" in tree:
+        return f"lt {tree['lt_version']}"
+    if "pytorch-lightning_version" in tree:
+        return f"Lightning {tree['pytorch-lightning_version']}"
+    return "neither lt nor Lightning"
+
+
+def _summary(state: Mapping[str, Any]) -> str:
+    tensors = [tensor for _, tensor in tensors_of(state)]
+    if not tensors:
+        return "none"
+    numbers = sum(tensor.numel() for tensor in tensors)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    kinds = ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
+    return f"{len(tensors)} tensors, {numbers:,} numbers, {size / 1e6:.3f} MB, {kinds}"
+
+
+def _optimizer(state: Mapping[str, Any]) -> str:
+    groups = state.get("param_groups", ())
+    rates = ", ".join(f"{group['lr']:g}" for group in groups if isinstance(group.get("lr"), int | float))
+    return f"{len(state.get('state', ()))} parameters in {len(groups)} groups, learning rate {rates or 'unknown'}"
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _deep(tree: Any, *keys: str) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with small tensors as numbers and large ones as their shape, long texts shortened."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(item) for item in value]
+    if isinstance(value, Tensor):
+        return value.item() if value.numel() == 1 else f"tensor {_shape(value)}"
+    text = repr(value)
+    return value if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
