@@ -30,8 +30,8 @@ def assert_resumes_exactly(
     Compared are every batch, every loss, the final weights, optimizers, schedulers, counters and logged metrics.
 
     Args:
-        make_trainer: called with ``callbacks=[...]`` and ``default_root_dir=...``; returns a Trainer that was given these
-            (and its own ``callbacks`` beside them).
+        make_trainer: called with ``callbacks=[...]`` and ``default_root_dir=...``; returns a Trainer that got these
+            (with its own ``callbacks`` beside them).
         make_model: returns a new module, the same each time: seed it inside (``seed_everything``).
         make_data: returns a datamodule or a training loader.
         moments: numbers of training batches, counted over all epochs, after which to stop; by default the first, one in
