@@ -2,7 +2,9 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -43,17 +45,15 @@ def test_reading_the_version_makes_no_folder(tmp_path):
 
 
 def test_jobs_that_start_at_once_get_folders_of_their_own(tmp_path):
-    script = (
-        "import sys; from lt_loggers import CSVLogger; logger = CSVLogger(sys.argv[1]); sys.stdin.readline(); "
-        "print(logger.claim_version())"
-    )
-    jobs = [
-        subprocess.Popen([sys.executable, "-c", script, tmp_path], stdin=-1, stdout=-1, text=True) for _ in range(4)
-    ]
-    for job in jobs:
-        job.stdin.write("go\n")
-        job.stdin.flush()
-    assert sorted(job.communicate()[0].strip() for job in jobs) == ["0", "1", "2", "3"]
+    together = Barrier(8)
+
+    def claim(_):
+        logger = CSVLogger(tmp_path)
+        together.wait()
+        return logger.claim_version()
+
+    with ThreadPoolExecutor(8) as jobs:
+        assert sorted(jobs.map(claim, range(8))) == list(range(8))
 
 
 def test_the_loggers_of_one_run_share_a_folder(tmp_path):
