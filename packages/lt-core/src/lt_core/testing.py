@@ -18,6 +18,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.logger import Logger
+from lt_core.logger_kit import LoggerKit
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
@@ -25,7 +26,7 @@ from lt_core.recorder import Recorder
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["FakeTrainer"]
+__all__ = ["FakeTrainer", "LoggerKit"]
 
 
 class FakeTrainer:
