@@ -274,7 +274,7 @@ def plugins(session: nox.Session) -> None:
         folder = ROOT / ".nox" / "plugin-wheels" / plugin.name
         shutil.rmtree(folder, ignore_errors=True)
         session.run(UV, "build", "-q", "--wheel", str(plugin), "-o", str(folder), external=True)
-        wheels = [str(wheel) for wheel in folder.glob("*.whl")]
+        wheels = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]  # a package without this extra is fine too
         python = fill_environment(session, "isolated", "-c", pins, *ours, *wheels, "pytest", "pytest-timeout")
         session.run(python, "-m", "pytest", TIMEOUT, str(plugin), external=True)
 
