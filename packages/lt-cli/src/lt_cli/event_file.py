@@ -1,0 +1,135 @@
+"""Scalars out of TensorBoard's event files, read without TensorBoard.
+
+A file is a row of records (8 bytes length, 4 bytes checksum, data, 4 bytes checksum); the data is a protobuf ``Event``.
+Field numbers are those of event.proto, summary.proto and tensor.proto.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Scalar", "read_scalars"]
+
+_WIRE_VARINT, _WIRE_64, _WIRE_BYTES, _WIRE_32 = 0, 1, 2, 5
+_EVENT_WALL_TIME, _EVENT_STEP, _EVENT_SUMMARY, _EVENT_SESSION = 1, 2, 5, 7
+_SUMMARY_VALUE = 1
+_VALUE_TAG, _VALUE_SIMPLE, _VALUE_TENSOR = 1, 2, 8
+_TENSOR_DTYPE, _TENSOR_SHAPE, _TENSOR_CONTENT, _TENSOR_FLOATS, _TENSOR_DOUBLES = 1, 2, 4, 5, 6
+_SESSION_STATUS, _SESSION_START = 1, 1
+_DT_FLOAT, _DT_DOUBLE = 1, 2
+
+Field = tuple[int, int, "int | bytes"]
+
+
+class Scalar(NamedTuple):
+    """One value in an event file.
+
+    Attributes:
+        tag: its name.
+        step: x axis.
+        wall_time: seconds since 1970.
+        value: the number.
+    """
+
+    tag: str
+    step: int
+    wall_time: float
+    value: float
+
+
+def read_scalars(path: Path) -> list[Scalar]:
+    """Return the scalars of an event file in the order in which they were written.
+
+    A run that was resumed says so with a session's start: what stood there from that step on is left out, as in
+    TensorBoard. A last record that is cut off, as in a run that goes on, ends the reading.
+    """
+    found: list[Scalar] = []
+    for record in _records(path.read_bytes()):
+        step, wall_time, summary = 0, 0.0, b""
+        for number, _, value in _fields(record):
+            if number == _EVENT_WALL_TIME and isinstance(value, bytes):
+                (wall_time,) = struct.unpack("<d", value)
+            elif number == _EVENT_STEP and isinstance(value, int):
+                step = value
+            elif number == _EVENT_SUMMARY and isinstance(value, bytes):
+                summary = value
+            elif number == _EVENT_SESSION and isinstance(value, bytes) and _starts(value):
+                found = [scalar for scalar in found if scalar.step < step]
+        found += [Scalar(tag, step, wall_time, number) for tag, number in _scalars(summary)]
+    return found
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    place = 0
+    while place + 12 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, place)
+        if place + 16 + length > len(data):
+            return
+        yield data[place + 12 : place + 12 + length]
+        place += 16 + length
+
+
+def _fields(data: bytes) -> Iterator[Field]:
+    """Yield number, wire type and value of each field of a message."""
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        number, wire = key >> 3, key & 7
+        if wire == _WIRE_VARINT:
+            whole, place = _varint(data, place)
+            yield number, wire, whole
+            continue
+        length = {_WIRE_64: 8, _WIRE_32: 4}.get(wire)
+        if length is None:
+            if wire != _WIRE_BYTES:
+                return
+            length, place = _varint(data, place)
+        yield number, wire, data[place : place + length]
+        place += length
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    result, shift = 0, 0
+    while place < len(data):
+        byte = data[place]
+        place += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return result, place
+
+
+def _starts(session: bytes) -> bool:
+    return any(number == _SESSION_STATUS and value == _SESSION_START for number, _, value in _fields(session))
+
+
+def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
+    for number, _, value in _fields(summary):
+        if number != _SUMMARY_VALUE or not isinstance(value, bytes):
+            continue
+        tag, result = "", None
+        for part, _, content in _fields(value):
+            if part == _VALUE_TAG and isinstance(content, bytes):
+                tag = content.decode("utf-8", "replace")
+            elif part == _VALUE_SIMPLE and isinstance(content, bytes):
+                (result,) = struct.unpack("<f", content)
+            elif part == _VALUE_TENSOR and isinstance(content, bytes):
+                result = _tensor(content)
+        if result is not None:
+            yield tag, result
+
+
+def _tensor(data: bytes) -> float | None:
+    """Return the number in a tensor without dimensions, or None for any other tensor."""
+    fields = {number: value for number, _, value in _fields(data)}
+    kind, shape = fields.get(_TENSOR_DTYPE), fields.get(_TENSOR_SHAPE, b"")
+    width = {_DT_FLOAT: ("<f", 4), _DT_DOUBLE: ("<d", 8)}.get(kind) if isinstance(kind, int) else None
+    content = fields.get(_TENSOR_CONTENT) or fields.get(_TENSOR_FLOATS if kind == _DT_FLOAT else _TENSOR_DOUBLES)
+    if width is None or shape or not isinstance(content, bytes) or len(content) != width[1]:
+        return None
+    value: float = struct.unpack(width[0], content)[0]
+    return value
