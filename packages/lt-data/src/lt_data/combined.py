@@ -303,12 +303,15 @@ def flatten(tree: Any) -> list[Any]:
     return found
 
 
-def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Return nested lists, tuples and dicts of loaders with ``function`` applied to each loader."""
+def map_tree(function: Callable[[Any], Any], tree: Any, *, top: bool = True) -> Any:
+    """Return nested lists, tuples and dicts of loaders with ``function`` applied to each loader.
+
+    At the ``top`` a list holds loaders; further down it may be a loader itself, if what it holds are batches.
+    """
     if isinstance(tree, Mapping):
-        return {name: map_tree(function, value) for name, value in tree.items()}
-    if isinstance(tree, (list, tuple)) and not _is_list_of_batches(tree):
-        parts = [map_tree(function, value) for value in tree]
+        return {name: map_tree(function, value, top=False) for name, value in tree.items()}
+    if isinstance(tree, (list, tuple)) and (top or not _is_list_of_batches(tree)):
+        parts = [map_tree(function, value, top=False) for value in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return function(tree)
 

@@ -74,7 +74,7 @@ class LoaderFeed(Feed):
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
-        self._check_length()
+        self.num_batches = self._own_source.length  # it may have grown or shrunk since the last epoch
 
     def begin_round(self, number: int) -> None:
         """Shuffle as in epoch ``number``, without telling the user's samplers: an epoch within an epoch."""
@@ -236,11 +236,6 @@ class LoaderFeed(Feed):
         return chain(first, items)
 
     # ---- checks ------------------------------------------------------------------------------------------------------
-
-    def _check_length(self) -> None:
-        """Take over the length of a loader that has grown or shrunk between two epochs."""
-        if self._resume is None:
-            self.num_batches = self._own_source.length
 
     def _check_count(self, start: int) -> None:
         """Say when an epoch had another number of batches than the loader's length, or none at all."""

@@ -196,11 +196,11 @@ class Watched:
         self.notes[number] = state
         if len(self.notes) > _MOST_NOTES:
             self._watch = False
+            own = self.sampler.sampler if type(self.sampler) is BatchSampler else self.sampler
             warn(
-                f"{type(self.sampler).__name__} draws random numbers from the process's generators at each batch. "
-                f"After {_MOST_NOTES} batches its draws are no longer noted, so a resume in this epoch may read other "
-                "samples. Give the sampler a generator of its own (an attribute torch.Generator()), or draw at its "
-                "start.",
+                f"{type(own).__name__} draws random numbers from the process's generators at each batch. After "
+                f"{_MOST_NOTES} batches its draws are no longer noted, so a resume in this epoch may read other "
+                "samples. Give it a generator of its own (an attribute torch.Generator()), or draw at its start.",
                 code="LT441",
             )
 

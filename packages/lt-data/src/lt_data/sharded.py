@@ -79,7 +79,7 @@ class ShardedSource(Source):
         self._rest: dict[str, Any] | None = None
         self._born: list[int] = [0, 0]
         self._open = False
-        self._lone = not loader.batch_sampler  # items are single indices, not lists of them
+        self._lone = loader.batch_sampler is None  # items are single indices, not lists of them
 
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind or (kind == "loader" and shard == Shard())
@@ -232,8 +232,9 @@ class ShardedSource(Source):
                 return Order(range(len(batches.sampler)), batches.batch_size, batches.drop_last)  # type: ignore[arg-type]
             return Order([()] * len(batches), 1, batched=True)
         except TypeError:
+            lacking = batches.sampler if type(batches) is BatchSampler else batches
             raise DataError(
-                f"{type(batches).__name__} has no length, so that its samples cannot be shared among "
+                f"{type(lacking).__name__} has no length, so that its samples cannot be shared among "
                 f"{self.shard.count} ranks. Give it a __len__, or shard it yourself and pass "
                 "Trainer(use_distributed_sampler=False).",
                 code="LT450",

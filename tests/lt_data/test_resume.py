@@ -1,0 +1,196 @@
+"""A run that is cut anywhere and resumed in another process reads on as if nothing had happened, bit for bit."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from lt_core.data import Feed
+from lt_core.errors import DataError, LtWarning
+
+
+def own():
+    return torch.Generator().manual_seed(3)
+
+
+WITHOUT_WORKERS = {
+    "in order": lambda kit: DataLoader(kit.Noisy(), batch_size=4),
+    "shuffled": lambda kit: DataLoader(kit.Noisy(), batch_size=2, shuffle=True),
+    "drop_last": lambda kit: DataLoader(kit.Noisy(), batch_size=2, shuffle=True, drop_last=True),
+    "own generators": lambda kit: DataLoader(kit.Owner(), batch_size=2, shuffle=True, generator=own()),
+    "no batches": lambda kit: DataLoader(kit.Noisy(), batch_size=None, shuffle=True),
+    "sampler that draws": lambda kit: DataLoader(kit.Noisy(), batch_size=2, sampler=kit.DrawsEachIndex(9)),
+    "sampler that draws at once": lambda kit: DataLoader(kit.Noisy(), batch_size=2, sampler=kit.DrawsAtIter(9)),
+    "sampler with a generator": lambda kit: DataLoader(kit.Noisy(), batch_size=2, sampler=kit.OwnsGenerator(9)),
+    "batch sampler": lambda kit: DataLoader(kit.Noisy(), batch_sampler=kit.Buckets(11)),
+    "table": lambda kit: DataLoader(kit.table(), batch_size=2, shuffle=True),
+    "table, own generator": lambda kit: DataLoader(kit.table(), batch_size=2, shuffle=True, generator=own()),
+    "table, one batch": lambda kit: DataLoader(kit.table(), batch_size=11, shuffle=True, generator=own()),
+    "table, sampler that draws": lambda kit: DataLoader(kit.table(), batch_size=2, sampler=kit.DrawsEachIndex(9)),
+    "table, batch sampler": lambda kit: DataLoader(kit.table(), batch_sampler=kit.Buckets(11)),
+    "stateful stream": lambda kit: DataLoader(kit.Stateful(11), batch_size=2),
+    "list": lambda kit: [torch.ones(2) * number for number in range(5)],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_WORKERS)
+def test_resume_at_every_batch(kit, name):
+    kit.assert_resumes(lambda: WITHOUT_WORKERS[name](kit))
+
+
+SOME = [(0, 1), (0, 6), (1, 0), (1, 1), (1, 3)]
+
+WITH_WORKERS = {
+    "workers": (lambda kit: DataLoader(kit.Noisy(), 2, shuffle=True, num_workers=2), SOME),
+    "persistent workers": (
+        lambda kit: DataLoader(kit.Noisy(), 2, shuffle=True, num_workers=2, persistent_workers=True),
+        SOME,
+    ),
+    "persistent workers, own generators": (
+        lambda kit: DataLoader(kit.Owner(), 2, shuffle=True, num_workers=2, generator=own(), persistent_workers=True),
+        SOME[::2],
+    ),
+    "three workers, no batches": (
+        lambda kit: DataLoader(kit.Noisy(), None, shuffle=True, num_workers=3),
+        [(0, 1), (0, 4), (1, 2), (1, 11)],
+    ),
+    "sampler that draws": (
+        lambda kit: DataLoader(kit.Noisy(), 2, num_workers=2, sampler=kit.DrawsEachIndex(17)),
+        [(0, 1), (0, 4), (1, 2), (1, 8)],
+    ),
+    "sampler that draws at once": (
+        lambda kit: DataLoader(kit.Noisy(), 2, num_workers=2, sampler=kit.DrawsAtIter(9), persistent_workers=True),
+        [(0, 1), (1, 0), (1, 2), (1, 5)],
+    ),
+    "table": (lambda kit: DataLoader(kit.table(), 2, shuffle=True, num_workers=2), SOME),
+    "table, persistent": (
+        lambda kit: DataLoader(kit.table(), 2, shuffle=True, num_workers=2, persistent_workers=True, generator=own()),
+        SOME,
+    ),
+    "stateful stream": (
+        lambda kit: DataLoader(kit.Stateful(23), 2, num_workers=3),
+        [(0, 4), (0, 11), (0, 12), (1, 0)],
+    ),
+    "stateful stream, persistent": (
+        lambda kit: DataLoader(kit.Stateful(23), 2, num_workers=3, persistent_workers=True),
+        [(0, 4), (1, 0), (1, 1), (1, 12)],
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker processes")
+@pytest.mark.parametrize("name", WITH_WORKERS)
+def test_resume_with_workers(kit, name):
+    make, places = WITH_WORKERS[name]
+    kit.assert_resumes(lambda: make(kit), places=places)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_resume_in_epochs_that_a_limit_cuts_short(kit, workers):
+    more = {"num_workers": workers, "persistent_workers": True} if workers else {}
+    places = [(0, 1), (0, 3), (1, 0), (1, 1), (1, 2)]
+    make = lambda: DataLoader(kit.Noisy(21), batch_size=2, shuffle=True, **more)  # noqa: E731
+    kit.assert_resumes(make, limit=3, places=places)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_without_a_state_is_read_again_and_says_so(kit, workers):
+    def make():
+        return DataLoader(kit.Shuffled(23), batch_size=2, num_workers=workers, persistent_workers=workers > 0)
+
+    with pytest.warns(LtWarning, match=r"\d+ batches are dropped.*LT445"):
+        kit.assert_resumes(make, places=[(0, 1), (0, 4), (1, 0), (1, 2), (1, 12)])
+
+
+def test_any_iterable_is_read_again(kit):
+    class Loader:
+        def __iter__(self):
+            for _ in range(6):
+                yield torch.rand(2)
+
+    with pytest.warns(LtWarning, match="LT445"):
+        kit.assert_resumes(Loader)
+
+
+def test_an_endless_generator_goes_on_where_it_was(kit):
+    def endless():
+        while True:
+            yield torch.rand(1)
+
+    with pytest.warns(LtWarning, match="LT445"):
+        kit.assert_resumes(endless, epochs=3, limit=3)
+
+
+def test_a_loader_with_a_state_of_its_own_continues_by_it(kit):
+    class Loader(kit.Stateful):
+        """In the manner of torchdata's StatefulDataLoader."""
+
+    kit.assert_resumes(lambda: Loader(6))
+
+
+def test_skipped_samples_are_not_read(kit):
+    read = []
+
+    class Counting(kit.Numbers):
+        def __getitem__(self, index):
+            read.append(index)
+            return index
+
+    loader = DataLoader(Counting(10), batch_size=2)
+    feed = kit.make_feed(loader, stage="fit")
+    batches = iter(feed)
+    next(batches), next(batches)
+    state = kit.saved(feed.state_dict())
+    read.clear()
+    resumed = kit.make_feed(loader, stage="fit")
+    resumed.load_state_dict(state)
+    assert resumed.batches_done == 2
+    assert [batch.tolist() for batch in resumed] == [[4, 5], [6, 7], [8, 9]]
+    assert read == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_state_of_another_epoch_begins_anew(kit):
+    feed = kit.make_feed(DataLoader(kit.Numbers(4), batch_size=2), stage="fit")
+    batches = iter(feed)
+    next(batches)
+    other = kit.make_feed(DataLoader(kit.Numbers(4), batch_size=2), stage="fit")
+    other.load_state_dict(feed.state_dict())
+    other.set_epoch(1)
+    assert len(list(other)) == 2
+
+
+def test_the_state_of_cores_feed_is_taken_over(kit):
+    def make():
+        return DataLoader(kit.Noisy(), batch_size=2, shuffle=True)
+
+    kit.seed()
+    whole = [kit.step(batch) for batch in Feed(make(), stage="fit")]
+    kit.seed()
+    core = Feed(make(), stage="fit")
+    batches = iter(core)
+    for _ in range(3):
+        kit.step(next(batches))
+    state, generators = core.state_dict(), kit.capture_generators()
+    kit.seed(99)
+    feed = kit.make_feed(make(), stage="fit")
+    feed.load_state_dict(state)
+    kit.restore_generators(generators)
+    assert [kit.step(batch) for batch in feed] == whole[3:]
+
+
+def test_other_data_is_refused_in_the_middle_of_an_epoch(kit):
+    feed = kit.make_feed(DataLoader(kit.Numbers(8), batch_size=2), stage="fit")
+    batches = iter(feed)
+    next(batches)
+    other = kit.make_feed(DataLoader(kit.Numbers(10), batch_size=2), stage="fit")
+    other.load_state_dict(feed.state_dict())
+    with pytest.raises(DataError, match=r"8 samples in the dataset; now there are 10.*LT444"):
+        iter(other)
+
+
+def test_another_kind_of_loader_is_refused(kit):
+    feed = kit.make_feed([1, 2, 3], stage="fit")
+    batches = iter(feed)
+    next(batches)
+    other = kit.make_feed(DataLoader(kit.Numbers(3)), stage="fit")
+    with pytest.raises(DataError, match=r"read a iterable.*which reads a loader.*LT446"):
+        other.load_state_dict(feed.state_dict())

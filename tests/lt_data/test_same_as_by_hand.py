@@ -1,0 +1,94 @@
+"""On one process a feed gives the batches of the plain loop, and leaves all generators where the plain loop does."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, RandomSampler, Subset, SubsetRandomSampler, WeightedRandomSampler
+
+
+def own():
+    return torch.Generator().manual_seed(3)
+
+
+LOADERS = {
+    "in order": lambda kit: DataLoader(kit.Noisy(), batch_size=4),
+    "shuffled": lambda kit: DataLoader(kit.Noisy(), batch_size=2, shuffle=True),
+    "drop_last": lambda kit: DataLoader(kit.Noisy(), batch_size=2, shuffle=True, drop_last=True),
+    "own generator": lambda kit: DataLoader(kit.Owner(), batch_size=2, shuffle=True, generator=own()),
+    "no batches": lambda kit: DataLoader(kit.Noisy(), batch_size=None, shuffle=True),
+    "sampler that draws": lambda kit: DataLoader(kit.Noisy(), batch_size=2, sampler=kit.DrawsEachIndex(9)),
+    "sampler that draws at once": lambda kit: DataLoader(kit.Noisy(), batch_size=2, sampler=kit.DrawsAtIter(9)),
+    "batch sampler": lambda kit: DataLoader(kit.Noisy(), batch_sampler=kit.Buckets(11)),
+    "table": lambda kit: DataLoader(kit.table(), batch_size=3),
+    "table, shuffled": lambda kit: DataLoader(kit.table(), batch_size=2, shuffle=True),
+    "table, drop_last": lambda kit: DataLoader(kit.table(), batch_size=2, shuffle=True, drop_last=True),
+    "table, own generator": lambda kit: DataLoader(kit.table(), batch_size=2, shuffle=True, generator=own()),
+    "table, one batch, own generator": lambda kit: DataLoader(kit.table(), 11, shuffle=True, generator=own()),
+    "table, sampler that draws": lambda kit: DataLoader(kit.table(), batch_size=2, sampler=kit.DrawsEachIndex(9)),
+    "table, sampler that draws at once": lambda kit: DataLoader(kit.table(), batch_size=2, sampler=kit.DrawsAtIter(9)),
+    "table, batch sampler": lambda kit: DataLoader(kit.table(), batch_sampler=kit.Buckets(11)),
+    "table, weighted": lambda kit: DataLoader(kit.table(), 3, sampler=WeightedRandomSampler([1.0] * 11, 20)),
+    "table, subset sampler": lambda kit: DataLoader(kit.table(), 3, sampler=SubsetRandomSampler([1, 5, -2, 7])),
+    "table, with replacement": lambda kit: DataLoader(
+        kit.table(), 3, sampler=RandomSampler(range(11), replacement=True, num_samples=70, generator=own())
+    ),
+    "table, more than once": lambda kit: DataLoader(kit.table(), 4, sampler=RandomSampler(range(11), num_samples=25)),
+    "subset of a subset": lambda kit: DataLoader(
+        Subset(Subset(kit.table(), [3, -1, 5, 8, 0, 2]), [5, 1, 2, -3]), batch_size=3, shuffle=True
+    ),
+    "stream": lambda kit: DataLoader(kit.Shuffled(11), batch_size=2),
+    "list": lambda kit: [torch.ones(2) * number for number in range(5)],
+    "workers": lambda kit: DataLoader(kit.Noisy(), batch_size=2, shuffle=True, num_workers=2),
+    "persistent workers": lambda kit: DataLoader(
+        kit.Owner(), batch_size=2, shuffle=True, num_workers=2, persistent_workers=True, generator=own()
+    ),
+    "workers, sampler that draws": lambda kit: DataLoader(
+        kit.Noisy(), batch_size=2, sampler=kit.DrawsEachIndex(15), num_workers=2
+    ),
+    "workers, table": lambda kit: DataLoader(kit.table(), batch_size=2, shuffle=True, num_workers=2),
+    "persistent workers, table": lambda kit: DataLoader(
+        kit.table(), batch_size=2, shuffle=True, num_workers=2, persistent_workers=True, generator=own()
+    ),
+    "workers, stream": lambda kit: DataLoader(kit.Shuffled(23), batch_size=2, num_workers=2),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_batches_and_generators_are_those_of_the_plain_loop(kit, name):
+    kit.seed()
+    expected, next_draws = kit.by_hand(LOADERS[name](kit), epochs=3)
+    kit.seed()
+    seen, mine, _ = kit.train(LOADERS[name](kit), epochs=3)
+    assert seen == expected
+    assert mine == next_draws
+
+
+@pytest.mark.parametrize("stage", ["validate", "predict"])
+def test_evaluation_leaves_the_generators_where_the_plain_loop_does(kit, stage):
+    loader = DataLoader(kit.table(), batch_size=2, shuffle=True)
+    kit.seed()
+    expected = [batch[1].tolist() for batch in loader], kit.draw()
+    kit.seed()
+    feed = kit.make_feed(loader, stage=stage)
+    assert ([batch[1].tolist() for batch in feed], kit.draw()) == expected
+
+
+def test_lengths_and_samples_are_those_of_the_loader(kit):
+    feed = kit.make_feed(DataLoader(kit.table(), batch_size=4), stage="fit")
+    assert feed.num_batches == 3
+    assert [feed.samples for _ in feed] == [4, 8, 11]
+    assert feed.samples == 11, "and stay after the epoch"
+
+
+def test_an_epoch_read_to_its_length_ends_the_sampler_as_a_plain_loop_does(kit):
+    from itertools import islice
+
+    generator = own()
+    loader = DataLoader(kit.table(10), batch_size=2, shuffle=True, generator=generator)
+    for _ in loader:
+        pass
+    expected = generator.get_state()
+    generator.manual_seed(3)
+    feed = kit.make_feed(loader, stage="fit")
+    for _ in islice(feed, feed.num_batches):
+        pass
+    assert torch.equal(generator.get_state(), expected)
