@@ -125,7 +125,7 @@ def train_epoch(run: Run) -> None:
                 output = run_batch(batch, index)
             else:
                 output = step(batch, index) if takes_index else step(batch)
-                loss = output if output.__class__ is Tensor else balanced(run, output)
+                loss = output if output.__class__ is Tensor and not output.ndim else balanced(run, output)
                 if loss is not None:
                     if params is None:
                         zero_grad(optimizer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -45,16 +45,19 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
         set_up(run)
         run.phase = "predict"
         predictions = _predictions(run)
-        while True:
-            with gradients_off(run):  # off while a batch is computed, not in the caller's code between two batches
-                found = next(predictions, None)
-            if found is None:
-                break
-            yield found[1]
+        try:
+            while True:
+                with gradients_off(run):  # off while a batch is computed, not in the caller's code between two batches
+                    found = next(predictions, None)
+                if found is None:
+                    break
+                yield found[1]
+        except GeneratorExit:  # the caller has seen enough: no error
+            predictions.close()
         run.status = "finished"
 
 
-def _predictions(run: Run) -> Iterator[tuple[int, Any]]:
+def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     feeds = eval_feeds(run, "predict")
     limits = run.trainer.eval_limits("predict", feeds)
     step, taken = eval_step(run, "predict_step", len(feeds) > 1)

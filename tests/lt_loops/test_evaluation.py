@@ -1,0 +1,410 @@
+"""``validate``, ``test``, ``predict`` and ``predict_iter``."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lt_core import Callback, ConfigError, DataSource, LightningModule
+
+
+class Doubles(LightningModule):
+    """Doubles its input by a weight; notes modes and gradients in its steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1, bias=False)
+        self.drop = nn.Dropout(0.9)
+        nn.init.constant_(self.layer.weight, 2.0)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append((self.training, torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
+        return self.drop(self.layer(x))
+
+    def training_step(self, batch, batch_idx):
+        return self(batch).sum() * 0.0
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        self.log("mean", self(batch).mean())
+
+    def test_step(self, batch, batch_idx, dataloader_idx=0):
+        self.log("mean", self(batch).mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def numbers(count=5, start=0, batch_size=2):
+    return DataLoader([torch.tensor([float(i)]) for i in range(start, start + count)], batch_size=batch_size)
+
+
+def flat(outputs):
+    return torch.cat(outputs).flatten().tolist()
+
+
+# ---- predict ---------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_a_list_in_the_order_of_the_data(trainer, feed):
+    assert flat(trainer().predict(Doubles(), numbers())) == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+def test_several_loaders_give_a_list_for_each(trainer):
+    found = trainer().predict(Doubles(), [numbers(3), numbers(2, start=10)])
+    assert [flat(outputs) for outputs in found] == [[0.0, 2.0, 4.0], [20.0, 22.0]]
+
+
+def test_limits_count_for_each_loader(trainer):
+    found = trainer(limit_predict_batches=1).predict(Doubles(), [numbers(3), numbers(3, start=10)])
+    assert [flat(outputs) for outputs in found] == [[0.0, 2.0], [20.0, 22.0]]
+
+
+def test_return_predictions_false_keeps_nothing_and_callbacks_get_them(trainer):
+    seen = []
+
+    class Writes(Callback):
+        def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+            seen.append((dataloader_idx, batch_idx, outputs.flatten().tolist()))
+
+    loaders = [numbers(3), numbers(1, start=10)]
+    assert trainer(callbacks=Writes()).predict(Doubles(), loaders, return_predictions=False) is None
+    assert seen == [(0, 0, [0.0, 2.0]), (0, 1, [4.0]), (1, 0, [20.0])]
+
+
+def test_an_own_predict_step_gets_batch_index_and_loader_index(trainer):
+    class Own(Doubles):
+        def predict_step(self, batch, batch_idx, dataloader_idx=0):
+            return batch_idx, dataloader_idx
+
+    assert trainer().predict(Own(), [numbers(3), numbers(1)]) == [[(0, 0), (1, 0)], [(0, 1)]]
+
+
+def test_prediction_runs_in_eval_mode_without_gradients_and_gives_the_mode_back(trainer):
+    module = Doubles()
+    trainer().predict(module, numbers())
+    assert set(module.seen) == {(False, False, True)}
+    assert module.training
+    assert module.drop.training
+    module.seen.clear()
+    trainer(inference_mode=False).predict(module, numbers())
+    assert set(module.seen) == {(False, False, False)}
+
+
+def test_predict_iter_yields_batch_by_batch_with_gradients_on_in_between(trainer):
+    module, read = Doubles(), []
+
+    class Counted:
+        def __iter__(self):
+            for batch in numbers(6):
+                read.append(len(read))
+                yield batch
+
+    run = trainer()
+    for index, output in enumerate(run.predict_iter(module, Counted())):
+        assert torch.is_grad_enabled()
+        assert not torch.is_inference_mode_enabled()
+        assert len(read) == index + 1
+        assert output.flatten().tolist() == [4.0 * index, 4.0 * index + 2.0]
+        assert not output.requires_grad
+    assert module.training
+    assert set(module.seen) == {(False, False, True)}
+
+
+def test_predict_iter_may_be_left_early(trainer):
+    seen = []
+
+    class Sees(Callback):
+        def on_exception(self, trainer, pl_module, exception):
+            seen.append(exception)
+
+        def teardown(self, trainer, pl_module, stage):
+            seen.append(stage)
+
+    module, run = Doubles(), trainer(callbacks=Sees())
+    for _ in run.predict_iter(module, numbers()):
+        break
+    assert seen == ["predict"]
+    assert module.training
+    assert flat(run.predict(module, numbers())) == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+def test_the_default_prediction_calls_the_module(trainer):
+    class Plain(LightningModule):
+        def forward(self, batch):
+            return batch + 1
+
+    assert flat(trainer().predict(Plain(), numbers(3))) == [1.0, 2.0, 3.0]
+
+
+# ---- validate and test -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["validate", "test"])
+def test_results_are_a_dict_for_each_loader_and_a_printed_table(stage, trainer, capsys):
+    module = Doubles()
+    results = getattr(trainer(), stage)(module, numbers())
+    assert results == [{"mean": 4.0}]
+    assert "mean" in capsys.readouterr().out
+    assert set(module.seen) == {(False, False, True)}
+    quiet = getattr(trainer(), stage)(module, [numbers(), numbers(2, start=10)], verbose=False)
+    assert quiet == [{"mean/dataloader_idx_0": 4.0}, {"mean/dataloader_idx_1": 21.0}]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("stage", ["validate", "test"])
+def test_after_a_fit_no_module_means_that_of_the_fit(stage, trainer, capsys):
+    class Data(DataSource):
+        def train_dataloader(self):
+            return numbers()
+
+        test_dataloader = val_dataloader = predict_dataloader = train_dataloader
+
+    run, module = trainer(), Doubles()
+    run.fit(module, datamodule=Data())
+    module.seen.clear()
+    assert getattr(run, stage)() == [{"mean": 4.0}]
+    assert flat(run.predict()) == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert flat(run.predict(dataloaders=numbers(1))) == [0.0]
+    assert run.global_step == 3
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_without_a_module_and_without_a_fit_it_is_an_error(stage, trainer):
+    with pytest.raises(TypeError, match=r"needs a module.*LT131"):
+        getattr(trainer(), stage)()
+
+
+@pytest.mark.parametrize(("stage", "method"), [("validate", "val"), ("test", "test"), ("predict", "predict")])
+def test_without_data_it_is_an_error_that_names_the_method(stage, method, trainer):
+    with pytest.raises(ConfigError, match=rf"{stage} has no data.*{method}_dataloader.*LT403"):
+        getattr(trainer(), stage)(Doubles())
+
+
+@pytest.mark.parametrize("stage", ["validate", "test"])
+def test_without_its_step_an_evaluation_is_an_error(stage, trainer):
+    class Bare(LightningModule):
+        pass
+
+    step = {"validate": "validation_step", "test": "test_step"}[stage]
+    with pytest.raises(ConfigError, match=rf"{stage} needs Bare.{step}"):
+        getattr(trainer(), stage)(Bare(), numbers())
+
+
+def test_hooks_may_leave_away_the_loaders_index_where_there_is_one_loader(trainer):
+    seen = []
+
+    class Short(Doubles):
+        def on_validation_batch_start(self, batch, batch_idx):
+            seen.append(batch_idx)
+
+        def on_validation_batch_end(self, outputs, batch, batch_idx):
+            seen.append(outputs)
+
+        def validation_step(self, batch):
+            return len(batch)
+
+    trainer().validate(Short(), numbers(3))
+    assert seen == [0, 2, 1, 1]
+
+
+def test_a_datamodule_may_stand_in_the_place_of_the_loaders(trainer):
+    class Data(DataSource):
+        def train_dataloader(self):
+            return numbers()
+
+        predict_dataloader = train_dataloader
+
+    fit = trainer()
+    fit.fit(Doubles(), Data())
+    assert fit.global_step == 3
+    assert len(trainer().predict(Doubles(), Data())) == 3
+
+
+def test_the_transfer_hooks_get_each_batch_with_the_index_of_its_loader(trainer):
+    seen = []
+
+    class Moves(Doubles):
+        def on_before_batch_transfer(self, batch, dataloader_idx):
+            seen.append(("before", dataloader_idx))
+            return batch + 1
+
+        def transfer_batch_to_device(self, batch, device, dataloader_idx):
+            seen.append((device.type, dataloader_idx))
+            return batch.to(device)
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            seen.append(("after", dataloader_idx))
+            return batch * 10
+
+    found = trainer().predict(Moves(), [numbers(1), numbers(1)])
+    assert [flat(outputs) for outputs in found] == [[20.0], [20.0]]
+    assert seen == [(name, index) for index in (0, 1) for name in ("before", "cpu", "after")]
+
+
+# ---- callbacks of the module -----------------------------------------------------------------------------------------
+
+
+def test_configure_callbacks_adds_its_callbacks_and_replaces_those_of_the_same_class(trainer):
+    class Named(Callback):
+        def __init__(self, name):
+            self.name = name
+
+        def on_train_start(self, trainer, pl_module):
+            calls.append(self.name)
+
+    class Other(Named):
+        pass
+
+    class Brings(Doubles):
+        def configure_callbacks(self):
+            return [Named("module's"), Other("other")]
+
+    calls = []
+    fit = trainer(callbacks=[Named("trainer's")])
+    fit.fit(Brings(), numbers())
+    assert calls == ["module's", "other"]
+    fit.fit(Brings(), numbers())
+    assert calls == ["module's", "other"] * 2
+
+    class BringsOne(Doubles):
+        def configure_callbacks(self):
+            return Other("one")
+
+    calls.clear()
+    trainer(callbacks=[Named("trainer's")]).fit(BringsOne(), numbers())
+    assert calls == ["trainer's", "one"]
+
+
+def test_configure_callbacks_must_return_callbacks(trainer):
+    class Wrong(Doubles):
+        def configure_callbacks(self):
+            return [3]
+
+    with pytest.raises(TypeError, match=r"configure_callbacks returned 3 \(int\); expected Callback instances"):
+        trainer().fit(Wrong(), numbers())
+
+
+# ---- what is missing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["training_step", "configure_optimizers"])
+def test_fit_names_the_hook_that_is_missing(missing, trainer):
+    kept = {"training_step": Doubles.training_step, "configure_optimizers": Doubles.configure_optimizers}
+    del kept[missing]
+    module = type("Half", (LightningModule,), kept)()
+    with pytest.raises(ConfigError, match=rf"fit needs Half.{missing}.*LT214"):
+        trainer().fit(module, numbers())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Doubles,), r"the class Doubles: pass an instance"),
+        ((nn.Linear(1, 1),), r"expected a LightningModule, got a Linear"),
+        ((Doubles(), 3), r"train_dataloaders: expected a DataLoader.*got 3 \(int\)"),
+        ((Doubles(), DataLoader), r"got the class DataLoader. Pass an instance"),
+        ((Doubles(), object()), r"got object, which cannot be iterated"),
+        ((Doubles(), None, None, 3), r"datamodule=3 \(int\): expected a LightningDataModule"),
+        ((Doubles(), [torch.ones(1, 1)], None, DataSource()), r"both loaders \(train\) and a datamodule"),
+    ],
+)
+def test_wrong_arguments_of_fit_say_what_was_expected(arguments, message, trainer):
+    with pytest.raises(TypeError, match=message):
+        trainer().fit(*arguments)
+
+
+def test_fit_without_data_is_an_error(trainer):
+    with pytest.raises(ValueError, match=r"nothing to train on.*train_dataloader.*LT403"):
+        trainer().fit(Doubles())
+
+
+def test_a_validation_loader_without_a_step_is_told(trainer):
+    class NoStep(LightningModule):
+        configure_optimizers = Doubles.configure_optimizers
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch).sum()
+
+    with pytest.warns(UserWarning, match=r"NoStep has no validation_step: validation is skipped.*LT215"):
+        trainer().fit(NoStep(), numbers(), numbers())
+
+
+@pytest.mark.parametrize(
+    ("wrote", "meant"), [("traning_step", "training_step"), ("on_train_epoch_ends", "on_train_epoch_end")]
+)
+def test_a_misspelt_hook_is_told_with_the_near_name(wrote, meant, trainer):
+    module = type("Misspelt", (Doubles,), {wrote: lambda self, *args: None})()
+    with pytest.warns(UserWarning, match=rf"Misspelt.{wrote} is not a hook.*'{meant}'"):
+        trainer().fit(module, numbers())
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (torch.ones(2, requires_grad=True), r"loss of shape \(2,\).*loss.mean\(\)"),
+        ({"los": torch.ones(1)}, r"dict with the keys \['los'\].*key 'loss'"),
+        ({"loss": 3.0}, r"its 'loss' is a float"),
+        ("loss", r"'loss' \(str\)"),
+    ],
+)
+def test_a_wrong_return_value_of_training_step_says_what_was_expected(returned, message, trainer):
+    class Wrong(Doubles):
+        def training_step(self, batch, batch_idx):
+            return returned
+
+    with pytest.raises(ConfigError, match=message):
+        trainer().fit(Wrong(), numbers())
+
+
+def test_a_loss_of_one_element_needs_no_certain_shape(trainer):
+    class OneElement(Doubles):
+        def training_step(self, batch, batch_idx):
+            return self(batch).sum().reshape(1)
+
+    fit = trainer()
+    fit.fit(OneElement(), numbers())
+    assert fit.global_step == 3
+
+
+def test_a_module_of_several_lightning_modules_logs_from_all(trainer):
+    class Inner(Doubles):
+        def forward(self, x):
+            self.log("inner", x.mean())
+            return super().forward(x)
+
+    class Outer(Doubles):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def training_step(self, batch, batch_idx):
+            return self.inner(batch).sum() * 0.0
+
+    fit = trainer()
+    module = Outer()
+    fit.fit(module, numbers())
+    assert fit.callback_metrics["inner"].item() == 4.0
+    module.inner(torch.ones(1, 1))  # outside of the run nothing is logged, and nothing fails
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning", "ignore::DeprecationWarning")  # torch's, of torch
+def test_a_compiled_module_trains_logs_and_keeps_its_keys(trainer):
+    class Logs(Doubles):
+        def training_step(self, batch, batch_idx):
+            loss = self.layer(batch).sum() * 0.0
+            self.log("loss", loss)
+            return loss
+
+    module = Logs()
+    compiled = torch.compile(module, backend="eager")
+    fit = trainer(limit_train_batches=2)
+    fit.fit(compiled, numbers())
+    assert fit.lightning_module is module
+    assert list(module.state_dict()) == ["layer.weight"]
+    assert fit.callback_metrics == {"loss": 0.0}
+    assert fit.global_step == 2
