@@ -1,5 +1,6 @@
 import math
 from datetime import timedelta
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -119,9 +120,7 @@ def test_device_readings_go_to_the_loggers_around_the_batches_that_are_logged():
 
 def test_cpu_readings_need_psutil_or_name_it():
     callback, trainer = DeviceStatsMonitor(cpu_stats=True), make_trainer(accelerator=Measured())
-    try:
-        import psutil  # noqa: F401
-    except ImportError:
+    if find_spec("psutil") is None:
         with pytest.raises(ConfigError, match="psutil"):
             callback.setup(trainer, trainer.lightning_module, "fit")
     else:

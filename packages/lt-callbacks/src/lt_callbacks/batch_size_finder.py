@@ -131,7 +131,8 @@ class BatchSizeFinder(Callback):
             ran_out = True
             if watch.agree:
                 watch.say(trainer, fits=False)
-        _free_memory()
+        if ran_out:
+            _free_memory()
         if not ran_out and watch.samples is not None and watch.samples > size:
             raise ConfigError(
                 f"BatchSizeFinder set {attribute.name}={size}, and the batches still had {watch.samples} samples. Make "

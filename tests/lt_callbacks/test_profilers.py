@@ -1,0 +1,152 @@
+import json
+import re
+from importlib.util import find_spec
+from time import sleep
+
+import pytest
+import torch
+
+from lt_callbacks.profilers import AdvancedProfiler, PassThroughProfiler, PyTorchProfiler, SimpleProfiler
+from lt_callbacks.profilers.shares import Action, shares
+from lt_core.errors import ConfigError
+from lt_core.profiler import Profiler
+
+
+def run(profiler, folder, batches=8):
+    """Call a profiler as a Trainer does."""
+    profiler.start("fit", str(folder))
+    get_batch = profiler.wrap("get_batch", lambda: torch.ones(4))
+    hook = profiler.wrap("Mine.on_train_batch_end", lambda: None)
+
+    def training_step(batch):
+        with profiler.profile("attention"):
+            batch = batch * 2
+        return batch.sum()
+
+    step = profiler.wrap("training_step", training_step)
+    for _ in range(batches):
+        step(get_batch())
+        hook()
+        profiler.step()
+    profiler.stop()
+    return profiler
+
+
+def test_every_name_is_counted_and_the_report_is_printed(tmp_path, capsys):
+    profiler = run(SimpleProfiler(), tmp_path)
+    assert {name: action.calls for name, action in profiler.actions.items()} == {
+        "get_batch": 8,
+        "training_step": 8,
+        "attention": 8,
+        "Mine.on_train_batch_end": 8,
+    }
+    out = capsys.readouterr().out
+    assert re.search(r"Profile of fit: .* data \d+\.\d%, step \d+\.\d%, .*lt \d+\.\d%", out)
+    assert "Mine.on_train_batch_end" in out
+
+
+def test_shares_sum_to_one_and_count_nested_time_once():
+    actions = {
+        "get_batch": Action(1, 1.0, 1.0),
+        "training_step": Action(1, 5.0, 3.0),
+        "mine": Action(1, 2.0, 2.0),
+        "backward": Action(1, 1.0, 1.0),
+        "optimizer_step": Action(1, 0.5, 0.5),
+        "Bar.on_train_batch_end": Action(1, 0.5, 0.5),
+    }
+    assert shares(actions, 10.0) == {
+        "data": 0.1,
+        "step": 0.5,
+        "backward": 0.1,
+        "optimizer": 0.05,
+        "hooks": 0.05,
+        "lt": pytest.approx(0.2),
+    }
+
+
+def test_a_slow_inner_call_is_not_charged_to_the_outer_one(tmp_path):
+    profiler = SimpleProfiler(tmp_path)
+    profiler.start("fit", None)
+    inner = profiler.wrap("inner", lambda: sleep(0.05))
+    profiler.wrap("outer", inner)()
+    assert profiler.actions["inner"].own >= 0.05
+    assert profiler.actions["outer"].own < profiler.actions["inner"].own
+    assert profiler.actions["outer"].total >= profiler.actions["inner"].total
+
+
+def test_an_exception_is_measured_and_goes_on(tmp_path):
+    profiler = SimpleProfiler(tmp_path)
+    profiler.start("fit", None)
+    with pytest.raises(ZeroDivisionError):
+        profiler.wrap("training_step", lambda: 1 / 0)()
+    assert profiler.actions["training_step"].calls == 1
+
+
+def test_a_second_run_begins_at_zero_with_the_same_wrapped_calls(tmp_path):
+    profiler = SimpleProfiler(tmp_path)
+    profiler.start("fit", None)
+    step = profiler.wrap("training_step", lambda: None)
+    step()
+    profiler.stop()
+    profiler.start("test", None)
+    step()
+    assert profiler.actions["training_step"].calls == 1
+
+
+def test_the_report_goes_to_a_file_of_each_rank(tmp_path, capsys):
+    run(SimpleProfiler(filename="times"), tmp_path)
+    assert "training_step" in (tmp_path / "fit-times-0.txt").read_text()
+    assert capsys.readouterr().out == ""
+
+
+def test_the_advanced_report_has_functions_and_may_leave_their_statistics(tmp_path):
+    run(AdvancedProfiler(tmp_path, "deep", dump_stats=True), tmp_path)
+    text = (tmp_path / "fit-deep-0.txt").read_text()
+    assert "training_step" in text
+    assert "cumulative time" in text
+    assert (tmp_path / "fit-deep-0.prof").stat().st_size > 0
+
+
+def test_torchs_profiler_writes_a_trace_with_our_names_and_reports_operators(tmp_path, capsys):
+    run(PyTorchProfiler(row_limit=10), tmp_path)
+    (trace,) = (tmp_path / "profile").glob("*.pt.trace.json")
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"training_step", "attention", "aten::mul"} <= names
+    assert "Self CPU time total" in capsys.readouterr().out
+
+
+def test_a_run_shorter_than_the_schedule_reports_without_operators(tmp_path, capsys):
+    run(PyTorchProfiler(), tmp_path, batches=1)
+    assert "training_step" in capsys.readouterr().out
+
+
+def test_an_argument_that_torchs_profiler_does_not_know_is_refused():
+    with pytest.raises(ConfigError, match="Did you mean 'record_shapes'"):
+        PyTorchProfiler(record_shape=True)
+
+
+def test_the_profiler_that_measures_nothing_is_cores():
+    assert PassThroughProfiler is Profiler
+
+
+def test_xla_is_named_where_it_is_missing():
+    if find_spec("torch_xla") is None:
+        from lt_callbacks.profilers import XLAProfiler
+
+        with pytest.raises(ConfigError, match="torch-xla"):
+            XLAProfiler()
+
+
+@pytest.mark.xla
+def test_the_xla_report_counts_compilations(tmp_path, capsys):
+    import torch_xla
+
+    from lt_callbacks.profilers import XLAProfiler
+
+    profiler = XLAProfiler(port=0)
+    profiler.start("fit", str(tmp_path))
+    x = torch.ones(3, device=torch_xla.device())
+    profiler.wrap("training_step", (x * 2).sum)()
+    torch_xla.sync()
+    profiler.stop()
+    assert re.search(r"XLA: compiled: [1-9]\d* times", capsys.readouterr().out)
