@@ -230,6 +230,17 @@ def test_what_was_saved_on_cuda_opens_on_the_cpu(tmp_path):
         assert io.load_checkpoint(path, mmap=mmap)["a"].tolist() == [0, 1, 2]
 
 
+@pytest.mark.xla
+def test_tensors_on_xla_are_written_as_cpu_tensors_and_others_files_of_them_open(tmp_path):
+    import torch_xla
+
+    tensor = torch.arange(3.0, device=torch_xla.device())
+    io.save_checkpoint({"a": tensor}, tmp_path / "ours.ckpt")
+    assert torch.load(tmp_path / "ours.ckpt", weights_only=True)["a"].device.type == "cpu"
+    torch.save({"a": tensor}, tmp_path / "theirs.ckpt")
+    assert io.load_checkpoint(tmp_path / "theirs.ckpt")["a"].tolist() == [0, 1, 2]
+
+
 @pytest.mark.cuda
 def test_tensors_on_cuda_are_written_as_cpu_tensors(tmp_path):
     io.save_checkpoint({"a": torch.arange(3.0, device="cuda"), "b": torch.ones(2)}, tmp_path / "a.ckpt")

@@ -168,6 +168,19 @@ def test_seeds_are_used_without_importing_numpy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.xla
+def test_the_generator_of_xla_is_captured_once_its_runtime_runs():
+    import torch_xla
+
+    device = torch_xla.device()
+    seed_everything(3)
+    state = capture_generators()
+    assert state["xla"] == 3
+    first = torch.rand(3, device=device).cpu()
+    restore_generators(state)
+    assert torch.equal(torch.rand(3, device=device).cpu(), first)
+
+
 @pytest.mark.cuda
 def test_the_generator_of_cuda_is_captured_and_isolated():
     torch.rand(1, device="cuda")

@@ -75,12 +75,14 @@ class Findings:
     Attributes:
         root: the outermost value; containers are real, tensors are not.
         storages: bytes of each storage that tensors point into, by its key in the archive.
+        device_tensors: whether there are tensors of devices without storages (XLA), which torch reads to one device.
         foreign: names outside of plain data for which :mod:`lt_core.stand_ins` has a harmless stand-in.
         end: offset of the first byte after the pickle.
     """
 
     root: Any = None
     storages: dict[str, int] = field(default_factory=dict)
+    device_tensors: bool = False
     foreign: set[str] = field(default_factory=set)
     end: int = 0
 
@@ -196,6 +198,8 @@ class _Machine:
             if not stand_ins.known(full):
                 raise RefusedError(f"it names {full}, which is no plain data and is not imported")
             self.found.foreign.add(full)
+        if full == _DEVICE_TENSOR:
+            self.found.device_tensors = True
         self.stack.append(_Global(full))
 
     def call(self) -> None:
@@ -244,6 +248,7 @@ def _is_plain_name(module: str, name: str) -> bool:
     )
 
 
+_DEVICE_TENSOR = "torch._utils._rebuild_device_tensor_from_cpu_tensor"
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _TENSOR, _SIZE, _LAYOUT, _OTHER, _FOREIGN = map(_Made, ("tensor", "size", "layout", "value", "foreign"))
 
@@ -364,7 +369,7 @@ _CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils._rebuild_tensor_v3": _tensor_v3,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
-    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _device_tensor,
+    _DEVICE_TENSOR: _device_tensor,
     "torch._utils._rebuild_sparse_tensor": _sparse,
     "torch.serialization._get_layout": _layout,
     "torch.Size": _size,

@@ -69,9 +69,8 @@ def read_checkpoint(
             archive, found = _check(file, trusted)
             with _verifying(archive, path, verify and not mmap):
                 file.seek(0)
-                tree = _load(
-                    path if mmap and path else file, map_location or _where_it_was, found, trusted, mmap, shown
-                )
+                location = map_location or ("cpu" if found.device_tensors else _where_it_was)
+                tree = _load(path if mmap and path else file, location, found, trusted, mmap, shown)
     except (DamagedError, RefusedError) as error:
         raise _refusal(shown, error) from error
     except OSError as error:
