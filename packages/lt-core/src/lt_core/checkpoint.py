@@ -141,7 +141,7 @@ def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _check_written(file: IO[bytes]) -> None:
-    """Check that the archive is whole: all records in their places, the last byte the last. Bytes are checked at load."""
+    """Check that the archive is whole: all records in their places, the last byte the last. A load checks the bytes."""
     Archive(file).read("data.pkl")
 
 
