@@ -92,19 +92,20 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
 
 
 def leave(*, failed: bool = False) -> None:
-    """Leave the process group; the rank that holds the store goes last.
+    """Leave the process group, whoever made it; the rank that holds the store goes last.
 
     Args:
         failed: leave at once, so that the other ranks' collectives fail now. The group cannot be entered again.
     """
     global _group, _broken
     mine, _group = _group, None
-    if mine is None or not dist.is_initialized():
+    if not dist.is_initialized():
         return
     _broken = failed
-    if not failed:
-        _say_bye(mine)
-    mine.drop()
+    if mine is not None:
+        if not failed:
+            _say_bye(mine)
+        mine.drop()
     dist.destroy_process_group()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import os
 import signal
@@ -34,7 +35,14 @@ def seat() -> Seat | None:
     if _seat is None and _told_by_watcher():
         _seat = Seat(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"]))
         sys.excepthook = _seat.quiet_excepthook
+        atexit.register(_leave_group)
     return _seat
+
+
+def _leave_group() -> None:
+    from lt_strategies import group
+
+    group.leave()
 
 
 def made_folder(world_size: int) -> str:

@@ -17,7 +17,7 @@ import torch
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.strategy import Strategy
-from lt_strategies import watcher
+from lt_strategies import group, watcher
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
 from lt_strategies.launching import cores_per_rank, must_start, need_one_node, run_here
 
@@ -68,6 +68,7 @@ def _start_ranks(strategy: Strategy) -> None:
 
 def _wait_for_ranks(mine: Seat, process: subprocess.Popen[bytes]) -> None:
     """At the end of the script, wait for the other ranks' ends; fail with them."""
+    group.leave()
     mine.leave()
     assert process.stdin is not None
     process.stdin.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lt_core import plugins
+from lt_core.errors import RankError
 from lt_core.launcher import Launcher
 from lt_core.strategy import Placement, Strategy
 from lt_strategies.conformance.checks import load_checks
@@ -102,8 +104,33 @@ class StrategyConformance:
         """Launch all checks, and once more; the tests of one world size share it."""
         kit = type(self)
         if world_size not in kit._outcomes:
-            kit._outcomes[world_size] = kit._launched(strategy, world_size, tmp_path_factory.mktemp("kit"))
+            launched = kit._launched if world_size > 1 or kit.launcher != "fork" else kit._launched_apart
+            kit._outcomes[world_size] = launched(strategy, world_size, tmp_path_factory.mktemp("kit"))
         return kit._outcomes[world_size]
+
+    @classmethod
+    def _launched_apart(cls, strategy: Any, world_size: int, folder: Path) -> Outcome:
+        """Launch from a process of its own: a rank alone runs in the caller's, and later forks would miss its threads."""
+
+        def work(end: Any) -> None:
+            outcome = cls._launched(strategy, world_size, folder)
+            try:
+                end.send(outcome)
+            except Exception:
+                end.send(Outcome(results=outcome.results, error=RankError(repr(outcome.error)), again=outcome.again))
+
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(there,))
+        process.start()
+        there.close()
+        try:
+            outcome: Outcome = here.recv()
+        except EOFError:
+            process.join()
+            outcome = Outcome(error=RankError(f"the process exited with status {process.exitcode}"))
+        process.join()
+        return outcome
 
     @classmethod
     def _launched(cls, strategy: Any, world_size: int, folder: Path) -> Outcome:
