@@ -444,6 +444,19 @@ def test_namespaces_paths_and_defaultdicts_become_plain_data(tmp_path):
     }
 
 
+def test_a_class_among_hyperparameters_must_be_given_again(tmp_path):
+    class Model(LightningModule):
+        def __init__(self, lr, act):
+            super().__init__()
+
+    path = tmp_path / "lightning.ckpt"
+    torch.save({"state_dict": {}, "hyper_parameters": {"lr": 1, "act": [torch.nn.ReLU]}}, path)
+    assert io_.load_checkpoint(path)["hparams_by_name"] == {"act": ["torch.nn.modules.activation.ReLU"]}
+    with pytest.raises(CheckpointError, match=r"act \(saved by name only"):
+        Model.load_from_checkpoint(path)
+    Model.load_from_checkpoint(path, act=torch.nn.ReLU)
+
+
 def test_numbers_and_arrays_of_numpy_become_numbers_and_tensors(tmp_path):
     numpy = pytest.importorskip("numpy")
     path = tmp_path / "numpy.ckpt"

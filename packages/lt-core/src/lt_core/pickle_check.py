@@ -192,7 +192,8 @@ class _Machine:
 
     def look_up(self) -> None:
         module, name = self.line(), self.line()
-        module = "builtins" if module == "__builtin__" else module
+        if module == "__builtin__":  # protocol 2 writes Python 2's names
+            module, name = "builtins", {"long": "int", "unicode": "str"}.get(name, name)
         full = f"{module}.{name}"
         if full not in _CALLS and not _is_plain_name(module, name):
             if not stand_ins.known(full):

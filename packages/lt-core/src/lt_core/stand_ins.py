@@ -60,7 +60,15 @@ def safe_globals(names: set[str]) -> SafeGlobals:
 
 
 def plain(tree: Any) -> Any:
-    """Return ``tree`` with stand-ins turned to plain data: dicts, strings, numbers, tensors."""
+    """Return ``tree`` with stand-ins turned to plain data: dicts, strings, numbers, tensors.
+
+    Hyperparameters that mention a class go to ``hparams_by_name``, as in our own files: they must be given again.
+    """
+    if isinstance(tree, dict):
+        for prefix in ("", "datamodule_"):
+            hparams = tree.get(f"{prefix}hyper_parameters")
+            if isinstance(hparams, dict) and (names := [name for name in hparams if _mentions(hparams[name], set())]):
+                tree[f"{prefix}hparams_by_name"] = {name: hparams.pop(name) for name in names}
     return _plain(tree, {})
 
 
@@ -80,7 +88,13 @@ def _stand_in(name: str) -> Any:
         return _scalar
     if name in _NUMPY:
         return _reconstruct
-    return _Shell if is_callable(name) else name
+    return _Shell if is_callable(name) else _Mention(name)
+
+
+class _Mention(str):
+    """The name of a class or function that a file mentions."""
+
+    __slots__ = ()
 
 
 class _Dict:
@@ -168,8 +182,10 @@ def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         value[:] = [_plain(item, done) for item in value]
     elif isinstance(value, dict):
         done[id(value)] = value, value
-        for key, item in value.items():
-            value[key] = _plain(item, done)
+        items = list(value.items())
+        value.clear()
+        for key, item in items:
+            value[_plain(key, done)] = _plain(item, done)
     elif kind is tuple:
         form = tuple(_plain(item, done) for item in value)
     elif kind is _Array:
@@ -178,10 +194,23 @@ def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         form = _opened(value, done)
     elif kind is _DType:
         form = value.code
+    elif kind is _Mention:
+        form = str(value)
     elif isinstance(value, type):
         form = value.__name__.strip("_").lower()
     done[id(value)] = value, form
     return form
+
+
+def _mentions(value: Any, seen: set[int]) -> bool:
+    """Return whether there is the name of a class somewhere in ``value``."""
+    if type(value) is _Mention:
+        return True
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return any(_mentions(item, seen) for item in inside)
 
 
 def _opened(shell: _Shell, done: dict[int, tuple[Any, Any]]) -> Any:
