@@ -27,7 +27,7 @@ try:
 except ImportError:  # Windows: an open file cannot be deleted there, which protects it as well
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["clean_leftovers", "fill", "point_at", "write_atomically", "writing_errors"]
+__all__ = ["clean_leftovers", "fill", "name_also", "point_at", "write_atomically", "writing_errors"]
 
 _LEFTOVER = re.compile(r"^\..+\.[0-9a-f]{12}\.tmp$")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -106,6 +106,33 @@ def point_at(target: str | PathLike[str], link: str | PathLike[str]) -> None:
             os.unlink(beside)  # noqa: PTH108
         raise
     sync_directory(name.parent)
+
+
+def name_also(target: str | PathLike[str], name: str | PathLike[str]) -> None:
+    """Give the file ``target`` the second name ``name``, in one step: a hard link, or where there are none a copy.
+
+    Raises:
+        OSError: from the file system. What stood at ``name`` is then as it was.
+    """
+    goal, second = Path(target), Path(name)
+    second.parent.mkdir(parents=True, exist_ok=True)
+    beside = _beside(second)
+    try:
+        os.link(goal, beside)
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EROFS, errno.ENOENT):
+            raise
+        write_atomically(second, lambda file: _copy(goal, file))
+        return
+    try:
+        os.replace(beside, second)  # noqa: PTH105
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108  (replacing a name by the same file leaves both)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108
+        raise
+    sync_directory(second.parent)
 
 
 def clean_leftovers(folder: str | PathLike[str]) -> list[Path]:

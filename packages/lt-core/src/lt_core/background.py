@@ -66,6 +66,10 @@ class AsyncCheckpointIO(CheckpointIO):
         """Make ``link`` lead to ``target`` when the saves before are complete; not if the last of them failed."""
         self._afterwards(self.io.point_last, target, link)
 
+    def add_name(self, target: StrPath, name: StrPath) -> None:
+        """Give ``target`` a second name when the saves before are complete; not if the last of them failed."""
+        self._afterwards(self.io.add_name, target, name)
+
     def exists(self, path: StrPath) -> bool:
         """Wait for the writer, then return whether there is a checkpoint at ``path``."""
         self._settle()

@@ -12,7 +12,7 @@ from typing import IO, Any
 import torch
 
 from lt_core.archive import Archive
-from lt_core.atomic_file import clean_leftovers, point_at, write_atomically, writing_errors
+from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.host_copy import host_tree
 from lt_core.remote_file import is_remote, local_copy, remote_exists, remove_remote, write_remote
@@ -104,6 +104,18 @@ class CheckpointIO:
             return
         with writing_errors(link):
             point_at(_local(target), _local(link))
+
+    def add_name(self, target: StrPath, name: StrPath) -> None:
+        """Give the checkpoint ``target`` a second name that stays when ``target`` is deleted, in one step.
+
+        Raises:
+            CheckpointError: when the file system refuses; what stood at ``name`` then stays.
+        """
+        if is_remote(target) or is_remote(name):
+            self.save_checkpoint(self.load_checkpoint(target), name)
+            return
+        with writing_errors(name):
+            name_also(_local(target), _local(name))
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``."""
