@@ -1,0 +1,157 @@
+"""Data on several ranks, by the Trainer on forked processes: the numbers of one process, and epochs that continue."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from lt_core import Callback, LightningModule
+from lt_data import LightningDataModule
+from lt_loops import Trainer
+
+pytestmark = pytest.mark.ddp
+QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+
+
+def make_trainer(ranks, folder, **arguments):
+    many = {"strategy": "ddp_fork", "devices": ranks} if ranks > 1 else {"devices": 1}
+    return Trainer(**{"accelerator": "cpu", "max_epochs": 1, "default_root_dir": folder, **many, **QUIET, **arguments})
+
+
+def table(total):
+    generator = torch.Generator().manual_seed(total)
+    x = torch.randn(total, 3, generator=generator)
+    return TensorDataset(x, x.sum(1, keepdim=True), torch.arange(total))
+
+
+class Line(LightningModule):
+    """Linear regression that writes down which samples it sees."""
+
+    def __init__(self, folder=None, word="seen"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(3, 1)
+        self.folder, self.word = folder, word
+
+    def training_step(self, batch, batch_idx):
+        x, y, index = batch
+        if self.folder is not None:
+            with (Path(self.folder) / f"{self.word}-{self.global_rank}").open("a") as file:
+                file.write(f"{self.current_epoch}: {' '.join(map(str, index.tolist()))}\n")
+        return mse_loss(self.layer(x), y)
+
+    def test_step(self, batch, batch_idx):
+        x, y, index = batch
+        self.log("mean", index.double().mean(), batch_size=len(index))
+        self.log("total", index.double().sum(), reduce_fx="sum", batch_size=len(index))
+        self.log("error", mse_loss(self.layer(x), y), batch_size=len(index))
+
+    def predict_step(self, batch, batch_idx):
+        return batch[2]
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class SaveAndStop(Callback):
+    """Asks for a checkpoint in the middle of the epoch, and ends the run."""
+
+    def __init__(self, path, batches):
+        self.path, self.batches = path, batches
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if batch_idx + 1 == self.batches:
+            trainer.request_save(self.path)
+            trainer.should_stop = True
+
+
+def seen(folder, word):
+    """Return what all ranks saw, ``(epoch, sample)``, in the order of rank and time."""
+    lines = [line for path in sorted(folder.glob(f"{word}-*")) for line in path.read_text().splitlines()]
+    return [(int(line.split(":")[0]), int(n)) for line in lines for n in line.split(":")[1].split()]
+
+
+@pytest.mark.parametrize("total", [13, 7, 1])
+def test_metrics_and_predictions_are_those_of_one_process(tmp_path, total):
+    def evaluate(ranks):
+        loader = DataLoader(table(total), batch_size=2)
+        trainer = make_trainer(ranks, tmp_path)
+        [metrics] = trainer.test(Line(), loader, verbose=False)
+        return metrics, trainer.predict(Line(), loader)
+
+    expected, predictions = evaluate(1)
+    assert expected["total"] == sum(range(total))
+    for ranks in (2, 3):
+        metrics, outputs = evaluate(ranks)
+        assert metrics == pytest.approx(expected, abs=1e-6)
+        assert [output.tolist() for output in outputs] == [output.tolist() for output in predictions]
+
+
+@pytest.mark.parametrize("total", [13, 7, 1])
+def test_training_equals_one_process_on_the_joined_batches(tmp_path, total):
+    def train(ranks, batch_size):
+        model = Line()
+        make_trainer(ranks, tmp_path, max_epochs=3).fit(model, DataLoader(table(total), batch_size=batch_size))
+        return model.layer.weight.detach()
+
+    for ranks in (2, 3):
+        assert torch.allclose(train(ranks, 2), train(1, 2 * ranks), atol=1e-6)
+
+
+def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
+    def loader():
+        return DataLoader(table(14), batch_size=2, shuffle=True)
+
+    path = tmp_path / "middle.ckpt"
+    first = make_trainer(2, tmp_path, callbacks=[SaveAndStop(path, 2)], max_epochs=2)
+    first.fit(Line(tmp_path, "begun"), loader())
+    begun = seen(tmp_path, "begun")
+    assert len(begun) == 8
+    for ranks in (1, 2, 3):
+        make_trainer(ranks, tmp_path, max_epochs=2).fit(Line(tmp_path, f"on{ranks}"), loader(), ckpt_path=path)
+        rest = seen(tmp_path, f"on{ranks}")
+        assert sorted(n for epoch, n in begun + rest if epoch == 0) == list(range(14))
+        assert {n for epoch, n in rest if epoch == 1} == set(range(14)), "with a stand-in where 2 are left for 3 ranks"
+
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        x = torch.rand(3)
+        return x, x.sum(0, keepdim=True), index
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_ranks_resume_exactly(tmp_path, workers):
+    def fit(word, **arguments):
+        model, path = Line(tmp_path, word), arguments.pop("ckpt_path", None)
+        loader = DataLoader(Noisy(), batch_size=3, shuffle=True, num_workers=workers)
+        torch.manual_seed(5)
+        make_trainer(2, tmp_path, max_epochs=2, **arguments).fit(model, loader, ckpt_path=path)
+        return model.layer.weight.detach()
+
+    path = tmp_path / "middle.ckpt"
+    whole = fit("whole")
+    fit("begun", callbacks=[SaveAndStop(path, 2)])
+    assert torch.equal(fit("rest", ckpt_path=path), whole)
+    for rank in (0, 1):
+        parts = [(tmp_path / f"{word}-{rank}").read_text() for word in ("begun", "rest")]
+        assert "".join(parts) == (tmp_path / f"whole-{rank}").read_text()
+
+
+class FailsToPrepare(LightningDataModule):
+    def prepare_data(self):
+        raise ValueError("the server is away")
+
+    def train_dataloader(self):
+        return DataLoader(table(4))
+
+
+def test_an_error_in_prepare_data_ends_the_job(tmp_path):
+    with pytest.raises(ValueError, match="the server is away"):
+        make_trainer(2, tmp_path).fit(Line(), datamodule=FailsToPrepare())
