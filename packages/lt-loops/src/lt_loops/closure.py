@@ -66,7 +66,7 @@ class ClosureWindow(Window):
         self.stepped = []
         if self.hooked_step:
             with _StepsSeen() as seen:
-                self.run.module.optimizer_step(self.run.position.epoch, index, self.proxy, closure)
+                self.step_hook(self.run.position.epoch, index, self.proxy, closure)
             self.stepped = self.stepped or [bool(seen.count)]
         else:
             self._take_step(self.optimizer, closure)

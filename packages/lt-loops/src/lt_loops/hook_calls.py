@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_loops.fitted import CURRENT, fitted
+from lt_loops.old_hooks import OldHooks
 
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
@@ -24,12 +26,13 @@ class HookCalls:
     come after the module at a training epoch's end; they are ``hooks["on_train_epoch_end/monitors"]``.
     """
 
-    __slots__ = ("_found", "_profiler", "_run")
+    __slots__ = ("_found", "_old", "_profiler", "_run")
 
     def __init__(self, run: Run, profiler: Profiler | None) -> None:
         """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
         self._run, self._profiler = run, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
+        self._old = OldHooks(run)
 
     def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the callables of hook ``name``."""
@@ -41,6 +44,7 @@ class HookCalls:
     def forget(self) -> None:
         """Look everything up again; callbacks or methods have changed."""
         self._found.clear()
+        self._old.look_again()
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
         run = self._run
@@ -49,14 +53,20 @@ class HookCalls:
         calls = [
             self._of_callback(cb, name) for cb in run.callbacks if not split or cb.monitors == (part == "monitors")
         ]
+        if not part:
+            calls += self._old[name]
         if not part and is_overridden(run.module, name, LightningModule):
-            calls.append(self._measured(f"{type(run.module).__name__}.{name}", getattr(run.module, name)))
+            hook = getattr(run.module, name)
+            calls.append(
+                self._measured(f"{type(run.module).__name__}.{name}", fitted(hook, name) if name in CURRENT else hook)
+            )
         return [call for call in calls if call is not None]
 
     def _of_callback(self, callback: Callback, name: str) -> Callable[..., Any] | None:
         if not is_overridden(callback, name, Callback):
             return None
-        hook = partial(getattr(callback, name), self._run.trainer, self._run.module)
+        hook: Callable[..., Any] = partial(getattr(callback, name), self._run.trainer, self._run.module)
+        hook = fitted(hook, name) if name in CURRENT else hook
         return self._measured(f"{type(callback).__name__}.{name}", hook)
 
     def _measured(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:

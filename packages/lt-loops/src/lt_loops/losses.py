@@ -13,7 +13,7 @@ from lt_core.errors import HookError, did_you_mean
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["as_outputs", "balanced", "loss_and_weight", "read_losses", "zero_loss"]
+__all__ = ["as_outputs", "balanced", "loss_and_weight", "read_losses", "sum_weights", "zero_loss"]
 
 
 def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
@@ -65,12 +65,24 @@ def read_losses(run: Run, output: Any) -> tuple[list[tuple[Tensor, str | None]],
 def balanced(run: Run, output: Any) -> Tensor | None:
     """Return the loss of a plain step that returned no bare tensor; weighted over ranks where it asked for it."""
     loss, weight = loss_and_weight(output)
+    strategy = run.strategy
+    if strategy.world_size == 1:
+        return loss
     if loss is None:
-        return zero_loss(run) if run.strategy.world_size > 1 else None
-    if weight is not None and run.strategy.world_size > 1:
-        total = run.strategy.all_reduce(torch.tensor(weight, dtype=torch.float64, device=run.strategy.device), "sum")
-        loss = loss * (weight * run.strategy.world_size / total.item())
-    return loss
+        loss, weight = zero_loss(run), 0.0 if run.pending.weighted else None
+    if weight is None:
+        return loss
+    share = run.train_feed.weight if run.train_feed is not None else 1.0
+    run.pending.weighted = True
+    weight = weight if share else 0.0  # a stand-in for no sample weighs nothing
+    # the loop multiplies by the share of an uneven batch, which the weights hold already
+    return loss * (weight * strategy.world_size / ((sum_weights(run, weight) or 1.0) * (share or 1.0)))
+
+
+def sum_weights(run: Run, weight: float) -> float:
+    """Return the sum of the ranks' weights."""
+    total = torch.tensor(weight, dtype=torch.float64, device=run.strategy.device)
+    return run.strategy.all_reduce(total, "sum").item()
 
 
 def zero_loss(run: Run) -> Tensor:

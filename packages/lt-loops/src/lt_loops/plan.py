@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
+from lt_loops.fitted import fitted
 from lt_loops.profiled import measure_slots
 from lt_loops.signatures import count_arguments
+from lt_loops.truncated import Truncated
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
@@ -106,6 +109,9 @@ def make_plan(run: Run) -> Plan:
     plan.kind = _choose(run, plan)
     plan.direct = _goes_direct(run, plan)
     plan.step, plan.takes_index = bind_step(run, "training_step", direct=plan.direct)
+    truncated = Truncated(run, plan.step) if _truncates(run) else None
+    if truncated is not None:
+        plan.step, plan.takes_index = truncated.step, True
     _check(run, plan)
     measure_slots(run, plan)
     if plan.kind == "plain":
@@ -116,11 +122,15 @@ def make_plan(run: Run) -> Plan:
         manual = Manual(run, plan)
         plan.run_batch, plan.flush = manual.run_batch, manual.flush
     else:
+        from lt_loops.by_index import ByIndex
         from lt_loops.closure import ClosureWindow
         from lt_loops.window import Window
 
-        window = ClosureWindow(run, plan) if plan.kind == "closure" else Window(run, plan)
+        kinds = {"closure": ClosureWindow, "by_index": ByIndex}
+        window = kinds.get(plan.kind, Window)(run, plan)
         plan.run_batch, plan.flush = window.run_batch, window.flush
+    if truncated is not None and plan.run_batch is not None:
+        plan.run_batch = truncated.over(plan.run_batch)
     return plan
 
 
@@ -133,7 +143,7 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
         direct: call the module, not the strategy's wrapper; gradients are then reduced by ``reduce_gradients``.
     """
     own = getattr(run.module, method)
-    takes_index = count_arguments(own, ("batch", "batch_idx")) == 2
+    takes_index = count_arguments(own, _offered(run)) >= 2
     step = own if direct else run.strategy.bind(run.model, method)
     step = run.trainer.compiled(run.precision.wrap_step(step))
     profiler = run.trainer.active_profiler
@@ -143,11 +153,24 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
 def _choose(run: Run, plan: Plan) -> str:
     if not run.module.automatic_optimization:
         return "manual"
+    if len(run.optimizers) > 1 and run.optimizer_names is None and "optimizer_idx" in _offered(run):
+        return "by_index"
     if len(run.optimizers) > 1 or run.optimizer_names is not None or not run.optimizers:
         return "several"
     if is_overridden(run.module, "optimizer_step", LightningModule) or isinstance(run.optimizers[0], LBFGS):
         return "closure"
-    return "accumulated" if plan.window > 1 else "plain"
+    return "accumulated" if plan.window > 1 or _truncates(run) else "plain"
+
+
+def _offered(run: Run) -> tuple[str, ...]:
+    """Return the arguments that ``training_step`` may take: those of 1.x only where it asks for them by name."""
+    names = inspect.signature(run.module.training_step).parameters
+    old = tuple(name for name in ("optimizer_idx", "hiddens") if name in names)
+    return ("batch", "batch_idx", *old)
+
+
+def _truncates(run: Run) -> bool:
+    return bool(run.module.truncated_bptt_steps) and "hiddens" in _offered(run)
 
 
 def _goes_direct(run: Run, plan: Plan) -> bool:
@@ -155,7 +178,7 @@ def _goes_direct(run: Run, plan: Plan) -> bool:
     if not run.strategy.capabilities.syncs_in_forward:
         return False
     unknown_end = plan.window > 1 and (run.train_feed is None or run.train_feed.num_batches is None)
-    repeats = plan.kind == "closure"
+    repeats = plan.kind in ("closure", "by_index")
     return plan.kind == "manual" or run.optimizer_names is not None or unknown_end or repeats
 
 
@@ -174,13 +197,13 @@ def _fill_slots(run: Run, plan: Plan) -> None:
     if is_overridden(precision, "unscale", Precision):
         plan.unscale = precision.unscale
     if is_overridden(module, "backward", LightningModule):
-        plan.backward = module.backward
+        plan.backward = fitted(module.backward, "backward", optimizer=next(iter(run.optimizers), None))
     elif is_overridden(strategy, "backward", Strategy):
         plan.backward = strategy.backward
     if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
         plan.apply = partial(_apply, strategy, precision)
     plan.clip = _clip_slot(run)
-    plan.zero_grad = partial(_zero_grad, run)
+    plan.zero_grad = partial(_zero_grad, run, fitted(run.module.optimizer_zero_grad, "optimizer_zero_grad"))
     if _zeroes_directly(run):
         plan.params = [p for optimizer in run.optimizers for group in optimizer.param_groups for p in group["params"]]
 
@@ -193,8 +216,8 @@ def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
     trainer = run.trainer
     value, algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
     if is_overridden(run.module, "configure_gradient_clipping", LightningModule):
-        hook = run.module.configure_gradient_clipping
-        return lambda optimizer: hook(optimizer, gradient_clip_val=value, gradient_clip_algorithm=algorithm)
+        hook = fitted(run.module.configure_gradient_clipping, "configure_gradient_clipping")
+        return lambda optimizer: hook(optimizer, value, algorithm)
     if not value:
         return None
     clip, limit = run.strategy.clip_gradients, float(value)
@@ -215,13 +238,13 @@ def _zeroes_directly(run: Run) -> bool:
     return stock and not hooked and not run.strategy.capabilities.owns_zero_grad
 
 
-def _zero_grad(run: Run, optimizer: Optimizer) -> None:
+def _zero_grad(run: Run, hooked: Callable[..., None], optimizer: Optimizer) -> None:
     for hook in run.hooks["on_before_zero_grad"]:
         hook(optimizer)
     if run.strategy.capabilities.owns_zero_grad:
         return
     if is_overridden(run.module, "optimizer_zero_grad", LightningModule):
-        run.module.optimizer_zero_grad(run.position.epoch, run.position.batch, optimizer)
+        hooked(run.position.epoch, run.position.batch, optimizer)
     else:
         optimizer.zero_grad()
 

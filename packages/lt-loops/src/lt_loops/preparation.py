@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
@@ -13,6 +14,7 @@ from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
+from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
 from lt_loops.intervals import check_interval
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
@@ -161,11 +163,12 @@ def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> di
 def _call_setup(run: Run) -> None:
     run.recorder.enter("setup")
     if run.datamodule is not None:
-        setup_once(run.datamodule, run.stage)
+        source, hook = run.datamodule, fitted(run.datamodule.setup, "setup")
+        setup_once(source, run.stage, lambda: hook(run.stage))
     for callback in run.callbacks:
-        callback.setup(run.trainer, run.module, run.stage)
+        fitted(partial(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
-        run.module.setup(run.stage)
+        fitted(run.module.setup, "setup")(run.stage)
     if is_overridden(run.module, "configure_model", LightningModule):
         with run.strategy.init_context(), run.precision.init_context():
             run.module.configure_model()
@@ -182,6 +185,7 @@ def _optimizer_maker(run: Run) -> Any:
         run.recorder.enter("configure_optimizers")
         made = parse_optimizers(run.module.configure_optimizers(), run.module)
         run.optimizers, run.optimizer_names, run.schedulers = made.optimizers, made.names, made.schedulers
+        run.frequencies = made.frequencies
         return made.optimizers
 
     return make

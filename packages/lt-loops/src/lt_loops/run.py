@@ -104,18 +104,26 @@ class Pending:
         divisor: what each loss of the window is divided by.
         counted: micro-batches that returned a loss.
         weight: sum of their ``loss_weight``.
-        weighted: whether losses came with a weight.
+        weighted: whether losses come with a weight, from the first one on that did: a rank that then skips a batch
+            still takes part in summing the weights.
     """
 
     __slots__ = ("counted", "divisor", "weight", "weighted")
 
     def __init__(self) -> None:
         """Begin a window of one."""
+        self.weighted = False
         self.begin(1.0)
 
     def begin(self, divisor: float) -> None:
         """Begin a window whose losses are divided by ``divisor``."""
-        self.divisor, self.counted, self.weight, self.weighted = divisor, 0, 0.0, False
+        self.divisor, self.counted, self.weight = divisor, 0, 0.0
+
+    def add_weight(self, weight: float) -> float:
+        """Add the weight of a micro-batch's loss; return it."""
+        self.weighted = True
+        self.weight += weight
+        return weight
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain numbers."""
@@ -160,6 +168,7 @@ class Run:
         "eval_feeds",
         "eval_steps",
         "feed_state",
+        "frequencies",
         "generators",
         "hooks",
         "interrupt_told",
@@ -214,6 +223,7 @@ class Run:
         self.recorder = Recorder()
         self.optimizers: list[Optimizer] = []
         self.optimizer_names: list[str] | None = None
+        self.frequencies: list[int] | None = None
         self.schedulers: list[SchedulerConfig] = []
         self.plan: Plan
         self.hooks: HookCalls

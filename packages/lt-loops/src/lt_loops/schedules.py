@@ -9,6 +9,7 @@ from torch import Tensor
 from lt_core.errors import ConfigError, did_you_mean, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_loops.fitted import fitted
 
 if TYPE_CHECKING:
     from lt_loops.optimizers import SchedulerConfig
@@ -57,7 +58,7 @@ def step_one(run: Run, config: SchedulerConfig) -> None:
         if metric is None:
             return
     if is_overridden(run.module, "lr_scheduler_step", LightningModule):
-        run.module.lr_scheduler_step(config.scheduler, metric)
+        fitted(run.module.lr_scheduler_step, "lr_scheduler_step")(config.scheduler, metric)
     elif metric is None:
         config.scheduler.step()
     else:

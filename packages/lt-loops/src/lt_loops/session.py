@@ -11,6 +11,7 @@ import torch
 from lt_core.data import teardown
 from lt_core.errors import warn
 from lt_core.module import LightningModule
+from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
 from lt_loops.profiled import profile_begins, profile_ends
@@ -18,6 +19,7 @@ from lt_loops.saving import confirm_saves
 from lt_loops.signals import Signals
 
 if TYPE_CHECKING:
+    from lt_core.data import DataSource
     from lt_loops.run import Run
 
 __all__ = ["Session"]
@@ -85,7 +87,7 @@ class Session:
     def _tear_down(self) -> None:
         run = self.run
         if run.datamodule is not None:
-            self._try(lambda: teardown(run.datamodule, run.stage))
+            self._try(lambda: _tear_down_data(run.datamodule, run.stage))
         run.recorder.enter("teardown")
         for hook in run.hooks["teardown"]:
             self._try(lambda hook=hook: hook(run.stage))
@@ -131,3 +133,9 @@ def detach(run: Run) -> None:
     for callback in run.callbacks:
         callback.__dict__.pop("log", None)
         callback.__dict__.pop("log_dict", None)
+
+
+def _tear_down_data(source: DataSource | None, stage: str) -> None:
+    if source is not None:
+        hook = fitted(source.teardown, "teardown")
+        teardown(source, stage, lambda: hook(stage))

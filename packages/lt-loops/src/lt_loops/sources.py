@@ -14,6 +14,7 @@ from lt_core.data import DataSource, Feed, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Shard, Strategy
+from lt_loops.fitted import fitted
 from lt_loops.overfit import in_order
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _converts(run: Run) -> bool:
 def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:
     for owner in (run.datamodule, run.module):
         if owner is not None and is_overridden(owner, name, DataSource):
-            return getattr(owner, name)  # type: ignore[no-any-return]
+            return fitted(getattr(owner, name), name)
     return None
 
 

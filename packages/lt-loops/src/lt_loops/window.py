@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -17,7 +16,8 @@ from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_loops.losses import read_losses, zero_loss
+from lt_loops.fitted import fitted
+from lt_loops.losses import read_losses, sum_weights, zero_loss
 from lt_loops.schedules import step_schedulers
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Window:
         strategy = run.strategy
         self.syncs = is_overridden(strategy, "accumulating", Strategy) and not plan.direct
         self.hooked_step = is_overridden(run.module, "optimizer_step", LightningModule)
+        self.step_hook = fitted(run.module.optimizer_step, "optimizer_step")
         self.pending = run.pending
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
@@ -82,17 +83,18 @@ class Window:
         if run.position.micro == 0:
             self._clear()
         if not losses:
-            if run.strategy.world_size > 1 and not plan.direct:
-                self._backward(zero_loss(run), None)
+            if run.strategy.world_size > 1:
+                self.pending.counted += 1  # its zero gradients count, so that all ranks divide by the same number
+                if not plan.direct:
+                    self._backward(zero_loss(run), None)
             return output
         self.pending.counted += 1
-        factor = 1.0 / self.pending.divisor
-        if weight is not None:
-            self.pending.weighted, factor = True, weight
-            self.pending.weight += weight
         feed = run.train_feed
-        if feed is not None and feed.uneven:
-            factor *= feed.weight
+        share = feed.weight if feed is not None and feed.uneven else 1.0
+        if weight is None:
+            factor = share / self.pending.divisor
+        else:
+            factor = self.pending.add_weight(weight if share else 0.0)  # a stand-in for no sample weighs nothing
         for number, (loss, name) in enumerate(losses):
             self._backward(self._scaled(loss, factor), name, keep=number + 1 < len(losses))
         return output
@@ -156,8 +158,7 @@ class Window:
             run.strategy.reduce_gradients(self.params)
         correction = self.pending.divisor / self.pending.counted if self.pending.counted else 1.0
         if self.pending.weighted:
-            total = torch.tensor(self.pending.weight, dtype=torch.float64, device=run.strategy.device)
-            correction = run.strategy.world_size / run.strategy.all_reduce(total, "sum").item()
+            correction = run.strategy.world_size / (sum_weights(run, self.pending.weight) or 1.0)
         if correction != 1.0:
             for p in self.params:
                 if p.grad is not None:
@@ -188,7 +189,7 @@ class Window:
             return value
 
         proxy = LightningOptimizer(optimizer, take, self._toggled)
-        self.run.module.optimizer_step(self.run.position.epoch, index, proxy, _nothing)
+        self.step_hook(self.run.position.epoch, index, proxy, _nothing)
         return any(stepped)
 
     def _toggled(self, optimizer: Optimizer, sync: bool) -> AbstractContextManager[Any]:

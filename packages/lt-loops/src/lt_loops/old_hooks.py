@@ -1,0 +1,92 @@
+"""Hooks of 1.x that still work where a user defines them; each is told once with today's spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lt_core.errors import LtDeprecationWarning, warn
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["OldHooks"]
+
+_EPOCH_ENDS = {
+    "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
+    "validation_epoch_end": ("on_validation_batch_end", "on_validation_epoch_end"),
+    "test_epoch_end": ("on_test_batch_end", "on_test_epoch_end"),
+}
+"""Hooks that got the outputs of all steps: where they are collected, and when they are called."""
+
+_RENAMED = {
+    "on_epoch_start": ("on_train_epoch_start", "on_validation_epoch_start", "on_test_epoch_start"),
+    "on_epoch_end": ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end"),
+    "on_batch_start": ("on_train_batch_start",),
+    "on_batch_end": ("on_train_batch_end",),
+    "on_pretrain_routine_start": ("on_fit_start",),
+    "on_pretrain_routine_end": ("on_fit_start",),
+}
+"""Hooks without batch arguments, and when they are called."""
+
+
+class OldHooks:
+    """Finds the hooks of 1.x that a run's module and callbacks define, and what to call for each hook of today.
+
+    Outputs of steps are kept only where a hook wants them.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Look once; where nobody defines any, ``old[name]`` is an empty list."""
+        self._run = run
+        self._outputs: dict[str, list[list[Any]]] = {}
+        self._told: set[str] = set()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Find the hooks anew: callbacks may have changed. Outputs kept so far stay."""
+        run = self._run
+        self._calls: dict[str, list[Callable[..., Any]]] = {}
+        for old, (collects, calls) in _EPOCH_ENDS.items():
+            method = getattr(run.module, old, None)
+            if callable(method):
+                self._tell(old, f"{calls} and keep the outputs yourself")
+                self._outputs.setdefault(old, [])
+                self._add(collects, partial(self._collect, old))
+                self._add(calls, partial(self._hand_over, old, method))
+        for old, names in _RENAMED.items():
+            for owner in (*run.callbacks, run.module):
+                method = getattr(owner, old, None)
+                if callable(method):
+                    self._tell(old, " or ".join(names))
+                    call = method if owner is run.module else partial(method, run.trainer, run.module)
+                    for name in names:
+                        self._add(name, partial(_without_arguments, call))
+
+    def __getitem__(self, name: str) -> list[Callable[..., Any]]:
+        """Return what is to be called at hook ``name``, before the module's own."""
+        return self._calls.get(name, [])
+
+    def _add(self, name: str, call: Callable[..., Any]) -> None:
+        self._calls.setdefault(name, []).append(call)
+
+    def _collect(self, old: str, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        kept = self._outputs[old]
+        while len(kept) <= dataloader_idx:
+            kept.append([])
+        kept[dataloader_idx].append(outputs)
+
+    def _hand_over(self, old: str, method: Callable[[Any], Any]) -> None:
+        kept, self._outputs[old] = self._outputs[old], []
+        method(kept[0] if len(kept) == 1 else kept)
+
+    def _tell(self, old: str, new: str) -> None:
+        if old in self._told:
+            return
+        self._told.add(old)
+        warn(f"The hook {old} is one of 1.x: write {new}.", code="LT904", category=LtDeprecationWarning, stacklevel=7)
+
+
+def _without_arguments(call: Callable[[], Any], *arguments: Any) -> None:
+    call()

@@ -1,0 +1,78 @@
+"""Truncated back-propagation through time, as in 1.x: ``training_step(batch, batch_idx, hiddens)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from lt_core.errors import HookError
+from lt_core.transfer import map_batch
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["Truncated"]
+
+
+class Truncated:
+    """Splits each batch along time, and hands the hidden state, detached, from one part's step to the next.
+
+    The module says ``truncated_bptt_steps = n``; it may define ``tbptt_split_batch(batch, split_size)``, by default
+    tensors of shape ``(batch, time, ...)`` are cut along their second dimension. Each part has its own optimizer step.
+    """
+
+    def __init__(self, run: Run, step: Callable[..., Any]) -> None:
+        """Wrap ``step``, which takes ``(batch, batch_idx, hiddens)``."""
+        self._step, self._hiddens = step, None
+        self._size = run.module.truncated_bptt_steps
+        self._split: Callable[[Any, int], list[Any]] = getattr(run.module, "tbptt_split_batch", _split_batch)
+
+    def step(self, batch: Any, index: int) -> Any:
+        """Run one part with the hidden state of the part before."""
+        output = self._step(batch, index, self._hiddens)
+        if not isinstance(output, Mapping) or "hiddens" not in output:
+            raise HookError(
+                "truncated_bptt_steps needs training_step to return {'loss': ..., 'hiddens': ...}; there are no "
+                f"'hiddens' in {type(output).__name__}.",
+                code="LT306",
+            )
+        self._hiddens = map_batch(lambda part: part.detach() if isinstance(part, Tensor) else part, output["hiddens"])
+        return output
+
+    def over(self, run_batch: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+        """Return ``run_batch`` applied to each part of a batch in turn; the last output counts."""
+
+        def run_parts(batch: Any, index: int) -> Any:
+            self._hiddens = None
+            output = None
+            for part in self._split(batch, self._size):
+                output = run_batch(part, index)
+            return output
+
+        return run_parts
+
+
+def _split_batch(batch: Any, size: int) -> list[Any]:
+    lengths: set[int] = set()
+
+    def measure(part: Any) -> Any:
+        if isinstance(part, Tensor) and part.dim() > 1:
+            lengths.add(part.shape[1])
+        return part
+
+    map_batch(measure, batch)
+    if len(lengths) != 1:
+        raise HookError(
+            f"truncated_bptt_steps: the batch's tensors have the lengths {sorted(lengths)} along time (dimension 1). "
+            "Define tbptt_split_batch(self, batch, split_size) in the module.",
+            code="LT306",
+        )
+    length = lengths.pop()
+    return [map_batch(partial(_cut, start=start, size=size), batch) for start in range(0, length, size)]
+
+
+def _cut(part: Any, start: int, size: int) -> Any:
+    return part[:, start : start + size] if isinstance(part, Tensor) and part.dim() > 1 else part

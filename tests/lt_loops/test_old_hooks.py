@@ -1,0 +1,181 @@
+"""Hooks and signatures of 1.x still work, and say what to write today."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_core import Callback, HookError, LightningModule, LtDeprecationWarning
+from lt_loops import Trainer
+from lt_loops.fitted import fitted
+
+QUIET = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "max_epochs": 1,
+    "num_sanity_val_steps": 0,
+}
+
+
+def loader(batches: int = 4) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    return DataLoader(TensorDataset(torch.randn(4 * batches, 8, generator=generator)), batch_size=4)
+
+
+class Old(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.generator, self.judge = nn.Linear(8, 8), nn.Linear(8, 1)
+        self.calls: list[Any] = []
+
+    def setup(self) -> None:
+        self.calls.append("setup")
+
+    def training_step(self, batch: Any, batch_nb: int, optimizer_idx: int) -> Any:
+        self.calls.append(optimizer_idx)
+        return {"loss": self.loss(batch[0], optimizer_idx), "turn": optimizer_idx}
+
+    def loss(self, x: Tensor, turn: int) -> Tensor:
+        z = self.generator(x)
+        return -self.judge(z).mean() if turn == 0 else self.judge(z.detach()).pow(2).mean()
+
+    def configure_optimizers(self) -> Any:
+        return [torch.optim.SGD(part.parameters(), 0.1) for part in (self.generator, self.judge)], []
+
+
+def fit(module: LightningModule, **more: Any) -> Any:
+    trainer = Trainer(**{**QUIET, **more})
+    trainer.fit(module, loader(), more.pop("val", None))
+    return trainer
+
+
+def test_optimizer_idx_steps_the_optimizers_in_turn_as_the_loop_by_hand() -> None:
+    old, hand = Old(), Old()
+    trainer = fit(old)
+    optimizers, _ = hand.configure_optimizers()
+    for (x,) in loader():
+        for turn, optimizer in enumerate(optimizers):
+            optimizer.zero_grad()
+            hand.loss(x, turn).backward()
+            optimizer.step()
+    assert old.calls == ["setup", *[0, 1] * 4]
+    assert trainer.global_step == 4
+    for mine, theirs in zip(old.parameters(), hand.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_frequency_gives_each_optimizer_so_many_batches_in_a_row() -> None:
+    class Turns(Old):
+        def configure_optimizers(self) -> Any:
+            (one, two), _ = super().configure_optimizers()
+            return {"optimizer": one, "frequency": 2}, {"optimizer": two, "frequency": 1}
+
+    module = Turns()
+    fit(module)
+    assert module.calls == ["setup", 0, 0, 1, 0]
+
+
+def test_epoch_end_hooks_get_the_outputs_of_all_steps() -> None:
+    class Ends(Old):
+        def training_epoch_end(self, outputs: Any) -> None:
+            self.calls.append(("train", len(outputs)))
+
+        def validation_step(self, batch: Any, batch_idx: int) -> Any:
+            return batch[0].mean()
+
+        def validation_epoch_end(self, outputs: Any) -> None:
+            self.log("mean", torch.stack(outputs).mean())
+            self.calls.append(("val", len(outputs)))
+
+    module = Ends()
+    with pytest.warns(LtDeprecationWarning, match=r"training_epoch_end.*on_train_epoch_end"):
+        trainer = Trainer(**QUIET)
+        trainer.fit(module, loader(), loader(2))
+    assert module.calls[-2:] == [("val", 2), ("train", 4)]
+    assert "mean" in trainer.callback_metrics
+
+
+def test_hooks_with_the_signatures_of_old_are_filled_by_name() -> None:
+    class Signatures(Old):
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            return self.generator(batch[0]).pow(2).mean()
+
+        def backward(self, use_amp: bool, loss: Tensor, optimizer: Any, optimizer_idx: int) -> None:
+            self.calls.append((use_amp, type(optimizer), optimizer_idx))
+            loss.backward()
+
+        def optimizer_step(
+            self, epoch: int, batch_idx: int, optimizer: Any, optimizer_idx: int, second_order_closure: Any = None
+        ) -> None:
+            optimizer.step(closure=second_order_closure)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.generator.parameters(), 0.1)
+
+    class Watcher(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx) -> None:  # type: ignore[override]
+            pl_module.calls.append(dataloader_idx)
+
+        def on_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+            pl_module.calls.append("epoch")
+
+    module = Signatures()
+    with pytest.warns(LtDeprecationWarning, match="on_epoch_start"):
+        trainer = fit(module, callbacks=[Watcher()])
+    assert module.calls[:4] == ["setup", "epoch", (False, torch.optim.SGD, 0), 0]
+    assert trainer.global_step == 4
+
+
+def test_truncated_back_propagation_hands_on_the_hidden_state() -> None:
+    class Recurrent(LightningModule):
+        truncated_bptt_steps = 5
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.rnn = nn.LSTM(1, 4, batch_first=True)
+
+        def training_step(self, batch: Any, batch_idx: int, hiddens: Any) -> Any:
+            out, state = self.rnn(batch[0], hiddens)
+            return {"loss": out.pow(2).mean(), "hiddens": state}
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    series = torch.randn(4, 20, 1, generator=torch.Generator().manual_seed(1))
+    module, hand = Recurrent(), Recurrent()
+    trainer = Trainer(**QUIET)
+    trainer.fit(module, DataLoader(TensorDataset(series), batch_size=2))
+    optimizer = hand.configure_optimizers()
+    for batch in (series[:2], series[2:]):
+        state = None
+        for start in range(0, 20, 5):
+            out, state = hand.rnn(batch[:, start : start + 5], state)
+            optimizer.zero_grad()
+            out.pow(2).mean().backward()
+            optimizer.step()
+            state = tuple(part.detach() for part in state)
+    assert trainer.global_step == 8
+    for mine, theirs in zip(module.parameters(), hand.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_signature_of_today_gets_no_adapter() -> None:
+    def hook(outputs: Any, batch: Any, batch_idx: int) -> None: ...
+
+    assert fitted(hook, "on_train_batch_end") is hook
+
+
+def test_what_cannot_be_filled_is_an_error_with_both_signatures() -> None:
+    def hook(batch: Any, batch_idx: int, surprise: int) -> None: ...
+
+    with pytest.raises(HookError, match=r"surprise.*on_train_batch_start\(batch, batch_idx\)"):
+        fitted(hook, "on_train_batch_start")
