@@ -74,6 +74,20 @@ def test_what_was_saved_by_name_must_be_given_again(path):
     assert loaded.hparams.act is nn.ReLU
 
 
+@pytest.mark.filterwarnings("ignore:WithModule")
+def test_a_default_that_stands_for_something_saved_by_name_is_told(path):
+    class Default(LightningModule):
+        def __init__(self, act=nn.ReLU):
+            super().__init__()
+            self.save_hyperparameters()
+
+    Default.load_from_checkpoint(save(Default(), path))
+    with pytest.warns(UserWarning, match="plain data"):
+        save(Default(nn.GELU), path)
+    with pytest.warns(UserWarning, match=r"act was saved by name only \(torch.*GELU\).*ReLU.*act=\.\.\."):
+        Default.load_from_checkpoint(path)
+
+
 class Mode(enum.Enum):
     FAST = 1
     SLOW = 2
@@ -87,7 +101,14 @@ class Inner:
 
 class Annotated(LightningModule):
     def __init__(
-        self, mode: Mode, folder: Path, inner: Inner, maybe: Path | None, conf=None, plain: dict | None = None
+        self,
+        mode: Mode,
+        folder: Path,
+        inner: Inner,
+        maybe: Path | None,
+        conf=None,
+        plain: dict[str, int] | None = None,
+        space: Namespace | None = None,
     ):
         super().__init__()
         self.save_hyperparameters()
@@ -95,11 +116,13 @@ class Annotated(LightningModule):
 
 def test_enums_paths_and_dataclasses_come_back_where_annotations_ask_for_them(path):
     inner = Inner(Path("x"), Mode.SLOW)
-    model = Annotated(Mode.SLOW, Path("a"), inner, Path("b"), conf=Namespace(lr=1), plain={"k": 1})
+    conf = Namespace(lr=1, deep=[Namespace(x=2)])
+    model = Annotated(Mode.SLOW, Path("a"), inner, Path("b"), conf=conf, plain={"k": 1}, space=conf)
     loaded = Annotated.load_from_checkpoint(save(model, path))
     assert (loaded.hparams.mode, loaded.hparams.folder, loaded.hparams.inner) == (Mode.SLOW, Path("a"), inner)
     assert loaded.hparams.maybe == Path("b")
-    assert loaded.hparams.conf.lr == 1
+    assert (loaded.hparams.conf.lr, loaded.hparams.conf.deep[0].x) == (1, 2)
+    assert type(loaded.hparams.space) is Namespace
     assert type(loaded.hparams.plain) is dict
 
 

@@ -6,7 +6,9 @@ import dataclasses
 import difflib
 import enum
 import inspect
+import types
 import typing
+from argparse import Namespace
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path, PurePath
@@ -15,7 +17,7 @@ from typing import IO, Any
 from torch import Tensor, nn
 
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
-from lt_core.hparams import AttributeDict
+from lt_core.hparams import AttributeDict, plain_hparams
 from lt_core.hparams_file import read_hparams_file
 from lt_core.remote_file import is_remote, local_copy
 from lt_core.safe_read import read_checkpoint
@@ -164,7 +166,9 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
         )
     if not takes_all:
         arguments = {name: value for name, value in arguments.items() if name in named}
-    _check_complete(cls, named, arguments, checkpoint.get(prefix + "hparams_by_name", {}), shown)
+    by_name = checkpoint.get(prefix + "hparams_by_name", {})
+    _check_complete(cls, named, arguments, by_name, shown)
+    _warn_of_defaults(cls, named, arguments, by_name)
     hints = _hints(cls)
     return cls(**{n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()})
 
@@ -206,6 +210,20 @@ def _check_complete(
     )
 
 
+def _warn_of_defaults(
+    cls: type[Any], named: Mapping[str, inspect.Parameter], arguments: Mapping[str, Any], by_name: Mapping[str, Any]
+) -> None:
+    """Say which defaults stand for values that were saved by name only."""
+    for name, saved in by_name.items():
+        if name in named and name not in arguments and plain_hparams({"": named[name].default})[""] != saved:
+            warn(
+                f"{cls.__qualname__}: {name} was saved by name only ({saved}), so its default is taken: "
+                f"{named[name].default!r}. Pass it: {cls.__qualname__}.load_from_checkpoint(path, {name}=...).",
+                code="LT625",
+                stacklevel=5,
+            )
+
+
 def _hints(cls: type[Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls.__init__)
@@ -214,10 +232,10 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def _as_annotated(value: Any, hint: Any) -> Any:
-    """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass."""
-    for kind in typing.get_args(hint) or (hint,):
-        if not isinstance(kind, type) or value is None:
-            continue
+    """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass, a Namespace."""
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    classes = [kind for kind in kinds if isinstance(kind, type)]
+    for kind in classes:
         if issubclass(kind, enum.Enum) and isinstance(value, str) and value in kind.__members__:
             return kind[value]
         if issubclass(kind, enum.Enum) and value in [member.value for member in kind]:
@@ -226,14 +244,18 @@ def _as_annotated(value: Any, hint: Any) -> Any:
             return kind(value)
         if dataclasses.is_dataclass(kind) and isinstance(value, dict):
             return _dataclass(kind, value)
-    return (
-        AttributeDict(value) if type(value) is dict and hint not in (dict, AttributeDict) and _is_open(hint) else value
-    )
+        if issubclass(kind, Namespace) and isinstance(value, dict):
+            return kind(**value)
+    origins = [typing.get_origin(kind) or kind for kind in kinds]
+    wants_dict = any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in origins)
+    return value if wants_dict else _with_attributes(value)
 
 
-def _is_open(hint: Any) -> bool:
-    """Return whether the annotation leaves open what kind of mapping it takes."""
-    return hint is None or hint is Any
+def _with_attributes(value: Any) -> Any:
+    """Return dicts as dicts with attributes, on all levels: a saved Namespace is a dict in the file."""
+    if type(value) is dict:
+        return AttributeDict({key: _with_attributes(item) for key, item in value.items()})
+    return [_with_attributes(item) for item in value] if type(value) is list else value
 
 
 def _dataclass(kind: Any, value: dict[str, Any]) -> Any:
