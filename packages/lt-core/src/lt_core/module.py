@@ -256,7 +256,9 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
             LogError: for a value, name or place that cannot be logged; names hook and key.
         """
         if torch.compiler.is_dynamo_compiling():
-            _log_outside_the_graph(self, name, value, batch_size, prog_bar, logger, on_step, on_epoch, reduce_fx)
+            from lt_core.uncompiled import log_outside_the_graph
+
+            log_outside_the_graph(self, name, value, batch_size, prog_bar, logger, on_step, on_epoch, reduce_fx)
             return
         recorder: Recorder | None = self.__dict__.get("_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):
@@ -552,22 +554,6 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Return the module's state without the run: copies, pickles and spawned processes get the module alone."""
         return {name: value for name, value in self.__dict__.items() if name not in _RUN_ONLY}
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _log_outside_the_graph(
-    module: LightningModule,
-    name: str,
-    value: Any,
-    batch_size: int | None,
-    prog_bar: bool,
-    logger: bool | None,
-    on_step: bool | None,
-    on_epoch: bool | None,
-    reduce_fx: Any,
-) -> None:
-    """Log from a compiled step: the graph breaks here, and goes on after it."""
-    module.log(name, value, prog_bar, logger, on_step, on_epoch, reduce_fx, batch_size=batch_size)
 
 
 def _first_tensor(module: nn.Module) -> Tensor:
