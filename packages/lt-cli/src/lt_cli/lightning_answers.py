@@ -1,0 +1,284 @@
+"""Small things that packages import from Lightning's insides: what lt itself has no use for.
+
+Only :mod:`lt_cli.compat` answers with them.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import pickle
+import re
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from types import FrameType
+from typing import IO, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from lt_cli.lightning_demos import BoringDataModule, BoringModel, RandomDataset
+from lt_cli.lightning_states import (
+    GradClipAlgorithmType,
+    LightningEnum,
+    RunningStage,
+    TrainerFn,
+    TrainerState,
+    TrainerStatus,
+)
+from lt_core.batch_size import batch_size_of
+from lt_core.callback import Callback
+from lt_core.module import LightningModule
+from lt_core.safe_read import read_checkpoint
+
+__all__ = [
+    "BoringDataModule",
+    "BoringModel",
+    "Checkpoint",
+    "EPOCH_OUTPUT",
+    "GradClipAlgorithmType",
+    "LRSchedulerTypeTuple",
+    "LightningEnum",
+    "RandomDataset",
+    "RunningStage",
+    "TrainerFn",
+    "TrainerState",
+    "TrainerStatus",
+    "_DEVICE",
+    "_EVALUATE_OUTPUT",
+    "_MAP_LOCATION_TYPE",
+    "_PATH",
+    "_PREDICT_OUTPUT",
+    "_load",
+    "apply_to_collection",
+    "extract_batch_size",
+    "find_usable_cuda_devices",
+    "garbage_collection_cuda",
+    "get_filesystem",
+    "get_init_args",
+    "grad_norm",
+    "has_len",
+    "is_oom_error",
+    "is_param_in_hook_signature",
+    "is_picklable",
+    "lightning_getattr",
+    "lightning_hasattr",
+    "load",
+    "pl_load",
+    "recursive_detach",
+    "suggested_max_num_workers",
+]
+
+_PATH = str | os.PathLike[str]
+_DEVICE = torch.device | str | int
+_MAP_LOCATION_TYPE = _DEVICE | Callable[..., Any] | dict[Any, Any] | None
+_EVALUATE_OUTPUT = list[dict[str, float]]
+_PREDICT_OUTPUT = list[Any] | list[list[Any]]
+EPOCH_OUTPUT = list[Any]
+LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
+
+
+class Checkpoint(Callback):
+    """Base of callbacks that save checkpoints."""
+
+    role = "checkpoint"
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+def apply_to_collection(
+    data: Any, dtype: type | tuple[type, ...], function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Return ``data`` with ``function`` applied to everything of the given types; containers keep their types.
+
+    Args:
+        data: any nesting.
+        dtype: types of what is changed.
+        function: gets each of them, then ``args`` and ``kwargs``.
+        args: for the function.
+        kwargs: for the function; ``wrong_dtype``, ``include_none`` and ``allow_frozen`` are taken out.
+    """
+    wrong = kwargs.pop("wrong_dtype", None)
+    with_none = kwargs.pop("include_none", True)
+    kwargs.pop("allow_frozen", None)
+
+    def apply(item: Any) -> Any:
+        if isinstance(item, dtype) and not (wrong is not None and isinstance(item, wrong)):
+            return function(item, *args, **kwargs)
+        if isinstance(item, dict):
+            found = {key: apply(value) for key, value in item.items()}
+            return {key: value for key, value in found.items() if with_none or value is not None}
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return type(item)(*map(apply, item))
+        if isinstance(item, list | tuple):
+            return type(item)(value for value in map(apply, item) if with_none or value is not None)
+        return item
+
+    return apply(data)
+
+
+def extract_batch_size(batch: Any) -> int:
+    """Return how many samples a batch has."""
+    return batch_size_of(batch)
+
+
+def has_len(dataloader: Any) -> bool:
+    """Return whether a loader knows how many batches it has."""
+    try:
+        return len(dataloader) >= 0
+    except (TypeError, NotImplementedError):
+        return False
+
+
+def suggested_max_num_workers(local_world_size: int = 1) -> int:
+    """Return a number of loader workers that leaves each process a core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // local_world_size - 1)
+
+
+# ---- gradients and memory --------------------------------------------------------------------------------------------
+
+
+def grad_norm(module: nn.Module, norm_type: float | int | str = 2, group_separator: str = "/") -> dict[str, float]:
+    """Return the norm of each parameter's gradient, and of all together under ``..._norm_total``.
+
+    Args:
+        module: whose parameters.
+        norm_type: of the norm, above 0; ``"inf"`` for the largest.
+        group_separator: between the kind of norm and the parameter's name.
+    """
+    order = float(norm_type)
+    norms = {
+        f"grad_{order}_norm{group_separator}{name}": parameter.grad.detach().norm(order).item()
+        for name, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
+    if norms:
+        norms[f"grad_{order}_norm_total"] = torch.tensor(list(norms.values())).norm(order).item()
+    return norms
+
+
+def garbage_collection_cuda() -> None:
+    """Collect what nobody refers to any more, and empty CUDA's cache."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def is_oom_error(exception: BaseException) -> bool:
+    """Return whether an exception says that a device has no memory left."""
+    return isinstance(exception, torch.OutOfMemoryError) or "out of memory" in str(exception)
+
+
+def recursive_detach(in_dict: Any, to_cpu: bool = False) -> Any:
+    """Return ``in_dict`` with its tensors detached, and on the CPU if asked for."""
+    return apply_to_collection(in_dict, Tensor, lambda t: t.detach().cpu() if to_cpu else t.detach())
+
+
+# ---- classes and functions -------------------------------------------------------------------------------------------
+
+
+def get_init_args(frame: FrameType) -> dict[str, Any]:
+    """Return the arguments of the ``__init__`` that runs in ``frame``, without ``self``."""
+    names, _, extra, values = inspect.getargvalues(frame)
+    found = {name: values[name] for name in names[1:]}
+    return {**found, **(values.get(extra or "") or {})}
+
+
+def is_param_in_hook_signature(
+    hook_fx: Callable[..., Any], param: str, explicit: bool = False, min_args: int | None = None
+) -> bool:
+    """Return whether a hook takes an argument: by its name, or also by ``*args`` or enough others."""
+    spec = inspect.getfullargspec(getattr(hook_fx, "__wrapped__", hook_fx))
+    named = param in (*spec.args, *spec.kwonlyargs)
+    if explicit or named:
+        return named
+    count = len([name for name in spec.args if name != "self"])
+    return spec.varargs is not None or (min_args is not None and count >= min_args)
+
+
+def is_picklable(obj: object) -> bool:
+    """Return whether an object can be sent to another process."""
+    try:
+        pickle.dumps(obj)
+    except (pickle.PickleError, AttributeError, RuntimeError, TypeError):
+        return False
+    return True
+
+
+def lightning_hasattr(model: Any, attribute: str) -> bool:
+    """Return whether a module, its hyperparameters or its datamodule have an attribute."""
+    return _holder(model, attribute) is not None
+
+
+def lightning_getattr(model: Any, attribute: str) -> Any:
+    """Return an attribute of a module, its hyperparameters or its datamodule."""
+    holder = _holder(model, attribute)
+    if holder is None:
+        raise AttributeError(f"{type(model).__name__} and its hparams have no {attribute!r}.")
+    return holder[attribute] if isinstance(holder, dict) else getattr(holder, attribute)
+
+
+def _holder(model: Any, attribute: str) -> Any:
+    candidates = [model, getattr(model, "hparams", {})]
+    if isinstance(model, LightningModule) and model._attached_trainer() is not None:
+        candidates.append(model.trainer.datamodule)
+    for candidate in candidates:
+        if attribute in candidate if isinstance(candidate, dict) else hasattr(candidate, attribute):
+            return candidate
+    return None
+
+
+def find_usable_cuda_devices(num_devices: int = -1) -> list[int]:
+    """Return the indices of GPUs that there are.
+
+    Raises:
+        ValueError: when more are asked for.
+    """
+    there = list(range(torch.cuda.device_count()))
+    if num_devices > len(there):
+        raise ValueError(f"{num_devices} GPUs are asked for, {len(there)} are here.")
+    return there if num_devices == -1 else there[:num_devices]
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def get_filesystem(path: str | os.PathLike[str], **kwargs: Any) -> Any:
+    """Return fsspec's file system for a path or URL."""
+    core = import_module("fsspec.core")
+    return core.url_to_fs(str(path), **kwargs)[0]
+
+
+def load(path_or_url: str | os.PathLike[str] | IO[bytes], map_location: Any = None, **options: Any) -> dict[str, Any]:
+    """Return what a checkpoint file holds; plain data only."""
+    return read_checkpoint(path_or_url, map_location)
+
+
+_load = pl_load = load
+
+
+# ---- what is installed -----------------------------------------------------------------------------------------------
+
+
+def __getattr__(name: str) -> bool:
+    """Answer flags such as ``_RICH_AVAILABLE`` and ``_TORCH_GREATER_EQUAL_2_1``."""
+    if match := _AVAILABLE.fullmatch(name):
+        return find_spec(match[1].lower()) is not None
+    if match := _TORCH_IS_NEWER.fullmatch(name):
+        here = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+        return here >= (int(match[1]), int(match[2]))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_AVAILABLE = re.compile(r"_([A-Z]\w*)_AVAILABLE")
+_TORCH_IS_NEWER = re.compile(r"_TORCH_GREATER_EQUAL_(\d+)_(\d+)(?:_\d+)?")
+
+
+def answers(name: str) -> bool:
+    """Return whether this module has an answer for a name of Lightning."""
+    return name in __all__ or bool(_AVAILABLE.fullmatch(name) or _TORCH_IS_NEWER.fullmatch(name))

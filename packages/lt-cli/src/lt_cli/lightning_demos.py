@@ -1,0 +1,77 @@
+"""A model and data for tests, as packages built on Lightning import them from its demos."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from lt_core.data import DataSource
+from lt_core.module import LightningModule
+
+__all__ = ["BoringDataModule", "BoringModel", "RandomDataset"]
+
+
+class RandomDataset(Dataset[Tensor]):
+    """Random vectors.
+
+    Args:
+        size: numbers in each.
+        length: how many.
+    """
+
+    def __init__(self, size: int, length: int) -> None:
+        self.len = length
+        self.data = torch.randn(length, size)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.data[index]
+
+    def __len__(self) -> int:
+        return self.len
+
+
+class BoringModel(LightningModule):
+    """The smallest module with all steps and loaders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(32, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return shape (n, 2) for ``x`` of shape (n, 32)."""
+        out: Tensor = self.layer(x)
+        return out
+
+    def loss(self, preds: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Return the mean square of ``preds``, shape ``()``."""
+        return preds.square().mean()
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return {"loss": self.loss(self(batch))}
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        return {"x": self.loss(self(batch))}
+
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
+        return {"y": self.loss(self(batch))}
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.layer.parameters(), lr=0.1)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)]
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(RandomDataset(32, 64))
+
+    val_dataloader = test_dataloader = predict_dataloader = train_dataloader
+
+
+class BoringDataModule(DataSource):
+    """The loaders of :class:`BoringModel`."""
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(RandomDataset(32, 64))
+
+    val_dataloader = test_dataloader = predict_dataloader = train_dataloader
