@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -67,6 +68,10 @@ class DataSource:
         return batch
 
 
+_TIMED_EVERY = 16
+"""One batch in so many is timed: a look at the clock at each would cost as much as reading a list."""
+
+
 class Feed:
     """The batches of one loader, for one stage, on this rank. The default reads any iterable on one process.
 
@@ -83,7 +88,7 @@ class Feed:
         uneven: True where :attr:`weight` can differ from 1.0.
         indices: positions in the data set of the samples of the batch just yielded, in its order; None where unknown.
         timed: set it to have :attr:`wait_seconds` counted from the next epoch on.
-        wait_seconds: seconds spent waiting for batches, where :attr:`timed`.
+        wait_seconds: seconds spent waiting for batches, where :attr:`timed`; judged by the first and each 16th of them.
     """
 
     weight: float = 1.0
@@ -167,11 +172,17 @@ class Feed:
                 self._before = None
 
     def _timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        start = perf_counter()
-        for batch in iterator:
-            self.wait_seconds += perf_counter() - start
-            yield batch
+        every, end = _TIMED_EVERY, object()
+        stands_for = 1  # the first batch, for which workers start, stands for itself alone
+        while True:
             start = perf_counter()
+            batch = next(iterator, end)
+            self.wait_seconds += (perf_counter() - start) * stands_for
+            if batch is end:
+                return
+            yield batch
+            yield from islice(iterator, every - 1)
+            stands_for = every
 
     def set_epoch(self, epoch: int) -> None:
         """Tell samplers and datasets that want to know (``set_epoch``) which epoch comes next."""
@@ -200,6 +211,17 @@ class Feed:
     def advice(self) -> str:
         """Return which setting would shorten the wait for data, in one sentence."""
         return "DataLoader(num_workers=...) reads in other processes while the model computes."
+
+    def wait_hint(self, seconds: float) -> str | None:
+        """Return what to tell the user where more than a tenth of a run went to waiting for batches, else None.
+
+        Args:
+            seconds: how long the run read from this feed; :attr:`timed` must have been set.
+        """
+        if seconds <= 0 or self.wait_seconds <= 0.1 * seconds:
+            return None
+        share = min(self.wait_seconds / seconds, 1.0)
+        return f"{share:.0%} of the time went to waiting for {self.stage} batches. {self.advice()}"
 
     def close(self) -> None:
         """End workers and drop iterators."""
