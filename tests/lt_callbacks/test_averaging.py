@@ -161,11 +161,11 @@ def test_validation_sees_the_average_and_training_its_own_weights():
     callback.on_fit_start(trainer, net)
     train(callback, trainer, batches())
     own, average = copy.deepcopy(net.state_dict()), copy.deepcopy(callback._average.tensors())
-    callback.on_validation_epoch_start(trainer, net)
+    callback.on_validation_start(trainer, net)
     same(net.state_dict(), average)
-    callback.on_validation_epoch_end(trainer, net)
+    callback.on_validation_end(trainer, net)
     same(net.state_dict(), own)
-    callback.on_validation_epoch_start(trainer, net)
+    callback.on_validation_start(trainer, net)
     callback.on_exception(trainer, net, ValueError())
     same(net.state_dict(), own)
 
@@ -186,12 +186,12 @@ def test_a_checkpoint_holds_the_average_as_its_weights_and_a_resume_is_exact(ins
     train(whole, trainer, batches(), epochs=1)
     net = trainer.lightning_module
     if inside_validation:
-        whole.on_validation_epoch_start(trainer, net)
+        whole.on_validation_start(trainer, net)
     checkpoint = {"state_dict": net.state_dict(), "callback": whole.state_dict(), "step": trainer.global_step}
     whole.on_save_checkpoint(trainer, net, checkpoint)
     checkpoint = copy.deepcopy(checkpoint)
     if inside_validation:
-        whole.on_validation_epoch_end(trainer, net)
+        whole.on_validation_end(trainer, net)
     same(checkpoint["state_dict"], whole._average.tensors())
     same(checkpoint["current_model_state"], net.state_dict())
     train(whole, trainer, batches(), epochs=2, first=1)

@@ -263,6 +263,51 @@ def test_a_failed_save_keeps_what_it_would_have_replaced(tmp_path):
     assert float(callback.best_model_score) == 0.5
 
 
+def fail_late(callback, trainer, path):
+    """Report a failure as the loop does for a background writer: after ``on_saved``; the file never came."""
+    (asked,) = trainer.asked
+    trainer.asked = []
+    trainer.remove_checkpoint = lambda path: None  # left out, as the save before it failed
+    callback.on_saved(asked[0])
+    del trainer.remove_checkpoint
+    assert Path(asked[0]).name == path
+
+
+def test_a_save_that_fails_in_the_background_keeps_what_it_would_have_replaced(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    trainer.write()
+    epoch(callback, trainer, 1)
+    fail_late(callback, trainer, "epoch=1.ckpt")
+    callback.on_save_failed(str(tmp_path / "epoch=1.ckpt"), OSError("disk full"))
+    assert Path(callback.best_model_path).name == "epoch=0.ckpt"
+    assert names(tmp_path) == ["epoch=0.ckpt"]
+
+
+def test_a_failure_known_only_after_the_next_decision_leaves_no_orphan(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    trainer.write()
+    epoch(callback, trainer, 1)
+    fail_late(callback, trainer, "epoch=1.ckpt")
+    epoch(callback, trainer, 2)
+    callback.on_save_failed(str(tmp_path / "epoch=1.ckpt"), OSError("disk full"))
+    trainer.write()
+    assert names(tmp_path) == ["epoch=2.ckpt"]
+    assert Path(callback.best_model_path).name == "epoch=2.ckpt"
+
+
+def test_a_save_given_to_the_writer_is_unfinished_no_more(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    assert list(callback.state_dict()["unfinished"]) == [str(tmp_path / "epoch=0.ckpt")]
+    trainer.write()
+    assert callback.state_dict()["unfinished"] == {}
+
+
 def run(tmp_path, losses, state=None, first=0, stop_before_writing=None):
     """Run epochs as one process does; return the states as they were captured for each file."""
     callback = ModelCheckpoint(tmp_path, "{epoch}", "val_loss", save_top_k=2, save_last=True)

@@ -1,11 +1,9 @@
-"""The folder of a run's checkpoints: what is there, what is the run's own, links to one of them."""
+"""The folder of a run's checkpoints: what is there, and what is the run's own."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path, PurePosixPath
-from uuid import uuid4
 
 from lt_callbacks.ledger import Ledger
 from lt_core.checkpoint import CheckpointIO
@@ -55,27 +53,6 @@ class CheckpointFiles:
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder at ``path``."""
         return self._io.exists(path) if self.remote else os.path.lexists(path)
-
-    def link(self, source: str, target: str, *, symbolic: bool) -> None:
-        """Put ``target`` in place as another name of ``source``, at once, over what stood there.
-
-        Args:
-            source: a complete checkpoint in this folder.
-            target: the other name, in this folder.
-            symbolic: a symbolic link; else a second name that stays when ``source`` is deleted, or a copy where the
-                file system has no such thing.
-        """
-        beside = f"{target}.{uuid4().hex}.tmp"
-        if symbolic or Path(source).is_dir():
-            Path(beside).symlink_to(os.path.relpath(source, os.path.dirname(target)))  # noqa: PTH120
-        else:
-            try:
-                os.link(source, beside)
-            except OSError:
-                shutil.copy2(source, beside)
-        if Path(target).is_dir() and not Path(target).is_symlink():
-            shutil.rmtree(target)
-        os.replace(beside, target)  # noqa: PTH105
 
 
 def relative_name(path: str, folder: str) -> str | None:

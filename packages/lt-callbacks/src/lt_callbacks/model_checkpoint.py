@@ -21,7 +21,7 @@ from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
 from lt_callbacks.monitored import missing
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError, warn
+from lt_core.errors import CheckpointError, ConfigError, warn
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -38,11 +38,15 @@ class _Save:
         removes: files that it makes superfluous.
         links: other names for it: path, and whether the link is symbolic.
         before: the ranking before it, for a save that fails.
+        step: the optimizer step at which it was asked for.
+        given: it is with the writer.
     """
 
     removes: list[str] = field(default_factory=list)
     links: list[tuple[str, bool]] = field(default_factory=list)
     before: dict[str, Any] | None = None
+    step: int = 0
+    given: bool = False
 
 
 class ModelCheckpoint(Callback):
@@ -206,6 +210,7 @@ class ModelCheckpoint(Callback):
             "unfinished": {
                 path: {"removes": list(save.removes), "links": [list(link) for link in save.links]}
                 for path, save in self._saves.items()
+                if not save.given
             },
         }
 
@@ -240,7 +245,8 @@ class ModelCheckpoint(Callback):
             removes = [place(removed) for removed in save["removes"] if place(removed)]
             links = [(place(link), bool(symbolic)) for link, symbolic in save["links"] if place(link)]
             if place(path):
-                self._saves[place(path)] = _Save(removes=removes, links=links)
+                step = self._last_global_step_saved
+                self._saves[place(path)] = _Save(removes=removes, links=links, step=step)
         self._resumed = True
         self._moved_from = there if there and there != here else None
         if self._trainer is not None:
@@ -310,25 +316,29 @@ class ModelCheckpoint(Callback):
         trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
 
     def on_saved(self, path: str) -> None:
-        """A checkpoint is complete: put its other names in place and delete what it replaces."""
-        save = self._saves.pop(path, None)
-        trainer = self._trainer
+        """A checkpoint is with the writer: links and deletions follow it, and are left out where it fails."""
+        save, trainer = self._saves.get(path), self._trainer
         if save is None or trainer is None:
             return
-        if trainer.is_global_zero:
-            for target, symbolic in save.links:
-                self._folder.link(path, target, symbolic=symbolic)
+        save.given = True
+        for target, symbolic in save.links:
+            self._link(trainer, path, target, symbolic)
         self._remove(trainer, save.removes)
+        for earlier in [name for name, other in self._saves.items() if other.given and other.step < save.step]:
+            del self._saves[earlier]  # the loop has seen it completed before it let this one be written
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
         """A checkpoint could not be written: keep what it would have replaced."""
         save = self._saves.pop(path, None)
         if save is None:
             return
-        if save.before is None or self._saves:
-            self._ranking.drop(path)
-        else:
+        newer = [other for other in self._saves.values() if other.step > save.step]
+        if save.before is not None and not newer:
             self._ranking.restore(save.before)
+            return
+        self._ranking.drop(path)
+        if newer:  # decided without knowing of the failure: it replaces the files that have stayed
+            newer[-1].removes += save.removes
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Say what was kept."""
@@ -426,12 +436,11 @@ class ModelCheckpoint(Callback):
         self._record(trainer, target)
         replaced = [previous] if previous not in ("", target) else []
         save = self._saves.get(source)
-        if save is not None:  # the link follows when the save is complete
+        if save is not None and not save.given:  # the link follows it
             save.links.append((target, symbolic))
             save.removes += replaced
             return
-        if trainer.is_global_zero:
-            self._folder.link(source, target, symbolic=symbolic)
+        self._link(trainer, source, target, symbolic)
         self._remove(trainer, replaced)
 
     def _request(self, trainer: TrainerAPI, path: str, leaves: str, before: dict[str, Any] | None) -> None:
@@ -440,7 +449,7 @@ class ModelCheckpoint(Callback):
         for left in removes:
             self._ranking.drop(left)
         self._record(trainer, path)
-        self._saves[path] = _Save(removes=removes, before=before)
+        self._saves[path] = _Save(removes=removes, before=before, step=trainer.global_step)
         self._last_global_step_saved = trainer.global_step
         trainer.request_save(path, weights_only=self.save_weights_only, owner=self)
 
@@ -488,14 +497,25 @@ class ModelCheckpoint(Callback):
         return not self._folder.exists(path) or self._folder.owns(path)
 
     def _kept(self) -> set[str]:
-        return {*self._ranking.files, *self._saves, self._ranking.last}
+        unwritten = [path for path, save in self._saves.items() if not save.given]
+        return {*self._ranking.files, *unwritten, self._ranking.last}
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
         kept = self._kept()
         for path in paths:
-            own = trainer.is_global_zero and self._folder.owns(path) and self._folder.exists(path)
+            own = trainer.is_global_zero and self._folder.owns(path)
             if path not in kept and trainer.strategy.broadcast(own):
                 trainer.remove_checkpoint(path)
+
+    def _link(self, trainer: TrainerAPI, source: str, target: str, symbolic: bool) -> None:
+        """Put ``target`` in place as another name of ``source``, when that is complete."""
+        if not trainer.is_global_zero:
+            return
+        io = trainer.checkpoint_io
+        try:
+            (io.point_last if symbolic else io.add_name)(source, target)
+        except (CheckpointError, OSError) as error:
+            warn(f"{target} could not be made from {source}: {error}. Training goes on.", code="LT635")
 
     def _take_over(self, trainer: TrainerAPI) -> None:
         """Finish what a killed predecessor had begun at the boundary that this run resumes from."""

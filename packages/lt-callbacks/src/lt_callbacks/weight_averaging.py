@@ -128,11 +128,11 @@ class WeightAveraging(Callback):
             self._latest_update_epoch = epoch
             self._update()
 
-    def on_validation_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Validate the average."""
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Validate the average; the module's ``on_validation_epoch_end`` sees it too."""
         self._swap(True)
 
-    def on_validation_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Go back to the present weights."""
         self._swap(False)
 

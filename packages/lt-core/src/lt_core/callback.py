@@ -91,7 +91,12 @@ class Callback:
         """A checkpoint was read and is about to be restored."""
 
     def on_saved(self, path: str) -> None:
-        """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is complete."""
+        """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is with the writer.
+
+        It is complete, or is being written in the background. What is asked of ``trainer.checkpoint_io`` and
+        ``trainer.remove_checkpoint`` from here on happens after it, and not at all where it fails; then
+        :meth:`on_save_failed` follows, before the next checkpoint is written or as the run ends.
+        """
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
         """A checkpoint that this callback asked for could not be written; training goes on."""

@@ -1,0 +1,268 @@
+"""The callbacks of lt-callbacks in real runs of lt-loops."""
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_callbacks import (
+    BackboneFinetuning,
+    BatchSizeFinder,
+    EarlyStopping,
+    EMAWeightAveraging,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    ModelPruning,
+    NaNGuard,
+    StochasticWeightAveraging,
+    ThroughputMonitor,
+    Tuner,
+)
+from lt_callbacks.nan_guard import NonFiniteError
+from lt_core import Callback, LightningModule
+from lt_core.errors import LogError
+from lt_core.logger import Logger
+from lt_loops import Trainer
+from lt_loops.testing import assert_resumes_exactly
+
+
+def dataset(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(count, 6, generator=generator)
+    return TensorDataset(x, x.sum(1, keepdim=True))
+
+
+class Net(LightningModule):
+    def __init__(self, lr=0.05, batch_size=8):
+        super().__init__()
+        torch.manual_seed(1)
+        self.lr, self.batch_size = lr, batch_size
+        self.backbone = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2))
+        self.head = nn.Linear(16, 1)
+
+    def forward(self, x):
+        return self.head(self.backbone(x))
+
+    def training_step(self, batch, batch_idx):
+        loss = nn.functional.mse_loss(self(batch[0]), batch[1])
+        self.log("train_loss", loss, prog_bar=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", nn.functional.mse_loss(self(batch[0]), batch[1]), prog_bar=True)
+
+    def configure_optimizers(self):
+        trained = [p for p in self.parameters() if p.requires_grad]
+        optimizer = torch.optim.Adam(trained, lr=self.lr)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)]
+
+    def train_dataloader(self):
+        return DataLoader(dataset(64, 0), self.batch_size, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(dataset(32, 1), 8)
+
+
+QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
+
+
+def make_trainer(**arguments):
+    return Trainer(**{**QUIET, "max_epochs": 4, "accelerator": "cpu", **arguments})
+
+
+# ---- exact resume ----------------------------------------------------------------------------------------------------
+
+STATEFUL = {
+    "ema": lambda: [EMAWeightAveraging(decay=0.9)],
+    "swa": lambda: [StochasticWeightAveraging(0.01, 2, annealing_epochs=2)],
+    "finetuning": lambda: [BackboneFinetuning(2, lambda_func=lambda epoch: 1.5, train_bn=False)],
+    "pruning": lambda: [ModelPruning("l1_unstructured", amount=0.2, use_lottery_ticket_hypothesis=False)],
+    "accumulation": lambda: [GradientAccumulationScheduler({1: 3, 2: 2})],
+    "stopping": lambda: [EarlyStopping("val_loss", patience=1, min_delta=0.05)],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")  # a resume right before the epoch's end
+@pytest.mark.parametrize("name", STATEFUL)
+def test_a_run_with_a_stateful_callback_resumes_exactly(name):
+    def trainer(callbacks, **arguments):
+        return make_trainer(callbacks=[*callbacks, *STATEFUL[name]()], enable_checkpointing=False, **arguments)
+
+    assert_resumes_exactly(trainer, Net, lambda: None)
+
+
+class _Stopped(BaseException):
+    """Ends a run as a kill would."""
+
+
+class StopAt(Callback):
+    """Stops a run at a batch, counted over all epochs."""
+
+    def __init__(self, batches):
+        self.left = batches
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        self.left -= 1
+        if self.left == 0:
+            raise _Stopped
+
+
+def kept(folder):
+    """Return which epoch and step each kept file holds."""
+    files = Path(folder).glob("*.ckpt")
+    trees = {path.name: torch.load(path, weights_only=True) for path in files}
+    return {name: (tree["epoch"], tree["global_step"]) for name, tree in trees.items()}
+
+
+@pytest.mark.parametrize("stop_at", [11, 16, 17, 27])
+def test_a_stopped_and_resumed_run_keeps_the_same_files(tmp_path, stop_at):
+    def run(folder, stop=None, ckpt_path=None):
+        best = ModelCheckpoint(folder, "{epoch}-{val_loss:.3f}", "val_loss", save_top_k=2, save_last=True)
+        steps = ModelCheckpoint(folder / "steps", save_top_k=-1, every_n_train_steps=5)
+        callbacks = [best, steps, *([StopAt(stop)] if stop else [])]
+        trainer = make_trainer(callbacks=callbacks, default_root_dir=folder)
+        try:
+            trainer.fit(Net(), ckpt_path=ckpt_path)
+        except _Stopped:
+            trainer.checkpoint_io.wait()
+        return best
+
+    run(tmp_path / "whole")
+    run(tmp_path / "stopped", stop_at)
+    newest = max((tmp_path / "stopped").rglob("*.ckpt"), key=os.path.getmtime)
+    best = run(tmp_path / "stopped", ckpt_path=newest)
+    assert kept(tmp_path / "stopped") == kept(tmp_path / "whole")
+    assert kept(tmp_path / "stopped" / "steps") == kept(tmp_path / "whole" / "steps")
+    assert Path(best.best_model_path).exists()
+
+
+# ---- what runs show --------------------------------------------------------------------------------------------------
+
+
+def test_early_stopping_ends_the_run_and_says_why(capsys):
+    trainer = make_trainer(callbacks=[EarlyStopping("val_loss", stopping_threshold=1e9)], enable_checkpointing=False)
+    trainer.fit(Net())
+    assert trainer.current_epoch == 1
+    assert "is better than stopping_threshold" in capsys.readouterr().out
+
+
+def test_a_monitor_never_logged_ends_the_run_at_the_first_save(tmp_path):
+    trainer = make_trainer(callbacks=[ModelCheckpoint(tmp_path, monitor="val_acc")])
+    with pytest.raises(LogError, match="'val_acc'.*Logged so far: .*'val_loss'"):
+        trainer.fit(Net())
+    assert trainer.current_epoch == 0
+
+
+def test_a_monitor_logged_only_at_the_epochs_end_is_seen(tmp_path):
+    class Late(Net):
+        def on_train_epoch_end(self):
+            self.log("late", float(self.current_epoch))
+
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "late", mode="max")
+    make_trainer(callbacks=[callback, EarlyStopping("late", mode="max")]).fit(Late())
+    assert Path(callback.best_model_path).name == "epoch=3.ckpt"
+
+
+def test_the_average_is_what_validation_and_the_checkpoint_see(tmp_path):
+    seen = []
+
+    class Watching(Net):
+        def on_validation_epoch_end(self):
+            seen.append(self.head.weight.detach().clone())
+
+    trainer = make_trainer(
+        callbacks=[EMAWeightAveraging(decay=0.9), ModelCheckpoint(tmp_path, "{epoch}", save_top_k=-1)]
+    )
+    net = Watching()
+    trainer.fit(net)
+    for epoch, weight in enumerate(seen):
+        tree = torch.load(tmp_path / f"epoch={epoch}.ckpt", weights_only=True)
+        assert torch.equal(tree["state_dict"]["head.weight"], weight)
+    assert torch.equal(net.head.weight, seen[-1])
+
+
+def test_rates_and_throughput_come_to_the_loggers():
+    class Notes(Logger):
+        rows: ClassVar[list] = []
+
+        def log_metrics(self, metrics, step=None):
+            self.rows.append((step, dict(metrics)))
+
+    trainer = make_trainer(
+        logger=Notes(), callbacks=[LearningRateMonitor("step"), ThroughputMonitor()], log_every_n_steps=4, max_epochs=2
+    )
+    trainer.fit(Net())
+    rates = [(step, row["lr-Adam"]) for step, row in Notes.rows if "lr-Adam" in row]
+    assert rates == [(3, 0.05), (7, 0.05), (11, 0.05), (15, 0.05)]
+    samples = [(step, row["train/samples"]) for step, row in Notes.rows if "train/samples" in row]
+    assert samples == [(3, 32), (7, 64), (11, 96), (15, 128)]
+
+
+def test_the_guard_names_the_first_step_that_was_not_finite():
+    class Broken(Net):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            return loss * float("nan") if self.global_step == 5 else loss
+
+    with pytest.raises(NonFiniteError, match="optimizer step 5 "):
+        make_trainer(callbacks=[NaNGuard(every_n_steps=3)], enable_checkpointing=False).fit(Broken())
+
+
+# ---- finders ---------------------------------------------------------------------------------------------------------
+
+
+def weights(trainer, net):
+    return {name: value.clone() for name, value in net.state_dict().items()}
+
+
+def test_a_run_after_a_learning_rate_search_equals_one_that_began_with_the_rate():
+    searched = Net()
+    trainer = make_trainer(callbacks=[LearningRateFinder(min_lr=1e-5)], enable_checkpointing=False)
+    trainer.fit(searched)
+    assert searched.lr != 0.05
+    plain = Net(lr=searched.lr)
+    other = make_trainer(enable_checkpointing=False)
+    other.fit(plain)
+    for name, value in weights(other, plain).items():
+        assert torch.equal(value, searched.state_dict()[name]), name
+
+
+def test_a_tuner_changes_nothing_but_the_rate():
+    tuned = Net()
+    trainer = make_trainer(enable_checkpointing=False)
+    before, generator = weights(trainer, tuned), torch.get_rng_state()
+    curve = Tuner(trainer).lr_find(tuned, min_lr=1e-5)
+    assert tuned.lr == curve.suggestion()
+    assert torch.equal(torch.get_rng_state(), generator)
+    for name, value in before.items():
+        assert torch.equal(value, tuned.state_dict()[name]), name
+    trainer.fit(tuned)
+    assert trainer.global_step == 32
+
+
+def test_a_batch_size_that_was_found_is_trained_with():
+    class Small(Net):
+        def training_step(self, batch, batch_idx):
+            if len(batch[0]) > 20:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return super().training_step(batch, batch_idx)
+
+    net = Small()
+    trainer = make_trainer(callbacks=[BatchSizeFinder()], enable_checkpointing=False, max_epochs=1)
+    trainer.fit(net)
+    assert net.batch_size == 16
+    assert trainer.global_step == 4
+
+
+def test_profiler_simple_reports_shares(capsys):
+    make_trainer(profiler="simple", enable_checkpointing=False, max_epochs=1).fit(Net())
+    out = capsys.readouterr().out
+    assert "Profile of fit:" in out
+    for name in ("get_batch", "training_step", "backward", "optimizer_step", "validation_step"):
+        assert f"\n{name} " in out
