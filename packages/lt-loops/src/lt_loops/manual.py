@@ -56,11 +56,14 @@ class Manual:
         """An unfinished window has nothing that could be stepped from outside; its gradients wait for the next one."""
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Divide, scale, run backward, reduce over the ranks."""
+        """Divide, weigh, scale, run backward, reduce over the ranks."""
         plan, run = self.plan, self.run
         divisor = run.pending.divisor
         if divisor != 1.0:
             loss = loss / divisor
+        feed = run.train_feed
+        if feed is not None and feed.uneven and feed.weight != 1.0:
+            loss = loss * feed.weight
         if plan.scale is not None:
             loss = plan.scale(loss)
         for hook in plan.before_backward:

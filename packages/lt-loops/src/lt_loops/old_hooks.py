@@ -11,7 +11,7 @@ from lt_core.errors import LtDeprecationWarning, warn
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["OldHooks"]
+__all__ = ["OLD_HOOKS", "OldHooks"]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -29,6 +29,10 @@ _RENAMED = {
     "on_pretrain_routine_end": ("on_fit_start",),
 }
 """Hooks without batch arguments, and when they are called."""
+
+
+OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, "tbptt_split_batch"))
+"""The names of all of them."""
 
 
 class OldHooks:

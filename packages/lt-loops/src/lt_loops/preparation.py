@@ -17,6 +17,7 @@ from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
 from lt_loops.intervals import check_interval
+from lt_loops.old_hooks import OLD_HOOKS
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import logger_states, read_checkpoint, restore_module, restore_training
@@ -113,9 +114,9 @@ def _check_hooks(run: Run) -> None:
         raise HookError(
             f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {method} in the module.", code="LT403"
         )
-    warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS)
+    warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | OLD_HOOKS)
     for callback in run.callbacks:
-        warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS)
+        warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | OLD_HOOKS)
 
 
 def _prepare_data(run: Run) -> None:
