@@ -52,8 +52,12 @@ def test_waiting_is_judged_when_asked_for(kit):
     feed.timed = True
     assert [batch.item() for batch in feed] == list(range(49))
     assert feed.wait_seconds > 0.05
-    assert feed.wait_hint(seconds=1e6) is None
-    assert "of the time went to waiting for fit batches. DataLoader(num_workers=2)" in feed.wait_hint(seconds=0.1)
+    assert feed.read_seconds > 0.05
+    assert feed.wait_hint() is None, "too short to matter"
+    feed.wait_seconds, feed.read_seconds = 3.0, 60.0
+    assert feed.wait_hint() is None, "a small part"
+    feed.wait_seconds = 15.0
+    assert "25% of the time went to waiting for fit batches. DataLoader(num_workers=2)" in feed.wait_hint()
 
 
 def test_advice_names_the_setting_that_is_left(kit):

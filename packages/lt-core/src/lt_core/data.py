@@ -71,6 +71,9 @@ class DataSource:
 _TIMED_EVERY = 16
 """One batch in so many is timed: a look at the clock at each would cost as much as reading a list."""
 
+_SHORT_WAIT = 2.0
+"""Seconds of waiting that are nobody's trouble."""
+
 
 class Feed:
     """The batches of one loader, for one stage, on this rank. The default reads any iterable on one process.
@@ -89,6 +92,7 @@ class Feed:
         indices: positions in the data set of the samples of the batch just yielded, in its order; None where unknown.
         timed: set it to have :attr:`wait_seconds` counted from the next epoch on.
         wait_seconds: seconds spent waiting for batches, where :attr:`timed`; judged by the first and each 16th of them.
+        read_seconds: seconds from the first to the last batch of each epoch, where :attr:`timed`.
     """
 
     weight: float = 1.0
@@ -96,6 +100,7 @@ class Feed:
     indices: Sequence[int] | None = None
     timed: bool = False
     wait_seconds: float = 0.0
+    read_seconds: float = 0.0
 
     def __init__(
         self,
@@ -172,17 +177,16 @@ class Feed:
                 self._before = None
 
     def _timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        every, end = _TIMED_EVERY, object()
-        stands_for = 1  # the first batch, for which workers start, stands for itself alone
-        while True:
-            start = perf_counter()
-            batch = next(iterator, end)
-            self.wait_seconds += (perf_counter() - start) * stands_for
-            if batch is end:
-                return
-            yield batch
-            yield from islice(iterator, every - 1)
-            stands_for = every
+        end, began = object(), perf_counter()
+        start, stands_for = began, 1  # the first batch, for which workers start, stands for itself alone
+        try:
+            while (batch := next(iterator, end)) is not end:
+                self.wait_seconds += (perf_counter() - start) * stands_for
+                yield batch
+                yield from islice(iterator, _TIMED_EVERY - 1)
+                start, stands_for = perf_counter(), _TIMED_EVERY
+        finally:
+            self.read_seconds += perf_counter() - began
 
     def set_epoch(self, epoch: int) -> None:
         """Tell samplers and datasets that want to know (``set_epoch``) which epoch comes next."""
@@ -212,15 +216,14 @@ class Feed:
         """Return which setting would shorten the wait for data, in one sentence."""
         return "DataLoader(num_workers=...) reads in other processes while the model computes."
 
-    def wait_hint(self, seconds: float) -> str | None:
-        """Return what to tell the user where more than a tenth of a run went to waiting for batches, else None.
+    def wait_hint(self) -> str | None:
+        """Return what to tell the user where more than a tenth of the reading time went to waiting, else None.
 
-        Args:
-            seconds: how long the run read from this feed; :attr:`timed` must have been set.
+        Waits that come to less than two seconds are not worth a word. :attr:`timed` must have been set.
         """
-        if seconds <= 0 or self.wait_seconds <= 0.1 * seconds:
+        if self.wait_seconds <= max(0.1 * self.read_seconds, _SHORT_WAIT):
             return None
-        share = min(self.wait_seconds / seconds, 1.0)
+        share = min(self.wait_seconds / self.read_seconds, 1.0)
         return f"{share:.0%} of the time went to waiting for {self.stage} batches. {self.advice()}"
 
     def close(self) -> None:
