@@ -110,7 +110,7 @@ class StrategyConformance:
 
     @classmethod
     def _launched_apart(cls, strategy: Any, world_size: int, folder: Path) -> Outcome:
-        """Launch from a process of its own: a rank alone runs in the caller's, and later forks would miss its threads."""
+        """Launch from a process of its own: a rank alone runs in the caller's, and later forks would miss threads."""
 
         def work(end: Any) -> None:
             outcome = cls._launched(strategy, world_size, folder)

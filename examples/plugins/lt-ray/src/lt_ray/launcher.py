@@ -1,0 +1,182 @@
+"""The launcher: an actor for each rank, placed by Ray, supervised from here."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from lt_core.environment import Environment
+from lt_core.errors import RankError
+from lt_core.launcher import Launcher, RunResult
+from lt_core.strategy import Strategy
+
+__all__ = ["RayEnvironment", "RayLauncher"]
+
+_CONSEQUENCE = re.compile(r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|NCCL")
+_PATIENCE = 2.0  # seconds to wait for the cause when only broken connections are known
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayEnvironment(Environment):
+    """One actor's place in the job; the launcher hands it over, nothing in the process tells it."""
+
+    name: ClassVar[str] = "ray"
+
+
+class RayLauncher(Launcher):
+    """Runs each rank in a Ray actor; module and data travel by cloudpickle, results come back.
+
+    Args:
+        cpus: cores that Ray reserves for each rank.
+        gpus: GPUs that Ray reserves for each rank.
+        timeout: seconds to wait until the cluster has room for all ranks.
+    """
+
+    name = "ray"
+    returns_results = True
+    notebook = True
+
+    def __init__(self, cpus: float = 1, gpus: float = 0, timeout: float = 600.0) -> None:
+        self.cpus, self.gpus, self.timeout = cpus, gpus, timeout
+
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+        if strategy.world_size == 1 or strategy.environment.processes_exist:
+            return fn(*args)
+        payload = cloudpickle.dumps((fn, args, strategy))
+        with _cluster(self.cpus * strategy.world_size), self._actors(strategy) as actors:
+            environments = _places(actors)
+            sent = ray.put(payload)
+            gpus = [_node_gpus(actors, environments, e.node_rank) if self.gpus else None for e in environments]
+            jobs = [a.run.remote(sent, e, g) for a, e, g in zip(actors, environments, gpus, strict=True)]
+            result: RunResult = cloudpickle.loads(_first_failure_or_all(jobs)[0])
+            return result
+
+    @contextmanager
+    def _actors(self, strategy: Strategy) -> Iterator[list[Any]]:
+        """Start an actor for each rank, in the order of ranks; end them all on the way out."""
+        nodes = strategy.placement.num_nodes
+        local = strategy.world_size // nodes
+        share = {"CPU": self.cpus * local} | ({"GPU": self.gpus * local} if self.gpus else {})
+        group = placement_group([share] * nodes, strategy="STRICT_SPREAD" if nodes > 1 else "PACK")
+        actors: list[Any] = []
+        try:
+            if not group.wait(self.timeout):
+                raise RankError(
+                    f"Ray found no room for {nodes} x {share} within {self.timeout:g} s; the cluster has "
+                    f"{ray.available_resources()}. Take fewer devices, or RayLauncher(cpus=...).",
+                    code="RAY1",
+                )
+            for rank in range(strategy.world_size):
+                place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank // local)
+                options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "scheduling_strategy": place}
+                actors.append(_Worker.options(**options).remote())
+            yield actors
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+            remove_placement_group(group)
+
+
+class _Rank:
+    """What runs in an actor: one rank."""
+
+    def place(self) -> tuple[str, str, int, list[str]]:
+        """Return this actor's node, its address, a free port, and the GPUs that Ray gave it."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), port, [str(gpu) for gpu in gpus]
+
+    def run(self, payload: bytes, environment: Environment, gpus: str | None) -> bytes:
+        """Run the function as the rank that ``environment`` says; return the pickled result."""
+        if gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # the node's, so that device numbers are local ranks
+        fn, args, strategy = cloudpickle.loads(payload)
+        strategy.join(environment)
+        result = fn(*args)
+        return bytes(cloudpickle.dumps(result if environment.rank == 0 else None))
+
+
+_Worker: Any = ray.remote(_Rank)
+
+
+def _places(actors: list[Any]) -> list[RayEnvironment]:
+    """Return the environment of each actor; ranks of a node are neighbours."""
+    told = ray.get([actor.place.remote() for actor in actors])
+    nodes = list(dict.fromkeys(node for node, *_ in told))
+    ours = [[node for node, *_ in told].count(node) for node in nodes]
+    address = "127.0.0.1" if len(nodes) == 1 else told[0][1]
+    seen = dict.fromkeys(nodes, -1)
+    environments = []
+    for rank, (node, *_) in enumerate(told):
+        seen[node] += 1
+        environments.append(
+            RayEnvironment(
+                rank=rank,
+                local_rank=seen[node],
+                node_rank=nodes.index(node),
+                world_size=len(actors),
+                local_world_size=ours[nodes.index(node)],
+                main_address=address,
+                main_port=told[0][2],
+                processes_exist=True,
+            )
+        )
+    return environments
+
+
+def _node_gpus(actors: list[Any], environments: list[RayEnvironment], node: int) -> str:
+    """Return the GPUs of all ranks of a node, in the order of local ranks."""
+    mine = [actor for actor, place in zip(actors, environments, strict=True) if place.node_rank == node]
+    return ",".join(gpu for _, _, _, gpus in ray.get([actor.place.remote() for actor in mine]) for gpu in gpus)
+
+
+def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
+    """Wait for all ranks, or raise what ended the first one that failed."""
+    waiting, suspicion, since = list(jobs), None, 0.0
+    while waiting:
+        done, waiting = ray.wait(waiting, num_returns=1, timeout=0.2)
+        for job in done:
+            try:
+                ray.get(job)
+            except RayTaskError as error:
+                cause = error.cause if isinstance(error.cause, Exception) else error
+                if not _CONSEQUENCE.search(str(cause)):
+                    cause.add_note(f"(rank {jobs.index(job)} of {len(jobs)}, in a Ray actor)\n{error}")
+                    raise cause from None
+                suspicion, since = suspicion or cause, since or time.monotonic()
+            except RayActorError as error:
+                rank = jobs.index(job)
+                raise RankError(f"Rank {rank} of {len(jobs)} died with its Ray actor: {error}", code="RAY2") from None
+        if suspicion is not None and time.monotonic() - since > _PATIENCE:
+            raise suspicion
+    if suspicion is not None:
+        raise suspicion
+    return list(ray.get(jobs))
+
+
+@contextmanager
+def _cluster(cpus: float) -> Iterator[None]:
+    """Be in a Ray cluster: the present one, that of RAY_ADDRESS, or one on this machine until the launch ends."""
+    if ray.is_initialized() or "RAY_ADDRESS" in os.environ:
+        ray.init(ignore_reinit_error=True)
+        yield
+        return
+    ray.init(num_cpus=max(int(cpus + 0.999), os.cpu_count() or 1), include_dashboard=False, logging_level="warning")
+    try:
+        yield
+    finally:
+        ray.shutdown()
