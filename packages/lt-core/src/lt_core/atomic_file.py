@@ -153,7 +153,7 @@ def writing_errors(path: str | PathLike[str]) -> Iterator[None]:
         raise CheckpointError(
             f"{path} could not be written: {cause}{_free_space(Path(path), error)}. {way_out}. A file that was there "
             "before is unchanged.",
-            code="LT603",
+            code="LT652",
         ) from error
 
 

@@ -26,13 +26,13 @@ class AsyncCheckpointIO(CheckpointIO):
     for the writer. Errors of the thread come out of :meth:`wait`, which must be called before the end.
 
     Args:
-        io: what writes and reads; by default a :class:`CheckpointIO`.
+        checkpoint_io: what writes and reads; by default a :class:`CheckpointIO`.
     """
 
     _errors: list[Exception]
 
-    def __init__(self, io: CheckpointIO | None = None) -> None:
-        self.io = io or CheckpointIO()
+    def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
+        self.io = checkpoint_io or CheckpointIO()
         self._reset()
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
@@ -138,7 +138,7 @@ class AsyncCheckpointIO(CheckpointIO):
             warn(
                 f"{path}: a copy of {needed / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
                 "so training waits until it is written.",
-                code="LT605",
+                code="LT654",
                 stacklevel=3,
             )
             self._copies.release()

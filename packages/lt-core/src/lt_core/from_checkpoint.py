@@ -76,7 +76,7 @@ def load_from_checkpoint(
         raise CheckpointError(
             f"{shown} has no key 'state_dict', but {', '.join(map(repr, checkpoint)) or 'nothing'}: it is no "
             "checkpoint of lt or Lightning. For bare weights: make the module, then load_state_dict(torch.load(path)).",
-            code="LT621",
+            code="LT661",
         )
     strictly = bool(getattr(loaded, "strict_loading", True)) if strict is None else strict
     load_state_dict_strictly(
@@ -119,7 +119,7 @@ def load_state_dict_strictly(
         raise CheckpointError(
             f"{path} does not fit {type(module).__qualname__}: {error}. Load it into the class and with the arguments "
             "that it was made with.",
-            code="LT622",
+            code="LT662",
         ) from error
     missing = [key for key in getattr(result, "missing_keys", ()) if key not in set(left_out)]
     unexpected = list(getattr(result, "unexpected_keys", ()))
@@ -127,7 +127,7 @@ def load_state_dict_strictly(
         return
     if strict:
         raise _mismatch(module, path, [], missing, unexpected, state)
-    warn(_differences(module, path, [], missing, unexpected, state), code="LT623", stacklevel=3)
+    warn(_differences(module, path, [], missing, unexpected, state), code="LT663", stacklevel=3)
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
         raise ConfigError(
             f"{cls.__qualname__}.load_from_checkpoint(..., {unknown[0]}=...): __init__ takes no {unknown[0]!r}, but "
             f"{', '.join(named) or 'nothing'}.{did_you_mean(unknown[0], named)}",
-            code="LT174",
+            code="LT194",
         )
     if not takes_all:
         arguments = {name: value for name, value in arguments.items() if name in named}
@@ -206,7 +206,7 @@ def _check_complete(
     raise CheckpointError(
         f"{cls.__qualname__}.__init__ needs {', '.join(notes)}, which the checkpoint does not hold.{kept} Pass it: "
         f"{cls.__qualname__}.load_from_checkpoint(path, {again}).",
-        code="LT620",
+        code="LT660",
     )
 
 
@@ -219,7 +219,7 @@ def _warn_of_defaults(
             warn(
                 f"{cls.__qualname__}: {name} was saved by name only ({saved}), so its default is taken: "
                 f"{named[name].default!r}. Pass it: {cls.__qualname__}.load_from_checkpoint(path, {name}=...).",
-                code="LT625",
+                code="LT665",
                 stacklevel=5,
             )
 
@@ -283,7 +283,7 @@ def _mismatch(
     way_out = "Load it into the class and with the arguments that it was made with"
     if not shapes:
         way_out += ", or load what fits with strict=False"
-    return CheckpointError(f"{text} {way_out}.", code="LT622")
+    return CheckpointError(f"{text} {way_out}.", code="LT662")
 
 
 def _differences(

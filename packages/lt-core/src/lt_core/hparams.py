@@ -186,13 +186,13 @@ def _chosen(owner: object, args: tuple[Any, ...], given: dict[str, Any] | None) 
     if objects:
         raise ConfigTypeError(
             f"save_hyperparameters{args!r}: expected names of arguments, or one dict, Namespace or dataclass instance.",
-            code="LT172",
+            code="LT192",
         )
     if given is None:
         raise ConfigError(
             f"save_hyperparameters was called outside of {type(owner).__qualname__}.__init__, so there are no "
             "arguments to keep. Call it in __init__, or give it a dict of hyperparameters.",
-            code="LT173",
+            code="LT193",
         )
     if not args:
         return given, "kwargs" if given else None
@@ -204,7 +204,7 @@ def _named(owner: object, name: str, given: dict[str, Any]) -> Any:
         raise ConfigError(
             f"save_hyperparameters({name!r}): {type(owner).__qualname__}.__init__ has no argument {name!r}; it has "
             f"{', '.join(given) or 'none'}.{did_you_mean(name, given)}",
-            code="LT173",
+            code="LT193",
         )
     return given[name]
 
@@ -219,7 +219,7 @@ def _contents(holder: Any) -> Mapping[str, Any]:
     raise ConfigTypeError(
         f"save_hyperparameters got a {type(holder).__qualname__}: expected names of arguments, or one dict, Namespace "
         "or dataclass instance.",
-        code="LT172",
+        code="LT192",
     )
 
 
@@ -235,7 +235,7 @@ def _plain(value: Any, names: bool = False, depth: int = 0) -> Any:
     if type(value) in ATOMS:
         return value
     if depth > MAX_DEPTH:
-        raise ConfigError("A hyperparameter contains itself: it cannot be saved.", code="LT172")
+        raise ConfigError("A hyperparameter contains itself: it cannot be saved.", code="LT192")
     simple = _simple(value)
     if simple is not None:
         return simple
@@ -311,7 +311,7 @@ def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | 
         f"{kind}.save_hyperparameters(): {', '.join(map(repr, names))} cannot be saved as plain data, so checkpoints "
         f"hold only the name. To load one: {kind}.load_from_checkpoint(path, {again}). To leave it out in silence: "
         f"save_hyperparameters(ignore={names!r}).",
-        code="LT602",
+        code="LT651",
         stacklevel=3,
     )
 

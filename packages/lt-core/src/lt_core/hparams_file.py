@@ -25,13 +25,13 @@ def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
     """
     file = Path(path)
     if not file.is_file():
-        raise CheckpointError(f"{path} is not there.{near_files(file)}", code="LT611")
+        raise CheckpointError(f"{path} is not there.{near_files(file)}", code="LT656")
     kind = file.suffix.lower()
     if kind not in (".yaml", ".yml", ".csv"):
-        raise CheckpointError(f"hparams_file={str(path)!r}: expected a .yaml, .yml or .csv file.", code="LT624")
+        raise CheckpointError(f"hparams_file={str(path)!r}: expected a .yaml, .yml or .csv file.", code="LT664")
     content = _csv(file) if kind == ".csv" else _yaml(file)
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds a {type(content).__name__}: expected names and values.", code="LT624")
+        raise CheckpointError(f"{path} holds a {type(content).__name__}: expected names and values.", code="LT664")
     return content
 
 
@@ -41,13 +41,13 @@ def _yaml(file: Path) -> Any:
     except ImportError as error:
         raise CheckpointError(
             f"{file} is YAML, which PyYAML reads: {install_hint('pyyaml')}. Or pass the hyperparameters by keyword.",
-            code="LT624",
+            code="LT664",
         ) from error
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CheckpointError(
-            f"{file} was not read: {error}. Only plain YAML is read, so that no file can run code.", code="LT624"
+            f"{file} was not read: {error}. Only plain YAML is read, so that no file can run code.", code="LT664"
         ) from error
 
 

@@ -94,12 +94,12 @@ class _Walk:
         if kind is Tensor or kind is nn.Parameter:
             if value.is_meta:
                 raise CheckpointError(
-                    f"{key_path(self.root, keys)} is on the meta device: it has no data.", code="LT601"
+                    f"{key_path(self.root, keys)} is on the meta device: it has no data.", code="LT650"
                 )
             return self.tensor(value)
         if len(keys) > MAX_DEPTH:
             place = key_path(self.root, keys[:6])
-            raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT601")
+            raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT650")
         if kind in _MAPPINGS:
             same = kind({self._key(key, keys): self.visit(item, (*keys, key)) for key, item in value.items()})
             if "_metadata" in getattr(value, "__dict__", ()):  # a state dict's versions of its modules
@@ -127,5 +127,5 @@ class _Walk:
             f"{key_path(self.root, keys)} holds {what}of type {kind.__module__}.{kind.__qualname__}. A checkpoint is "
             "plain data and tensors, so that it loads without running code: save numbers, strings, lists, dicts or "
             f"tensors instead{f' ({remedy})' if remedy else ''}.",
-            code="LT601",
+            code="LT650",
         )

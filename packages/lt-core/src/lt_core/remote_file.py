@@ -93,11 +93,11 @@ def _errors(url: str, done: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except FileNotFoundError as error:
-        raise CheckpointError(f"{url} could not be {done}: it is not there.", code="LT611") from error
+        raise CheckpointError(f"{url} could not be {done}: it is not there.", code="LT656") from error
     except ImportError as error:
-        raise CheckpointError(f"{url} could not be {done}: {error}", code="LT604") from error
+        raise CheckpointError(f"{url} could not be {done}: {error}", code="LT653") from error
     except Exception as error:  # each remote file system has errors of its own
         raise CheckpointError(
             f"{url} could not be {done}: {type(error).__name__}: {error}. Check the URL, the network and your access.",
-            code="LT604",
+            code="LT653",
         ) from error

@@ -74,10 +74,10 @@ def read_checkpoint(
     except (DamagedError, RefusedError) as error:
         raise _refusal(shown, error) from error
     except OSError as error:
-        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT611") from error
+        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
     if not isinstance(tree, dict):
         raise CheckpointError(
-            f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT613"
+            f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT658"
         )
     return tree
 
@@ -98,7 +98,7 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
     except (DamagedError, RefusedError) as error:
         raise _refusal(shown, error) from error
     except OSError as error:
-        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT611") from error
+        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
 
 
 def near_files(path: Path) -> str:
@@ -121,11 +121,11 @@ def _opened(source: str | PathLike[str] | IO[bytes], path: Path | None, shown: s
         raise CheckpointError(
             f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder, and the strategy that wrote "
             f"it (fsdp, say) reads it.{near_files(path / 'last.ckpt')}",
-            code="LT612",
+            code="LT659",
         )
     if not path.exists():
         gone = f"points to {str(path.readlink())!r}, which is gone" if path.is_symlink() else "is not there"
-        raise CheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT611")
+        raise CheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT656")
     return path.open("rb", buffering=0)  # reading without a buffer of Python's leaves the GIL to the checksums
 
 
@@ -209,7 +209,7 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
         if trusted:
             warn(
                 f"trusted=True: {shown} may run any code while it is read. Only for files that you made yourself.",
-                code="LT610",
+                code="LT655",
                 stacklevel=5,
             )
             return torch.load(source, map_location=map_location, weights_only=False, mmap=mmap)
@@ -244,7 +244,7 @@ def _refusal(shown: str, error: Exception) -> CheckpointError:
         return CheckpointError(
             f"{shown} was not read: {error}. Only plain data and tensors are read, so that no file can run code. If "
             "you made it yourself and know what is in it, trusted=True reads it all the same.",
-            code="LT613",
+            code="LT658",
         )
     near = near_files(Path(shown)) if "://" not in shown else ""
-    return CheckpointError(f"{shown} is damaged: {error}. Take an older checkpoint.{near}", code="LT612")
+    return CheckpointError(f"{shown} is damaged: {error}. Take an older checkpoint.{near}", code="LT657")

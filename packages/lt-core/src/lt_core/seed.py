@@ -60,7 +60,7 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
     """
     chosen = _check(seed, "seed") if seed is not None else seed_of_environment()
     if chosen is None:
-        warn("seed_everything() found no seed, so it takes 0. Pass one: seed_everything(42).", code="LT170")
+        warn("seed_everything() found no seed, so it takes 0. Pass one: seed_everything(42).", code="LT190")
         chosen = 0
     for variable in _SEED_VARIABLES:
         os.environ[variable] = str(chosen)
@@ -179,7 +179,7 @@ def _check(seed: Any, source: str) -> int:
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number <= MAX_SEED or isinstance(seed, float):
-        raise ConfigError(f"{source}={seed!r}: expected an integer from 0 to {MAX_SEED}.", code="LT171")
+        raise ConfigError(f"{source}={seed!r}: expected an integer from 0 to {MAX_SEED}.", code="LT191")
     return number
 
 
