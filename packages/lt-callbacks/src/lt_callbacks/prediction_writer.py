@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import choice
@@ -12,7 +13,25 @@ if TYPE_CHECKING:
     from lt_core.module import LightningModule
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["BasePredictionWriter"]
+__all__ = ["BasePredictionWriter", "WriteInterval"]
+
+
+class WriteInterval(StrEnum):
+    """When predictions are written."""
+
+    BATCH = "batch"
+    EPOCH = "epoch"
+    BATCH_AND_EPOCH = "batch_and_epoch"
+
+    @property
+    def on_batch(self) -> bool:
+        """Whether each batch's predictions are written when they come."""
+        return self is not WriteInterval.EPOCH
+
+    @property
+    def on_epoch(self) -> bool:
+        """Whether all predictions are written at the end."""
+        return self is not WriteInterval.BATCH
 
 
 class BasePredictionWriter(Callback):
@@ -31,9 +50,7 @@ class BasePredictionWriter(Callback):
     """
 
     def __init__(self, write_interval: str = "batch") -> None:
-        self.interval = choice(
-            type(self).__name__, "write_interval", write_interval, ("batch", "epoch", "batch_and_epoch")
-        )
+        self.interval = WriteInterval(choice(type(self).__name__, "write_interval", write_interval, (*WriteInterval,)))
         self._predictions: list[list[Any]] = []
         self._indices: list[list[Sequence[int] | None]] = []
 
@@ -76,9 +93,9 @@ class BasePredictionWriter(Callback):
     ) -> None:
         """Write or keep the batch's prediction."""
         indices = trainer.predict_indices(dataloader_idx)
-        if self.interval != "epoch":
+        if self.interval.on_batch:
             self.write_on_batch_end(trainer, pl_module, outputs, indices, batch, batch_idx, dataloader_idx)
-        if self.interval != "batch":
+        if self.interval.on_epoch:
             self._predictions[dataloader_idx].append(outputs)
             self._indices[dataloader_idx].append(indices)
 
@@ -86,7 +103,7 @@ class BasePredictionWriter(Callback):
         """Write what was kept."""
         predictions, indices = self._predictions, self._indices
         self._predictions, self._indices = [], []
-        if self.interval == "batch":
+        if not self.interval.on_epoch:
             return
         known = any(one is not None for loader in indices for one in loader)
         if len(predictions) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ class OldHooks:
         for old, names in _RENAMED.items():
             for owner in (*run.callbacks, run.module):
                 method = getattr(owner, old, None)
-                if callable(method):
+                if callable(method) and _takes(method, 0 if owner is run.module else 2):
                     self._tell(old, " or ".join(names))
                     call = method if owner is run.module else partial(method, run.trainer, run.module)
                     for name in names:
@@ -90,6 +91,15 @@ class OldHooks:
             return
         self._told.add(old)
         warn(f"The hook {old} is one of 1.x: write {new}.", code="LT904", category=LtDeprecationWarning, stacklevel=7)
+
+
+def _takes(method: Callable[..., Any], count: int) -> bool:
+    """Return whether a method can be called with so many arguments; one that cannot is the user's own affair."""
+    try:
+        inspect.signature(method).bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def _without_arguments(call: Callable[[], Any], *arguments: Any) -> None:
