@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,10 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         example_input_array: an input of ``forward``, for the summary's sizes and the logger's graph.
         strict_loading: whether checkpoints must fit the module's keys exactly.
     """
+
+    CHECKPOINT_HYPER_PARAMS_KEY: ClassVar[str] = "hyper_parameters"
+    CHECKPOINT_HYPER_PARAMS_NAME: ClassVar[str] = "hparams_name"
+    CHECKPOINT_HYPER_PARAMS_TYPE: ClassVar[str] = "hparams_type"
 
     automatic_optimization: bool = True
     example_input_array: Any = None
