@@ -52,9 +52,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     ensure_train_feed(run)
     feed = run.train_feed
     assert feed is not None
-    if run.generators is not None:
-        restore_generators(run.generators)
-        run.generators = None
+    _restore_generators(run)
     if position.batch == 0:
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
@@ -72,6 +70,13 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         run.batches = iter(feed)
     run.feed_state = None
     return feed, measured_batches(run, run.batches)
+
+
+def _restore_generators(run: Run) -> None:
+    """Put the generators of the checkpoint back, once."""
+    if run.generators is not None:
+        restore_generators(run.generators)
+        run.generators = None
 
 
 def _reloads(run: Run, kind: str) -> bool:
@@ -257,10 +262,17 @@ def leave_batches(run: Run) -> None:
 
 
 def leave_training(run: Run) -> None:
-    """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator."""
+    """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator.
+
+    Says so when much of the time went to waiting for data.
+    """
     run.phase = ""
+    _restore_generators(run)  # where there was nothing left to train
     run.feed_state = feed_state(run)
     run.batches = None
+    hint = run.train_feed.wait_hint() if run.train_feed is not None and run.strategy.rank == 0 else None
+    if hint is not None:
+        warn(hint, code="LT801", stacklevel=6)
 
 
 def limits_reached(run: Run) -> bool:

@@ -11,12 +11,12 @@ from lt_core.overrides import is_overridden
 from lt_loops.sources import flatten, limited
 
 if TYPE_CHECKING:
-    from lt_loops.trainer import Trainer
+    from lt_loops.facts import TrainerFacts
 
 __all__ = ["explain"]
 
 
-def explain(trainer: Trainer, loaders: Any, devices: int | None, num_nodes: int | None) -> str:
+def explain(trainer: TrainerFacts, loaders: Any, devices: int | None, num_nodes: int | None) -> str:
     """Return the plan of a fit as text; nothing is launched, and the hardware need not be here.
 
     Args:
@@ -36,7 +36,7 @@ def explain(trainer: Trainer, loaders: Any, devices: int | None, num_nodes: int 
     return "\n\n".join(part for part in parts if part)
 
 
-def _places(trainer: Trainer, per_node: int, nodes: int) -> str:
+def _places(trainer: TrainerFacts, per_node: int, nodes: int) -> str:
     ranks = per_node * nodes
     kind = trainer.accelerator.device_type
     strategy = trainer.strategy.name
@@ -57,7 +57,7 @@ def _places(trainer: Trainer, per_node: int, nodes: int) -> str:
     return "\n".join(lines)
 
 
-def _data(trainer: Trainer, loaders: Any, ranks: int) -> str:
+def _data(trainer: TrainerFacts, loaders: Any, ranks: int) -> str:
     found = flatten(loaders)
     if not found:
         return ""
@@ -85,7 +85,7 @@ def _data(trainer: Trainer, loaders: Any, ranks: int) -> str:
     return "\n".join(lines)
 
 
-def _times(trainer: Trainer) -> str:
+def _times(trainer: TrainerFacts) -> str:
     every, interval = trainer.check_val_every_n_epoch, trainer.val_check_interval
     if isinstance(interval, timedelta):
         when = f"every {interval} of training"
@@ -113,7 +113,7 @@ def _times(trainer: Trainer) -> str:
     )
 
 
-def _callbacks(trainer: Trainer) -> str:
+def _callbacks(trainer: TrainerFacts) -> str:
     if not trainer.callbacks:
         return ""
     lines = ["Callbacks, in the order in which they are called (those marked * after the module at an epoch's end):"]

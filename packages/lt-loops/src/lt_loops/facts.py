@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.recorder import Recorder
+from lt_loops.limits import TrainerLimits
 from lt_loops.run import Position
 from lt_loops.sources import flatten, limited
 
@@ -32,12 +33,11 @@ __all__ = ["TrainerFacts"]
 _LIMITS = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
 
 
-class TrainerFacts:
+class TrainerFacts(TrainerLimits):
     """The reading half of the Trainer."""
 
     settings: Settings
     _parts: Parts
-    _limits: dict[str, Any]
     _run: Run | None
 
     # ---- who and where -----------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class TrainerFacts:
     @property
     def global_samples(self) -> int:
         """Training samples consumed by all ranks; 0 where batches do not tell their size."""
-        feed = None if self._run is None else self._run.train_feed
+        feed = None if self._run is None or not self._position.batch else self._run.train_feed
         return self._position.samples + ((feed.samples if feed is not None else None) or 0)
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:

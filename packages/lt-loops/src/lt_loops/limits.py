@@ -10,7 +10,7 @@ from lt_loops.problems import raise_problems
 if TYPE_CHECKING:
     from lt_loops.settings import Settings
 
-__all__ = ["LIMITS", "Limit", "first_values"]
+__all__ = ["LIMITS", "Limit", "TrainerLimits", "first_values"]
 
 
 class Limit:
@@ -42,6 +42,27 @@ class Limit:
         raise_problems([] if problem is None else [problem], f"trainer.{self.name}", code="LT143")
         trainer._limits[self.name] = value
         trainer.mark_dirty()
+
+
+class TrainerLimits:
+    """Limits and rates as attributes of a Trainer."""
+
+    _limits: dict[str, Any]
+
+    max_epochs = Limit("Epochs after which training ends; -1 for no limit.")
+    min_epochs = Limit("Epochs before which nothing ends training early, or None.")
+    max_steps = Limit("Optimizer steps after which training ends; -1 for no limit.")
+    min_steps = Limit("Optimizer steps before which nothing ends training early, or None.")
+    accumulate_grad_batches = Limit("Batches for each optimizer step, or a dict from epoch to batches.")
+    gradient_clip_val = Limit("The limit to which gradients are clipped, or None.")
+    gradient_clip_algorithm = Limit("``norm`` or ``value``, or None.")
+    limit_train_batches = Limit("Training batches of an epoch that are read: a count, or a fraction.")
+    limit_val_batches = Limit("Validation batches of each loader that are read: a count, or a fraction.")
+    limit_test_batches = Limit("Test batches of each loader that are read: a count, or a fraction.")
+    limit_predict_batches = Limit("Batches of each loader that are predicted: a count, or a fraction.")
+    val_check_interval = Limit("Validation after a fraction of an epoch, a count of batches, or a time.")
+    check_val_every_n_epoch = Limit("Validation in every n-th epoch; None counts batches across epochs.")
+    log_every_n_steps = Limit("Optimizer steps between two rows of step values in the loggers.")
 
 
 LIMITS = (

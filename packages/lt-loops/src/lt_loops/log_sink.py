@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from lt_core.errors import LogError, warn
 
 if TYPE_CHECKING:
@@ -39,23 +37,34 @@ class LogSink:
         return bool(self._run.loggers)
 
     def send(self, values: dict[str, Any], step: int | None = None) -> None:
-        """Send one row; its axis is the key ``step`` in it, else ``step``, else the number of the last optimizer
-        step.
+        """Send one row.
+
+        Its place on the x axis is the key ``step`` in it, else ``step``, else what ``trainer.log_axis`` says: the
+        number of the last optimizer step by default.
         """
         if not values:
             return
         run = self._run
         row = dict(values)
-        axis = row.pop("step", None)
-        if axis is None:
-            axis = max(run.position.step - 1, 0) if step is None else step
-        elif isinstance(axis, Tensor):
-            axis = axis.item()
+        own = row.pop("step", None)
+        axis = own if own is not None else step if step is not None else self._axis(row)
         run.recorder.logged_values.update(row)
-        if run.stage == "fit":
+        if run.stage == "fit" and own is None:
             row.setdefault("epoch", run.position.epoch)
         for logger in self._loggers:
             self._send_to(logger, row, int(axis))
+
+    def _axis(self, row: dict[str, Any]) -> Any:
+        run, name = self._run, self._run.trainer.log_axis
+        if name == "epoch":
+            return run.position.epoch
+        if name == "samples":
+            return run.trainer.global_samples
+        if name != "step":
+            found = row.get(name, run.recorder.callback_values.get(name))
+            if found is not None:
+                return found
+        return max(run.position.step - 1, 0)
 
     def each(self, action: Callable[[Logger], Any]) -> None:
         """Do ``action`` with every logger."""

@@ -208,6 +208,7 @@ def make_train_feed(run: Run) -> Feed:
             "drop_last=True?",
             code="LT404",
         )
+    feed.timed = True
     return feed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from os import PathLike
 from typing import Any
@@ -17,32 +16,27 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.environment import Environment
-from lt_core.errors import CheckpointError, ConfigTypeError, LogError, silence, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, silence
 from lt_core.launcher import Launcher, RunResult
 from lt_core.logger import Logger
-from lt_core.media import as_media
-from lt_core.media_files import write_media
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.seed import seed_of_environment
 from lt_core.strategy import Strategy
+from lt_loops.actions import TrainerActions
 from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
-from lt_loops.explain import explain
-from lt_loops.facts import TrainerFacts
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, translate
-from lt_loops.limits import Limit, first_values
+from lt_loops.limits import first_values
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.resolve import resolve
 from lt_loops.run import Run
-from lt_loops.saving import SaveRequest, save_now
 from lt_loops.settings import Settings
 from lt_loops.signals import EXIT_STATUS, exits_process
 from lt_loops.sources import Loaders
 from lt_loops.table import format_results
-from lt_loops.trial import Trial, run_trial
 
 __all__ = ["Trainer"]
 
@@ -50,7 +44,7 @@ Plugin = Precision | CheckpointIO | Environment | Launcher
 """What ``Trainer(plugins=...)`` takes."""
 
 
-class Trainer(TrainerFacts, LegacyArguments):
+class Trainer(TrainerActions, LegacyArguments):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
     Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. ``None`` for ``logger``
@@ -107,21 +101,6 @@ class Trainer(TrainerFacts, LegacyArguments):
         ConfigError: for arguments that cannot be; the message lists all problems.
         PluginError: for a name that no installed package provides.
     """
-
-    max_epochs = Limit("Epochs after which training ends; -1 for no limit.")
-    min_epochs = Limit("Epochs before which nothing ends training early, or None.")
-    max_steps = Limit("Optimizer steps after which training ends; -1 for no limit.")
-    min_steps = Limit("Optimizer steps before which nothing ends training early, or None.")
-    accumulate_grad_batches = Limit("Batches for each optimizer step, or a dict from epoch to batches.")
-    gradient_clip_val = Limit("The limit to which gradients are clipped, or None.")
-    gradient_clip_algorithm = Limit("``norm`` or ``value``, or None.")
-    limit_train_batches = Limit("Training batches of an epoch that are read: a count, or a fraction.")
-    limit_val_batches = Limit("Validation batches of each loader that are read: a count, or a fraction.")
-    limit_test_batches = Limit("Test batches of each loader that are read: a count, or a fraction.")
-    limit_predict_batches = Limit("Batches of each loader that are predicted: a count, or a fraction.")
-    val_check_interval = Limit("Validation after a fraction of an epoch, a count of batches, or a time.")
-    check_val_every_n_epoch = Limit("Validation in every n-th epoch; None counts batches across epochs.")
-    log_every_n_steps = Limit("Optimizer steps between two rows of step values in the loggers.")
 
     def __init__(
         self,
@@ -188,6 +167,7 @@ class Trainer(TrainerFacts, LegacyArguments):
         self._fitted: Run | None = None
         self._should_stop = False
         self._media_told = False
+        self._log_axis = "step"
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -424,139 +404,6 @@ class Trainer(TrainerFacts, LegacyArguments):
         for callback in self.callbacks:
             if state := result.callbacks.get(callback.state_key):
                 callback.load_state_dict(state)
-
-    # ---- actions -----------------------------------------------------------------------------------------------------
-
-    @property
-    def should_stop(self) -> bool:
-        """Set it to True to end training at the next boundary, once ``min_epochs`` and ``min_steps`` are reached."""
-        return self._should_stop
-
-    @should_stop.setter
-    def should_stop(self, value: bool) -> None:
-        self._should_stop = bool(value)
-        if self._run is not None:
-            self._run.attention = True
-
-    def mark_dirty(self) -> None:
-        """Have the plan of the loop made again at the next batch; after a change that the loop cannot see."""
-        if self._run is not None:
-            self._run.mark_dirty()
-
-    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
-        """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
-
-        Raises:
-            ConfigTypeError: before the first run.
-            CheckpointError: when the file cannot be written.
-        """
-        if self._run is None:
-            raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
-        save_now(self._run if self._run.status == "running" else self._fitted or self._run, filepath, weights_only)
-
-    def request_save(
-        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
-    ) -> None:
-        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
-
-        The ``owner``'s ``on_saved(path)`` is called when it is.
-        """
-        if self._run is None:
-            raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
-        self._run.requests.append(SaveRequest(os.fspath(path), weights_only, owner))
-        self._run.attention = True
-
-    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
-        """Delete a checkpoint."""
-        self.strategy.remove_checkpoint(self.checkpoint_io, path)
-
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Send numbers to the loggers at once, at ``step`` (default: the last optimizer step)."""
-        if self._run is not None:
-            self._run.sink.send(metrics, step)
-
-    def log_media(self, name: str, value: Any, step: int | None = None) -> None:
-        """Send an image, figure, histogram, text, table, audio or video to the loggers.
-
-        Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so.
-
-        Args:
-            name: what to call it; ``/`` makes groups.
-            value: anything that :func:`lt_core.media.as_media` knows, or a library's own object.
-            step: x axis; default: the last optimizer step.
-        """
-        if self._run is None or not self.is_global_zero:
-            return
-        at = max(self.global_step - 1, 0) if step is None else step
-        shown = [logger for logger in self.loggers if logger.log_media(name, value, at)]
-        if not shown:
-            media = as_media(value)
-            if media is None:
-                raise LogError(
-                    f"log_media({name!r}): no logger can show a {type(value).__name__}, and it is no image, figure, "
-                    "histogram, text, table, audio or video that could be a file (see lt_core.media).",
-                    code="LT522",
-                )
-            path = write_media(os.path.join(self.log_dir or ".", "media"), name, media, at)  # noqa: PTH118
-            if not self._media_told:
-                self._media_told = True
-                warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521", stacklevel=2)
-
-    def trial(self, max_steps: int, **overrides: Any) -> Trial:
-        """Train for a few steps on a snapshot that is restored exactly; inside ``fit``, for finders.
-
-        Args:
-            max_steps: optimizer steps.
-            overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only.
-        """
-        return run_trial(self, max_steps, overrides)
-
-    def explain(
-        self,
-        model: Any = None,
-        train_dataloaders: Any = None,
-        *,
-        devices: int | None = None,
-        num_nodes: int | None = None,
-    ) -> str:
-        """Print and return what a fit would do: nodes, ranks, devices, shards, steps, and what happens when.
-
-        Nothing is launched, and the hardware need not be here.
-
-        Args:
-            model: a module whose ``train_dataloader`` may be asked for the numbers of batches.
-            train_dataloaders: loaders to count; default: the model's, or those of the last run.
-            devices: devices on each node, in place of the Trainer's.
-            num_nodes: nodes, in place of the Trainer's.
-        """
-        loaders = train_dataloaders
-        if loaders is None and isinstance(model, DataSource):
-            loaders = Loaders(model).get("train")  # type: ignore[arg-type]
-        text = explain(self, loaders if loaders is not None else self.train_dataloader, devices, num_nodes)
-        self.print(text)
-        return text
-
-    def reload_train_loader(self) -> None:
-        """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
-        run = self._run
-        if run is None or run.stage != "fit":
-            return
-        if run.train_feed is not None:
-            run.train_feed.close()
-            run.train_feed = run.feed_state = None
-        run.loaders.forget("train")
-
-    def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print on rank 0 only."""
-        if self.is_global_zero:
-            print(*args, **kwargs)  # noqa: T201  (this is what print is for)
-
-    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
-        """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
-        stack = ExitStack()
-        stack.enter_context(self.strategy.init_context())
-        stack.enter_context(self.precision_plugin.init_context())
-        return stack
 
     # ---- for the loops -----------------------------------------------------------------------------------------------
 

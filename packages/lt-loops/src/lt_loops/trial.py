@@ -25,7 +25,7 @@ from lt_loops.session import attach
 from lt_loops.sources import Loaders
 
 if TYPE_CHECKING:
-    from lt_loops.trainer import Trainer
+    from lt_loops.actions import TrainerActions
 
 __all__ = ["Trial", "run_trial"]
 
@@ -61,7 +61,7 @@ class _Losses(Callback):
         self.kept.append(outputs.get("loss") if isinstance(outputs, dict) else outputs)
 
 
-def run_trial(trainer: Trainer, max_steps: int, overrides: dict[str, Any]) -> Trial:
+def run_trial(trainer: TrainerActions, max_steps: int, overrides: dict[str, Any]) -> Trial:
     """Train for ``max_steps`` optimizer steps inside the present fit, then put everything back as it was.
 
     Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's
@@ -165,7 +165,7 @@ def _snapshot(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def _overridden(trainer: Trainer, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
+def _overridden(trainer: TrainerActions, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
     limits, stop = dict(trainer._limits), trainer._should_stop
     trainer._limits.update({name: value for name, value in overrides.items() if name in LIMITS})
     trainer._limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
