@@ -1,0 +1,69 @@
+"""Write docs/hooks.md: the loops as pseudocode and the table of hooks, from the code.
+
+uv run python tools/hooks.py           writes it
+uv run python tools/hooks.py --check   fails where the page is not what the code says
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lt_core.hooks import hook_table
+from lt_loops.evaluate import run_evaluate
+from lt_loops.fit import run_fit
+
+PAGE = Path(__file__).parent.parent / "docs" / "hooks.md"
+HEAD = """# Hooks, and the loop that calls them
+
+In each hook the callbacks come first, in their order, then the module. Callbacks that monitor (early stopping,
+checkpoints) come after the module in `on_train_epoch_end`. A hook that nobody defines costs nothing. On a callback each
+hook gets `trainer, pl_module` first.
+
+<!-- Written by tools/hooks.py from lt_core.hooks and the docstrings of the loops. -->
+"""
+
+
+def page() -> str:
+    """Return the page as the code has it."""
+    lines = [HEAD, "## fit\n", pseudocode(run_fit), "\n## validate and test\n", pseudocode(run_evaluate)]
+    lines += ["\n## All hooks\n", "| hook | module | callback | |", "| --- | --- | --- | --- |"]
+    for hook in hook_table():
+        lines.append(f"| `{hook.name}` | {arguments(hook.module)} | {arguments(hook.callback)} | {hook.what} |")
+    return "\n".join(lines) + "\n"
+
+
+def pseudocode(function: Callable[..., Any]) -> str:
+    """Return the indented block of a function's docstring."""
+    doc = inspect.getdoc(function) or ""
+    block = doc.split("::\n", 1)[1]
+    lines = []
+    for line in block.splitlines():
+        if line.strip() and not line.startswith("    "):
+            break
+        lines.append(line.removeprefix("    "))
+    return "```text\n" + "\n".join(lines).strip("\n") + "\n```"
+
+
+def arguments(signature: str | None) -> str:
+    """Return the arguments of a hook as a cell."""
+    if signature is None:
+        return ""
+    shown = signature.removeprefix("trainer, pl_module").removeprefix(", ")
+    return f"`({shown})`"
+
+
+def main() -> int:
+    """Write the page, or with ``--check`` compare it; return the exit status."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        current = PAGE.exists() and PAGE.read_text("utf-8") == text
+        print("docs/hooks.md is current" if current else "docs/hooks.md is old: run python tools/hooks.py")
+        return 0 if current else 1
+    PAGE.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
