@@ -132,7 +132,10 @@ class Level(IntEnum):
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        (nn.Linear(1, 1), r"checkpoint\['callbacks'\]\['x'\]\[1\] holds of type torch.nn.modules.linear.Linear"),
+        (
+            nn.Linear(1, 1),
+            r"checkpoint\['callbacks'\]\['x'\]\[1\] holds a value of type torch.nn.modules.linear.Linear",
+        ),
         (Path("a"), r"str\(path\)"),
         (Level.LOW, r"Level.*\.value"),
         (lambda: 0, "function"),
@@ -155,7 +158,7 @@ def test_what_is_not_plain_is_named_by_its_keys_before_anything_is_written(tmp_p
 
 def test_numbers_of_numpy_are_named_with_a_remedy(tmp_path):
     numpy = pytest.importorskip("numpy")
-    with pytest.raises(CheckpointError, match=r"\['best'\] holds of type numpy.float64.*float\(x\)"):
+    with pytest.raises(CheckpointError, match=r"\['best'\] holds a value of type numpy.float64.*float\(x\)"):
         io.save_checkpoint({"best": numpy.float64(1)}, tmp_path / "a.ckpt")
 
 

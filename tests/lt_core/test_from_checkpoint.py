@@ -205,6 +205,12 @@ def test_wrongly_shaped_weights_are_listed_and_nothing_is_loaded(path):
         Model.load_from_checkpoint(path, width=4)
 
 
+def test_wrong_shapes_missing_and_unknown_keys_are_told_together(path):
+    state = {"layer.weight": torch.ones(9, 9), "other": torch.ones(1)}
+    with pytest.raises(CheckpointError, match=r"(?s)1 wrongly.*1 missing.*layer\.bias.*1 unknown.*other"):
+        load_state_dict_strictly(Model(4), state, path)
+
+
 def test_missing_and_unknown_weights_are_listed_with_the_nearest_names(path):
     state = {f"model.{key}": value for key, value in Model(3).state_dict().items()}
     CheckpointIO().save_checkpoint({"state_dict": state, "hyper_parameters": {"width": 3}}, path)

@@ -112,7 +112,8 @@ def load_state_dict_strictly(
         if isinstance(value, Tensor) and isinstance(state.get(key), Tensor) and state[key].shape != value.shape
     ]
     if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not _is_lazy(module):
-        raise _mismatch(module, path, shapes, [], [], state)
+        missing = [key for key in own if key not in state and key not in set(left_out)]
+        raise _mismatch(module, path, shapes, missing, [key for key in state if key not in own], state)
     try:
         result = module.load_state_dict(state, strict=False)
     except RuntimeError as error:

@@ -116,15 +116,15 @@ class _Walk:
             return key if key != b"" else _NoBytes()
         if type(key) is tuple:
             return tuple(self._key(part, keys) for part in key)
-        raise self._refusal(key, keys, what="a key or member ")
+        raise self._refusal(key, keys, what="a key or member")
 
-    def _refusal(self, value: Any, keys: tuple[Any, ...], what: str = "") -> CheckpointError:
+    def _refusal(self, value: Any, keys: tuple[Any, ...], what: str = "a value") -> CheckpointError:
         kind = type(value)
         remedy = next(
             (text for base in kind.__mro__ if (text := _REMEDIES.get(base.__module__.partition(".")[0]))), None
         )
         return CheckpointError(
-            f"{key_path(self.root, keys)} holds {what}of type {kind.__module__}.{kind.__qualname__}. A checkpoint is "
+            f"{key_path(self.root, keys)} holds {what} of type {kind.__module__}.{kind.__qualname__}. A checkpoint is "
             "plain data and tensors, so that it loads without running code: save numbers, strings, lists, dicts or "
             f"tensors instead{f' ({remedy})' if remedy else ''}.",
             code="LT650",
