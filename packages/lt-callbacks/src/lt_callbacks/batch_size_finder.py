@@ -75,6 +75,11 @@ class BatchSizeFinder(Callback):
         if trainer.global_step == 0 and trainer.batch_idx == 0:
             self.scale_batch_size(trainer, pl_module)
 
+    def take_over(self, trainer: TrainerAPI) -> None:
+        """Set the attribute in this process too, where the search ran in another one."""
+        if self.optimal_batch_size is not None:
+            TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name]).set(self.optimal_batch_size)
+
     def scale_batch_size(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Search now, in ``on_fit_start``."""
         attribute = TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name])

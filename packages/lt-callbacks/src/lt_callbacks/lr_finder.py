@@ -151,14 +151,19 @@ class LearningRateFinder(Callback):
         if trainer.global_step == 0:
             self.lr_find(trainer, pl_module)
 
+    def take_over(self, trainer: TrainerAPI) -> None:
+        """Set the attribute in this process too, where the search ran in another one."""
+        rate = self.optimal_lr.suggestion() if self.optimal_lr is not None else None
+        if rate is not None and self._update_attr:
+            self._attribute(trainer).set(rate)
+
     def lr_find(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Search now: in ``on_fit_start``, or as an epoch starts."""
         if len(trainer.optimizers) != 1:
             raise ConfigError(
                 f"LearningRateFinder works with one optimizer, and there are {len(trainer.optimizers)}.", code="LT181"
             )
-        names = [self._attr_name] if self._attr_name else ["lr", "learning_rate"]
-        attribute = TunedAttribute("LearningRateFinder", trainer, names) if self._update_attr else None
+        attribute = self._attribute(trainer) if self._update_attr else None
         curve = self.optimal_lr = self._new_curve()
         trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)])
         if len(curve.results["lr"]) < self._num_training_steps:
@@ -174,6 +179,10 @@ class LearningRateFinder(Callback):
             attribute.set(rate)
             _set_rate(trainer, rate)
             trainer.print(f"Learning rate set to {rate:.4g} ({attribute.name})")
+
+    def _attribute(self, trainer: TrainerAPI) -> TunedAttribute:
+        names = [self._attr_name] if self._attr_name else ["lr", "learning_rate"]
+        return TunedAttribute("LearningRateFinder", trainer, names)
 
     def _new_curve(self) -> LearningRateCurve:
         return LearningRateCurve(self._mode, self._min_lr, self._max_lr, self._num_training_steps)

@@ -84,9 +84,12 @@ class Tuner:
         self._search(finder, model, train_dataloaders, val_dataloaders, datamodule)
         return finder.optimal_batch_size
 
-    def _search(self, finder: Callback, model: Any, train: Any, val: Any, datamodule: Any) -> None:
+    def _search(
+        self, finder: LearningRateFinder | BatchSizeFinder, model: Any, train: Any, val: Any, datamodule: Any
+    ) -> None:
         with _alone(self._trainer, [finder, _StopAtStart()]):
             self._trainer.fit(model, train, val, datamodule=datamodule)
+        finder.take_over(self._trainer)
 
 
 class _StopAtStart(Callback):

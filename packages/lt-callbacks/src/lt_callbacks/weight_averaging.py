@@ -46,7 +46,7 @@ class WeightAveraging(Callback):
             )
         self._device = device
         self._use_buffers = use_buffers
-        self._functions = kwargs
+        self._given_functions = kwargs
         self._average: AveragedWeights | None = None
         self._swapped = False
         self._loaded: tuple[dict[str, Tensor], int] | None = None
@@ -61,6 +61,10 @@ class WeightAveraging(Callback):
             epoch_idx: number of the epoch just ended, from 0; None after a step.
         """
         return step_idx is not None
+
+    def average_functions(self) -> dict[str, Any]:
+        """Return ``avg_fn`` or ``multi_avg_fn``; made when a run begins, as such functions cannot be pickled."""
+        return self._given_functions
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
@@ -98,7 +102,7 @@ class WeightAveraging(Callback):
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin with the present weights, or with the checkpoint's average."""
         self._average = AveragedWeights(
-            pl_module, device=self._device, use_buffers=self._use_buffers, **self._functions
+            pl_module, device=self._device, use_buffers=self._use_buffers, **self.average_functions()
         )
         self._swapped = False
         if self._loaded is None:
@@ -198,7 +202,8 @@ class EMAWeightAveraging(WeightAveraging):
     ) -> None:
         if not 0.0 <= decay <= 1.0:
             raise ConfigError(f"EMAWeightAveraging(decay={decay!r}): expected a number from 0 to 1.", code="LT174")
-        super().__init__(device, use_buffers, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+        super().__init__(device, use_buffers)
+        self.decay = decay
         who = "EMAWeightAveraging"
         self.update_every_n_steps = whole(who, "update_every_n_steps", update_every_n_steps, 1)
         if update_starting_at_step is not None:
@@ -207,6 +212,9 @@ class EMAWeightAveraging(WeightAveraging):
             whole(who, "update_starting_at_epoch", update_starting_at_epoch)
         self.update_starting_at_step = update_starting_at_step
         self.update_starting_at_epoch = update_starting_at_epoch
+
+    def average_functions(self) -> dict[str, Any]:
+        return {"multi_avg_fn": get_ema_multi_avg_fn(self.decay)}  # type: ignore[no-untyped-call]
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         if step_idx is not None:
