@@ -183,3 +183,10 @@ def test_tensors_on_cuda_are_copied_before_save_returns(tmp_path):
     io.wait()
     assert torch.equal(io.load_checkpoint(tmp_path / "5.ckpt")["w"], torch.arange(1_000_000.0) + 5)
     io.teardown()
+
+
+def test_a_save_from_inference_mode_leaves_buffers_that_later_saves_can_use():
+    copies = HostCopies()
+    with torch.inference_mode():
+        copies.take({"a": torch.ones(3)})
+    assert copies.take({"a": torch.zeros(3, requires_grad=True)})["a"].tolist() == [0, 0, 0]

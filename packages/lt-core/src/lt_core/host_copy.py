@@ -37,7 +37,8 @@ class HostCopies:
         """
         self._used, self._copies = 0, {}
         try:
-            with _few_threads():
+            # a hook of validation may save: buffers made in inference mode could not be written to outside of it
+            with _few_threads(), torch.inference_mode(False), torch.no_grad():
                 copy: dict[str, Any] = plain_tree(dict(tree), tensor=self._copy)
         finally:
             self._copies = {}
