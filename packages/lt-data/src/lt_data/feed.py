@@ -61,6 +61,9 @@ class LoaderFeed(Feed):
 
     @property
     def samples(self) -> int | None:
+        state = self._resume
+        if state is not None and state.get("inside") is not None:  # not read on yet
+            return self._resumed_source.samples_done(state["inside"], int(state["batches"]))
         return self._last_source.samples(self._done)
 
     @property

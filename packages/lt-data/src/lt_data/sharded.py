@@ -105,6 +105,11 @@ class ShardedSource(Source):
         frame = self._order
         return None if frame.batched or not self.exact else self._position(batches)
 
+    def samples_done(self, state: dict[str, Any], batches: int) -> int | None:
+        if self._frame().batched or not self.exact:
+            return None
+        return int(state["position"]) if "position" in state else self._position_drawn(state, batches)
+
     def batches_done(self, state: dict[str, Any], batches: int) -> int:
         position = state["position"] if "position" in state else self._position_drawn(state, batches)
         frame = self._frame()

@@ -76,6 +76,10 @@ class Source:
         """Return how many samples all ranks have read after ``batches`` items; None where unknown."""
         return None
 
+    def samples_done(self, state: dict[str, Any], batches: int) -> int | None:
+        """Return :meth:`samples` at a state that was not resumed yet."""
+        return self.samples(batches)
+
     def advice(self) -> str:
         """Return which setting would shorten the wait for data, in one sentence."""
         return "A DataLoader with num_workers=2 or more would read while the model computes."
