@@ -160,6 +160,10 @@ class _Answer(ModuleType):
         below = f"{self._below}.{name}" if self._below else name
         if self.__name__ in ROOTS and f"{self.__name__}.{name}" in ROOTS:
             return import_module(f"{self.__name__}.{name}")
+        if name == "Trainer":
+            from lt_cli.lightning_trainer import trainer_class
+
+            return trainer_class()
         found = counterpart(self._below, name)
         if found is not None and found.name:
             return getattr(import_module(found.module), found.name)

@@ -19,7 +19,7 @@ from torch import Tensor
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean, warn
 from lt_core.plain_data import ATOMS, MAX_DEPTH
 
-__all__ = ["AttributeDict", "HyperparametersMixin", "plain_hparams", "saved_hparams"]
+__all__ = ["AttributeDict", "HyperparametersMixin", "plain_hparams", "saved_hparams", "settle_hparams"]
 
 
 class AttributeDict(dict[str, Any]):
@@ -126,19 +126,51 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "") -> dict[str, An
         owner: a module or a datamodule.
         prefix: ``"datamodule_"`` for a datamodule.
     """
-    plain: dict[str, Any] = {}
-    by_name: dict[str, Any] = {}
-    for name, value in owner.hparams.items():
-        try:
-            plain[name] = _plain(value)
-        except _NotPlainError:
-            by_name[name] = _plain(value, names=True)
+    plain, by_name = _split(owner.hparams)
     if not plain and not by_name:
         return {}
     entries = {"hyper_parameters": plain, "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs"}
     if by_name:
         entries["hparams_by_name"] = by_name
     return {prefix + key: value for key, value in entries.items()}
+
+
+def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> None:
+    """Treat what a hook put among the hyperparameters of a checkpoint as any other: by name where it is no plain data.
+
+    Args:
+        checkpoint: changed in place.
+        owner: whose hook it was; told of once.
+    """
+    plain, by_name = _split(checkpoint.get("hyper_parameters", {}))
+    if not by_name:
+        return
+    checkpoint["hyper_parameters"] = plain
+    checkpoint["hparams_by_name"] = {**checkpoint.get("hparams_by_name", {}), **by_name}
+    told: set[str] = owner.__dict__.setdefault("_told_by_name", set())
+    new = [name for name in by_name if name not in told]
+    if new:
+        told.update(new)
+        kind = type(owner).__qualname__
+        warn(
+            f"{kind}.on_save_checkpoint puts {', '.join(map(repr, new))} among the hyperparameters, which cannot be "
+            f"saved as plain data, so the checkpoint holds only the name. To load it: {kind}.load_from_checkpoint(path, "
+            f"{', '.join(f'{name}=...' for name in new)}).",
+            code="LT602",
+            stacklevel=3,
+        )
+
+
+def _split(hparams: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the hyperparameters that are plain data, and the names of the others."""
+    plain: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
+    for name, value in hparams.items():
+        try:
+            plain[name] = _plain(value)
+        except _NotPlainError:
+            by_name[name] = _plain(value, names=True)
+    return plain, by_name
 
 
 # ---- what __init__ was called with -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.errors import CheckpointError
-from lt_core.hparams import HyperparametersMixin, saved_hparams
+from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators
@@ -65,6 +65,7 @@ def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
             run.datamodule.on_save_checkpoint(tree)
     if is_overridden(run.module, "on_save_checkpoint", LightningModule):
         run.module.on_save_checkpoint(tree)
+        settle_hparams(tree, run.module)
     return tree
 
 

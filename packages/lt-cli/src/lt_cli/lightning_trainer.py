@@ -1,0 +1,93 @@
+"""The Trainer as packages built on Lightning know it: lt's, with names of Lightning's insides that some of them read."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from lt_cli.lightning_states import RunningStage, TrainerFn, TrainerState, TrainerStatus
+from lt_core import plugins
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["state_of", "trainer_class"]
+
+
+@cache
+def trainer_class() -> type:
+    """Return the installed Trainer's class with a ``state`` and loops that can be asked for their limits."""
+    base: Any = plugins.load("trainers", "default")
+
+    class Trainer(base):  # type: ignore[misc]
+        __doc__ = base.__doc__
+
+        @property
+        def state(self) -> TrainerState:
+            """Status, method and loop of the present run."""
+            return state_of(self)
+
+        @property
+        def fit_loop(self) -> FitLoop:
+            """The limits of training."""
+            return FitLoop(self)
+
+        @property
+        def predict_loop(self) -> PredictLoop:
+            """What prediction reads."""
+            return PredictLoop(self)
+
+    Trainer.__qualname__ = "Trainer"
+    return Trainer
+
+
+def state_of(trainer: TrainerAPI) -> TrainerState:
+    """Return the state of a Trainer in Lightning's words."""
+    if trainer.stage is None:
+        return TrainerState(TrainerStatus.FINISHED if trainer.global_step else TrainerStatus.INITIALIZING)
+    stages = {
+        RunningStage.SANITY_CHECKING: trainer.sanity_checking,
+        RunningStage.VALIDATING: trainer.validating,
+        RunningStage.TESTING: trainer.testing,
+        RunningStage.PREDICTING: trainer.predicting,
+        RunningStage.TRAINING: trainer.training,
+    }
+    stage = next((stage for stage, runs in stages.items() if runs), None)
+    status = TrainerStatus.INTERRUPTED if trainer.interrupted else TrainerStatus.RUNNING
+    return TrainerState(status, TrainerFn(trainer.stage), stage)
+
+
+class FitLoop:
+    """The limits of training, by Lightning's names; reading and writing them is reading and writing the Trainer's.
+
+    Args:
+        trainer: whose.
+    """
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.__dict__["trainer"] = trainer
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "epoch_loop":
+            return self
+        return getattr(self.trainer, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.trainer, name, value)
+
+
+class PredictLoop:
+    """What prediction reads.
+
+    Args:
+        trainer: whose.
+    """
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.trainer = trainer
+
+    @property
+    def epoch_batch_indices(self) -> list[Any]:
+        """For each loader the samples' places in its data set, in the order of the predictions."""
+        loaders = range(len(self.trainer.num_predict_batches))
+        return [self.trainer.predict_indices(number) for number in loaders]
