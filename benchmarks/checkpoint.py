@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from figure import Figure
 
 from lt_core.background import AsyncCheckpointIO
 from lt_core.checkpoint import CheckpointIO
@@ -30,6 +31,11 @@ BUDGETS = {
     "synchronous save": 1.15,
     "verified load": 1.3,
     "mapped load": 0.15,
+}
+BASE = {
+    "blocked by a background save": "torch.save",
+    "verified load": "torch.load",
+    "mapped load": "torch.load",
 }
 
 
@@ -84,6 +90,24 @@ def load_times(path: Path, rounds: int) -> dict[str, list[float]]:
     return times
 
 
+def all_times(folder: str, megabytes: int, rounds: int) -> dict[str, list[float]]:
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        place = Path(name)
+        times = save_times(tree_of(megabytes), place, rounds)
+        CheckpointIO().save_checkpoint({"a": torch.ones(1)}, place / "tiny.ckpt")
+        return times | load_times(place / "s.ckpt", rounds)
+
+
+def checkpoint_rows(rounds: int = 5, megabytes: int = 200, folder: str = ".") -> list[Figure]:
+    times = all_times(folder, megabytes, rounds)
+    rows = []
+    for case, budget in BUDGETS.items():
+        against = BASE.get(case, "torch.save + fsync")
+        what = f"{megabytes} MB, {case}, by hand {against}"
+        rows.append(Figure("F", what, "s", budget, "ratio", by_hand=times[against], ours=times[case]))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200)
@@ -98,19 +122,10 @@ def main() -> None:
         LOADS[args.load[0]](Path(args.load[1]))
         print(time.perf_counter() - begin)
         return
-    with tempfile.TemporaryDirectory(dir=args.folder) as name:
-        folder = Path(name)
-        times = save_times(tree_of(args.megabytes), folder, args.rounds)
-        CheckpointIO().save_checkpoint({"a": torch.ones(1)}, folder / "tiny.ckpt")
-        times |= load_times(folder / "s.ckpt", args.rounds)
-    base = {
-        "blocked by a background save": "torch.save",
-        "verified load": "torch.load",
-        "mapped load": "torch.load",
-    }
+    times = all_times(args.folder, args.megabytes, args.rounds)
     print(f"{args.megabytes} MB, median (fastest) of {args.rounds} rounds, milliseconds")
     for case, values in times.items():
-        by = base.get(case, "torch.save + fsync")
+        by = BASE.get(case, "torch.save + fsync")
         ratio = statistics.median(values) / statistics.median(times[by])
         verdict = f"   {ratio:5.2f} x {by}, budget {BUDGETS[case]}" if case in BUDGETS else ""
         print(f"{case:30} {statistics.median(values) * 1e3:8.1f} ({min(values) * 1e3:7.1f}){verdict}")

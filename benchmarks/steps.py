@@ -7,13 +7,16 @@ bit for bit.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from figure import Figure
 from torch import Tensor, nn
 
 import lt as pl
@@ -71,18 +74,12 @@ class Timed:
             last = now
 
 
-class Row(NamedTuple):
-    """One line of the table: microseconds of the loop, of lt, and what is allowed on top."""
-
-    name: str
-    by_hand: float
-    ours: float
-    budget: float
-
-    @property
-    def added(self) -> float:
-        """Microseconds that lt adds; below zero where it is faster."""
-        return self.ours - self.by_hand
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep bars and lines of the runs out of the table."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123  (devnull is no path)
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            yield
 
 
 def make_batches(count: int) -> list[Batch]:
@@ -121,7 +118,7 @@ def train(batches: list[Batch], net: Callable[[], Net], **arguments: Any) -> tup
     torch.manual_seed(0)
     module, loader = net(), Timed(batches)
     bare = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), quiet():
         warnings.simplefilter("ignore")
         trainer = pl.Trainer(accelerator="cpu", max_epochs=1, default_root_dir=folder, **{**bare, **arguments})
         trainer.fit(module, loader)
@@ -180,8 +177,8 @@ def same_weights(one: nn.Module, other: nn.Module) -> None:
         assert torch.equal(a, b), "the trained weights differ from the hand-written loop's"
 
 
-def step_rows(steps: int = 1500, rounds: int = 5) -> list[Row]:
-    """Return rows A1 to A4: medians over ``rounds`` in which loop and lt take turns."""
+def step_rows(steps: int = 1500, rounds: int = 5) -> list[Figure]:
+    """Return rows A1 to A4, after ``rounds`` in which loop and lt take turns."""
     torch.set_num_threads(1)
     batches = make_batches(steps)
     defaults: dict[str, Any] = {
@@ -189,33 +186,26 @@ def step_rows(steps: int = 1500, rounds: int = 5) -> list[Row]:
         "enable_checkpointing": True,
         "logger": "csv",
     }
-    found: dict[str, list[tuple[float, float]]] = {}
+    call = Figure("A1", "training step, bare; by hand p.grad = None", "µs", 0.0)
+    bare = Figure("A1", "training step, bare; by hand zero_grad()", "µs", 7.0)
+    csv = Figure("A2", "bar, CSV logger, checkpoint, self.log", "µs", 12.0)
+    board = Figure("A2t", "the same with TensorBoard", "µs", 15.0)
+    validation = Figure("A3", "validation batch with a logged mean", "µs", 3.0)
+    prediction = Figure("A4", "prediction batch", "µs", 2.5)
     train_by_hand(batches[:200], set_none=False), train(batches[:200], Net)  # warm up
     for _ in range(rounds):
         with_call, reference = train_by_hand(batches, set_none=False)
         with_none, _ = train_by_hand(batches, set_none=True)
-        bare, trained = train(batches, Net)
-        same_weights(reference, trained)
-        logged, trained = train(batches, LoggedNet, **defaults)
-        same_weights(reference, trained)
-        board, trained = train(batches, LoggedNet, **{**defaults, "logger": "tensorboard"})
-        same_weights(reference, trained)
-        pairs = {
-            "A1  training step, bare; zero_grad() by hand": (with_call, bare),
-            "A1  training step, bare; p.grad = None by hand": (with_none, bare),
-            "A2  bar, CSV logger, checkpoint, self.log": (with_call, logged),
-            "A2t the same with TensorBoard": (with_call, board),
-            "A3  validation batch with a logged mean": (validate_by_hand(batches), validate(batches)),
-            "A4  prediction batch": (predict_by_hand(batches), predict(batches)),
-        }
-        for name, (hand, ours) in pairs.items():
-            found.setdefault(name, []).append((percentile(hand), percentile(ours)))
-    budgets = (0.0, 7.0, 12.0, 15.0, 3.0, 2.5)
-    return [
-        Row(name, _median([h for h, _ in pairs]), _median([o for _, o in pairs]), budget)
-        for (name, pairs), budget in zip(found.items(), budgets, strict=True)
-    ]
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
+        hand = percentile(with_call)
+        for figure, net, arguments in (
+            (bare, Net, {}),
+            (csv, LoggedNet, defaults),
+            (board, LoggedNet, {**defaults, "logger": "tensorboard"}),
+        ):
+            times, trained = train(batches, net, **arguments)
+            same_weights(reference, trained)
+            figure.turn(hand, percentile(times))
+        call.turn(percentile(with_none), bare.ours[-1])
+        validation.turn(percentile(validate_by_hand(batches)), percentile(validate(batches)))
+        prediction.turn(percentile(predict_by_hand(batches)), percentile(predict(batches)))
+    return [bare, call, csv, board, validation, prediction]

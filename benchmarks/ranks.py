@@ -1,0 +1,113 @@
+"""Row E: a step on two processes (gloo), against torch's DistributedDataParallel in a loop written by hand.
+
+Each turn starts two processes by torchrun; rank 0 prints the median step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+import warnings
+from statistics import median
+
+import torch
+from figure import Figure
+from torch import Tensor, nn
+from torch.distributed import destroy_process_group, init_process_group
+from torch.nn.parallel import DistributedDataParallel
+
+Batch = tuple[Tensor, Tensor]
+STEPS = 400
+
+
+def batches() -> list[Batch]:
+    """Return the batches that both train on."""
+    generator = torch.Generator().manual_seed(0)
+    few = [
+        (torch.randn(64, 784, generator=generator), torch.randint(0, 10, (64,), generator=generator)) for _ in range(20)
+    ]
+    return [few[i % 20] for i in range(STEPS)]
+
+
+def layers() -> nn.Sequential:
+    """Return the classifier."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def by_hand() -> list[float]:
+    """Train by DistributedDataParallel; return the times between batches."""
+    init_process_group("gloo")
+    model = DistributedDataParallel(layers())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    times, last = [], time.perf_counter()
+    for batch in batches():
+        loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        now = time.perf_counter()
+        times.append(now - last)
+        last = now
+    destroy_process_group()
+    return times
+
+
+def by_lt() -> list[float]:
+    """Train by ``strategy="ddp"``; return the times between batches."""
+    from steps import Timed
+
+    import lt as pl
+
+    class Net(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layers()
+
+        def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+            return nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    loader = Timed(batches())
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pl.Trainer(
+            accelerator="cpu", devices=2, strategy="ddp", use_distributed_sampler=False, max_epochs=1, **off
+        ).fit(Net(), loader)
+    return loader.times
+
+
+def launch(side: str) -> float:
+    """Start two processes; return the median step in microseconds."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__, side]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:  # gloo's sockets may fail to meet on a machine that does much else: once more
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(next(line for line in done.stdout.splitlines() if line.startswith("step ")).split()[1])
+
+
+def rank_rows(rounds: int = 5) -> list[Figure]:
+    """Return the line of row E."""
+    figure = Figure("E", "median step of the classifier, DDP on 2 processes, gloo", "µs", 1.02, "ratio")
+    for _ in range(rounds):
+        figure.turn(launch("by_hand"), launch("by_lt"))
+    return [figure]
+
+
+def main() -> None:
+    """Be one of the processes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("side", choices=("by_hand", "by_lt"))
+    side = parser.parse_args().side
+    torch.set_num_threads(1)
+    times = by_hand() if side == "by_hand" else by_lt()
+    print(f"step {median(times[50:]) * 1e6}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
