@@ -154,8 +154,8 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         kind = type(owner).__qualname__
         warn(
             f"{kind}.on_save_checkpoint puts {', '.join(map(repr, new))} among the hyperparameters, which cannot be "
-            f"saved as plain data, so the checkpoint holds only the name. To load it: {kind}.load_from_checkpoint(path, "
-            f"{', '.join(f'{name}=...' for name in new)}).",
+            f"saved as plain data, so the checkpoint holds only the name. To load it: "
+            f"{kind}.load_from_checkpoint(path, {', '.join(f'{name}=...' for name in new)}).",
             code="LT602",
             stacklevel=3,
         )
