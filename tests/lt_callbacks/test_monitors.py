@@ -52,7 +52,7 @@ def test_rates_go_to_the_loggers_at_the_steps_that_are_logged():
     callback.on_train_start(trainer, trainer.lightning_module)
     steps(callback, trainer, 5)
     assert trainer.logger.rows == [(1, {"lr-SGD": 0.1}), (3, {"lr-SGD": 0.1})]
-    assert callback.lrs == {"lr-SGD": [0.1, 0.1]}
+    assert list(callback.lrs["lr-SGD"]) == [0.1, 0.1]
 
 
 def test_rates_go_to_the_loggers_once_an_epoch():

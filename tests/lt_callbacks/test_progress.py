@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import lt_callbacks
 from lt_callbacks import TQDMProgressBar
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
@@ -230,3 +231,10 @@ def test_a_notebook_gets_tqdm_bars_although_stdout_is_no_terminal(monkeypatch, c
     bar.setup(trainer, trainer.lightning_module, "fit")
     bar.on_train_start(trainer, trainer.lightning_module)
     assert made == [1]
+
+
+@pytest.mark.parametrize("name", ["RichProgressBar", "RichModelSummary"])
+def test_rich_is_named_where_it_is_missing(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    with pytest.raises(ConfigError, match=rf"{name} needs rich: pip install 'lt-callbacks\[rich\]'"):
+        getattr(lt_callbacks, name)()

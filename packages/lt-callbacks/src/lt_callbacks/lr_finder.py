@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, number, whole
@@ -47,7 +46,9 @@ class LearningRateCurve:
         return float(self.lr_min * (self.lr_max / self.lr_min) ** share)
 
     def suggestion(self, skip_begin: int = 10, skip_end: int = 1) -> float | None:
-        """Return the rate at which the loss falls most steeply; None where too few losses are finite.
+        """Return the rate at which the steepest tenth of the curve begins; None where too few losses are finite.
+
+        Between two steps alone, noise of small batches would win.
 
         Args:
             skip_begin: steps at the start to leave out.
@@ -92,8 +93,9 @@ class LearningRateCurve:
         kept = [i for i in range(skip_begin, len(losses) - skip_end) if math.isfinite(losses[i])]
         if len(kept) < 2:
             return None
-        slopes = torch.gradient(torch.tensor([losses[i] for i in kept], dtype=torch.float64))[0]
-        return kept[int(torch.argmin(slopes))]
+        width = min(max(len(losses) // 10, 1), len(kept) - 1)
+        falls = [losses[kept[i + width]] - losses[kept[i]] for i in range(len(kept) - width)]
+        return kept[falls.index(min(falls))]
 
 
 class LearningRateFinder(Callback):

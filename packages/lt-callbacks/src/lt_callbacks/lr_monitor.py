@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LearningRateMonitor"]
 
+_KEPT = 10_000
+
 
 class LearningRateMonitor(Callback):
     """Sends the learning rates of all optimizers to the loggers: ``lr-Adam``, ``lr-Adam/pg1`` for a parameter group.
@@ -30,7 +32,7 @@ class LearningRateMonitor(Callback):
         log_weight_decay: weight decay too.
 
     Attributes:
-        lrs: every value sent so far, by name.
+        lrs: the values sent so far, by name; the last 10,000 of each.
         last_momentum_values: the last momentum by name.
         last_weight_decay_values: the last weight decay by name.
 
@@ -46,7 +48,7 @@ class LearningRateMonitor(Callback):
         self.logging_interval = logging_interval
         self.log_momentum = log_momentum
         self.log_weight_decay = log_weight_decay
-        self.lrs: dict[str, list[float]] = {}
+        self.lrs: dict[str, deque[float]] = {}
         self.last_momentum_values: dict[str, float] = {}
         self.last_weight_decay_values: dict[str, float] = {}
         self._last_step = -1
@@ -80,7 +82,7 @@ class LearningRateMonitor(Callback):
             for group_name, group in _named_groups(name, optimizer):
                 lr = float(group["lr"])
                 values[group_name] = lr
-                self.lrs.setdefault(group_name, []).append(lr)
+                self.lrs.setdefault(group_name, deque(maxlen=_KEPT)).append(lr)
                 if self.log_momentum:
                     momentum = float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
                     values[f"{group_name}-momentum"] = self.last_momentum_values[group_name] = momentum

@@ -1,0 +1,124 @@
+"""Callbacks on two real ranks, all in one launch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOB = """
+import json, sys
+from pathlib import Path
+import torch
+from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
+from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard
+from lt_core import Callback, LightningModule
+from lt_loops import Trainer
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+folder = Path(sys.argv[1])
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.lr, self.batch_size = nn.Linear(4, 1), 0.001, 2
+
+    def training_step(self, batch, batch_idx):
+        if self.trainer.global_rank == 1 and len(batch[0]) > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return (self.layer(batch[0]) - 1).pow(2).mean()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", (self.layer(batch[0]) - 1).pow(2).mean(), sync_dist=True)
+        alone = self.trainer.global_rank == 1 and self.trainer.current_epoch == 2
+        self.log("mine", float("inf") if alone else 1.0)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.rand(64, 4)), self.batch_size, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(TensorDataset(torch.rand(16, 4)), 4)
+
+
+class Report(Callback):
+    def on_fit_end(self, trainer, module):
+        best = next(c for c in trainer.callbacks if isinstance(c, ModelCheckpoint))
+        stop = next(c for c in trainer.callbacks if isinstance(c, EarlyStopping))
+        told = {
+            "batch_size": module.batch_size,
+            "lr": module.lr,
+            "epoch": trainer.current_epoch,
+            "best": Path(best.best_model_path).name,
+            "kept": sorted(Path(path).name for path in best.best_k_models),
+            "why": stop.stopping_reason_message,
+            "weights": module.layer.weight.flatten().tolist(),
+        }
+        (folder / f"rank{trainer.global_rank}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    trainer = Trainer(
+        max_epochs=6,
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp_fork",
+        logger=False,
+        enable_progress_bar=False,
+        default_root_dir=folder,
+        callbacks=[
+            BatchSizeFinder(),
+            LearningRateFinder(min_lr=1e-5, num_training_steps=30),
+            ModelCheckpoint(folder, "{epoch}", "val_loss", save_top_k=2, save_last=True),
+            EarlyStopping("mine", patience=9, strict=False),
+            EMAWeightAveraging(decay=0.5),
+            NaNGuard(),
+            Report(),
+        ],
+    )
+    trainer.fit(Net())
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """Run the job once; return what each rank told, and the folder."""
+    folder = tmp_path_factory.mktemp("ddp")
+    (folder / "job.py").write_text(JOB)
+    done = subprocess.run(
+        [sys.executable, str(folder / "job.py"), str(folder)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)], folder
+
+
+pytestmark = pytest.mark.ddp
+
+
+def test_ranks_agree_on_what_was_found_and_kept(ranks):
+    (first, second), _ = ranks
+    for name in ("batch_size", "lr", "epoch", "best", "kept", "weights"):
+        assert first[name] == second[name], name
+
+
+def test_memory_that_runs_out_on_one_rank_bounds_the_batch_size_of_all(ranks):
+    assert ranks[0][0]["batch_size"] == 8
+
+
+def test_all_ranks_stop_when_one_would_and_say_which(ranks):
+    (first, second), _ = ranks
+    assert first["epoch"] == second["epoch"] == 3
+    assert second["why"] == "mine = inf is not finite."
+    assert first["why"] in (second["why"], f"rank 1: {second['why']}")
+
+
+def test_the_kept_files_are_those_of_the_ranking(ranks):
+    (first, _), folder = ranks
+    assert sorted(Path(path).name for path in folder.glob("epoch*.ckpt")) == first["kept"]
+    assert (folder / "last.ckpt").exists()
