@@ -100,6 +100,9 @@ def kinds(net):
 def test_a_resume_from_any_save_point_equals_not_having_stopped(
     kind, data, settings, trainer, kinds, loader, seeded, same, tmp_path, feed, recwarn
 ):
+    if feed == "core feed" and settings and data == "sized":
+        pytest.skip("the feed is not what differs")
+
     def train():
         return loader(18) if data == "sized" else DataLoader(Draws(), batch_size=4)
 
