@@ -193,7 +193,7 @@ def make_train_feed(run: Run) -> Feed:
         raise ConfigError(
             f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}", code="LT104"
         )
-    gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
+    gather = run.strategy.gather_objects if run.strategy.data_shard.count > 1 else None  # tensor-parallel ranks share
     feed = make_feed(
         loaders,
         stage="fit",
