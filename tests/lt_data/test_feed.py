@@ -154,3 +154,13 @@ def test_core_reads_one_process_without_lt_data(kit):
 def test_the_transfer_of_a_plain_strategy_on_a_cpu(kit):
     feed = kit.make_feed([torch.ones(2)], stage="fit", transfer=Strategy().to_device)
     assert [batch.tolist() for batch in feed] == [[1.0, 1.0]]
+
+
+def test_persistent_workers_of_an_evaluation_end_with_the_feed(kit):
+    import multiprocessing
+
+    feed = kit.make_feed(DataLoader(kit.Numbers(4), num_workers=1, persistent_workers=True), stage="validate")
+    assert list(feed) == list(feed)
+    assert len(multiprocessing.active_children()) == 1
+    feed.close()
+    assert not multiprocessing.active_children()

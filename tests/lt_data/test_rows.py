@@ -110,3 +110,11 @@ def test_a_hugging_face_dataset_is_taken_by_columns():
     assert mine["y"] == theirs["y"]
     loader.dataset.format = {"type": "custom"}  # code of the user's
     assert find_rows(loader) is None
+
+
+def test_a_default_collate_that_the_user_extended_is_used(kit, monkeypatch):
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    monkeypatch.setitem(default_collate_fn_map, torch.Tensor, lambda batch, collate_fn_map: torch.stack(batch) + 100)
+    loader = DataLoader(TensorDataset(torch.arange(4)), batch_size=2)
+    assert [batch[0].tolist() for batch in kit.make_feed(loader, stage="fit")] == [[100, 101], [102, 103]]

@@ -45,7 +45,7 @@ class LoaderSource(Source):
         sampler = index_sampler(loader)
         quiet = self.streams or draws_once(sampler)
         self.indices = Watched(sampler, generator=loader.generator, watch=not quiet)
-        self.reading = Reading(loader, self.indices, travel=exact)
+        self.reading = Reading(loader, self.indices if exact else None, travel=exact)
         workers = loader.num_workers
         self.ahead = bool(workers) and quiet
         self.unwrap = self.reading.unwrap if workers and exact else None
@@ -66,8 +66,8 @@ class LoaderSource(Source):
         return length_of(self.loader)
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        if not self.exact:
-            return self.reading.bare()
+        if not self.exact:  # persistent workers are the feed's own, so that they end with it
+            return self.reading.open() if self.reading.persistent else self.reading.bare()
         self._settle()
         self._before = self._capture_before()
         self._starts_workers = not self.reading.alive and self._rest is None

@@ -17,6 +17,7 @@ from torch.utils.data import (
     TensorDataset,
     default_collate,
 )
+from torch.utils.data._utils import collate
 
 from lt_data.generators import HostState, set_host_state
 from lt_data.indices import draws_once, read_notes
@@ -54,6 +55,8 @@ def find_rows(loader: DataLoader[Any], *, any_sampler: bool = False, pins: bool 
         pins: whether batches go to pinned memory even where the loader does not say so.
     """
     if loader.batch_sampler is None or loader.collate_fn is not default_collate:
+        return None
+    if collate.default_collate_fn_map.get(Tensor) is not collate.collate_tensor_fn:  # the user has extended it
         return None
     if loader.num_workers and (
         loader.worker_init_fn is not None or not (any_sampler or draws_once(loader.batch_sampler))
