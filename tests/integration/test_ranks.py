@@ -66,6 +66,14 @@ def assert_equal(name, one, two):
     assert two["metrics"] == pytest.approx(one["metrics"], rel=1e-5)
 
 
+def test_ranks_of_different_speed_see_times_pass_at_the_same_batch(on_two_ranks):
+    first, second = on_two_ranks["time"]
+    assert first == second
+    steps, validations = first
+    assert steps >= 2
+    assert validations >= 1
+
+
 def test_validation_and_prediction_on_two_ranks_equal_one_process(on_two_ranks):
     one, two = ranks.run("plain", 1), on_two_ranks["plain"]
     assert [pytest.approx(row, rel=1e-6) for row in one["validation"]] == two["validation"]

@@ -5,6 +5,7 @@ with batches of six.
 """
 
 import sys
+import time
 import warnings
 
 import torch
@@ -211,9 +212,45 @@ def run(name, ranks):
     return found
 
 
+class Slow(Net):
+    """Ranks of different speed; notes how many steps and validations each rank had."""
+
+    def __init__(self):
+        super().__init__()
+        self.validations = 0
+
+    def training_step(self, batch, batch_idx):
+        time.sleep(0.002 + 0.003 * self.global_rank)
+        return super().training_step(batch, batch_idx)
+
+    def on_validation_end(self):
+        self.validations += 1
+
+    def on_train_end(self):
+        self.counts = self.trainer.strategy.gather_objects([self.global_step, self.validations])
+
+
+def run_by_time(ranks):
+    """Fit with a limit of time, and validate by time; return each rank's steps and validations."""
+    module, loader = Slow(), DataLoader(data(24), batch_size=3)
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=ranks,
+        strategy="ddp",
+        max_time={"seconds": 0.5},
+        val_check_interval={"milliseconds": 50},
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        **QUIET,
+    )
+    trainer.fit(module, loader, loader)
+    return module.counts
+
+
 if __name__ == "__main__":
     warnings.simplefilter("error")
     world_size = int(sys.argv[2])
     results = {name: run(name, world_size) for name in (ON_THREE if world_size == 3 else CASES)}
+    results["time"] = run_by_time(world_size)
     if torch.distributed.get_rank() == 0:
         torch.save(results, sys.argv[1])

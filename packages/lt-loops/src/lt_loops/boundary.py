@@ -18,6 +18,7 @@ from lt_loops.profiled import measured_batches
 from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
+from lt_loops.shared_time import SharedTime
 from lt_loops.signals import name_of
 from lt_loops.state import feed_state
 
@@ -199,6 +200,7 @@ def validate(run: Run) -> None:
     if run.leaving:
         return  # the state that is saved is that before this validation; a resume repeats it
     position.mark_validated()
+    run.until_validation = SharedTime(run.strategy)
     serve_requests(run)
     run.clock = time.perf_counter()
 
@@ -226,7 +228,7 @@ def _must_stop(run: Run) -> bool:
     if trainer.should_stop and may_stop(run):
         run.stop_reason = run.stop_reason or "trainer.should_stop was set"
         return True
-    if time.perf_counter() >= run.deadline:
+    if run.deadline != float("inf") and run.until_deadline.is_over(run.deadline - time.perf_counter()):
         run.stop_reason = run.stop_reason or f"max_time={trainer.settings.max_time} reached"
         return True
     return False

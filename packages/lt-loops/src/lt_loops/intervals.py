@@ -67,8 +67,8 @@ def validation_due(run: Run) -> bool:
     if run.trainer.should_stop and may_stop(run):
         return True  # the metrics of the state that training ends with
     if isinstance(interval, timedelta):
-        seconds = position.seconds + time.perf_counter() - run.clock
-        return seconds - position.validated_seconds >= interval.total_seconds()
+        since = position.seconds + time.perf_counter() - run.clock - position.validated_seconds
+        return run.until_validation.is_over(interval.total_seconds() - since)
     if run.trainer.check_val_every_n_epoch is None:
         return (position.total_batches + position.batch) % int(interval) == 0
     every = _batches_between(run)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.launcher import RunResult
 from lt_core.recorder import Recorder
+from lt_loops.shared_time import SharedTime
 
 if TYPE_CHECKING:
     from torch import nn
@@ -206,6 +207,8 @@ class Run:
         "trainer",
         "trusted",
         "unconfirmed",
+        "until_deadline",
+        "until_validation",
         "weights_only",
     )
 
@@ -235,6 +238,7 @@ class Run:
         self.eval_steps: dict[str, int] = {}
         self.num_train: int | float = float("inf")
         self.deadline = float("inf")
+        self.until_deadline, self.until_validation = SharedTime(self.strategy), SharedTime(self.strategy)
         self.outputs: Any = None
         self.requests: list[SaveRequest] = []
         self.unconfirmed: list[SaveRequest] = []
