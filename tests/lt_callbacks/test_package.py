@@ -50,7 +50,7 @@ def test_callbacks_are_found_by_name():
 
 
 def test_profilers_are_found_by_name():
-    assert own_entries("profilers") == ["advanced", "pytorch", "simple", "xla"]
+    assert {"advanced", "pytorch", "simple", "xla"} <= set(own_entries("profilers"))
     assert issubclass(plugins.load("profilers", "simple"), Profiler)
 
 

@@ -6,7 +6,13 @@ from time import sleep
 import pytest
 import torch
 
-from lt_callbacks.profilers import AdvancedProfiler, PassThroughProfiler, PyTorchProfiler, SimpleProfiler
+from lt_callbacks.profilers import (
+    AdvancedProfiler,
+    PassThroughProfiler,
+    PyTorchProfiler,
+    SimpleProfiler,
+    SpeedProfiler,
+)
 from lt_callbacks.profilers.shares import Action, shares
 from lt_core.errors import ConfigError
 from lt_core.profiler import Profiler
@@ -59,6 +65,8 @@ def test_shares_sum_to_one_and_count_nested_time_once():
         "step": 0.5,
         "backward": 0.1,
         "optimizer": 0.05,
+        "logging": 0.0,
+        "checkpoint": 0.0,
         "hooks": 0.05,
         "lt": pytest.approx(0.2),
     }
@@ -150,3 +158,70 @@ def test_the_xla_report_counts_compilations(tmp_path, capsys):
     torch_xla.sync()
     profiler.stop()
     assert re.search(r"XLA: compiled: [1-9]\d* times", capsys.readouterr().out)
+
+
+def train(profiler, step, optimizer=None, batches=12):
+    """Call a profiler as a Trainer does, with a step of one's own."""
+    profiler.start("fit", None)
+    step, apply = profiler.wrap("training_step", step), profiler.wrap("optimizer_step", lambda optimizer: True)
+    hook = profiler.wrap("Mine.on_train_batch_end", lambda: sleep(0.002))
+    for _ in range(batches):
+        step(torch.ones(4))
+        apply(optimizer)
+        hook()
+        profiler.step()
+    profiler.stop()
+    return profiler.summary()
+
+
+def test_speed_names_the_line_that_waits_for_the_device(capsys):
+    profiler = SpeedProfiler()
+    text = train(profiler, lambda batch: batch.sum().item())
+    assert profiler.syncs_per_step() == 1.0
+    assert "1 a step at lt_callbacks/test_profilers.py:" in text
+    assert "batch.sum().item()" in text
+    assert text in capsys.readouterr().out
+
+
+def test_speed_finds_no_sync_in_a_step_that_keeps_tensors(capsys):
+    profiler = SpeedProfiler()
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step(batch):
+        optimizer.zero_grad()
+        net(batch).sum().backward()
+        optimizer.step()
+
+    assert "0 a step, in 5 steps" in train(profiler, step, optimizer)
+
+
+def test_speed_tells_hooks_by_callback_and_advises_at_most_three_settings(capsys):
+    profiler = SpeedProfiler()
+    text = train(profiler, lambda batch: batch.sum(), torch.optim.SGD([torch.ones(1, requires_grad=True)]))
+    assert next(iter(profiler.hooks())) == "Mine"
+    assert profiler.hooks()["Mine"] > 0.5
+    assert "1. up to" in text
+    assert 1 <= len(profiler.advice()) <= 3
+    assert "Mine" in profiler.advice()[0].text
+
+
+def test_speed_offers_fused_optimizers_where_the_optimizer_takes_the_time():
+    profiler = SpeedProfiler()
+    profiler.optimizers.add(torch.optim.Adam([torch.ones(1, requires_grad=True)]))
+    profiler.actions["optimizer_step"] = Action(10, 1.0, 1.0)
+    profiler.seconds = 2.0
+    assert "fused=True" in profiler.advice()[0].text
+
+
+def test_speed_watches_no_longer_than_the_run_that_failed(capsys):
+    profiler = SpeedProfiler()
+
+    def step(batch):
+        if profiler.watched:
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        train(profiler, step)
+    profiler.stop()
+    assert torch._C._len_torch_dispatch_stack() == 0

@@ -137,7 +137,7 @@ def run_on_terminal(code):
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 100))
     process = subprocess.Popen(
-        [sys.executable, "-c", head + textwrap.dedent(code), str(Path(__file__).parent)],
+        [sys.executable, "-W", "ignore", "-c", head + textwrap.dedent(code), str(Path(__file__).parent)],
         stdout=slave,
         stderr=slave,
         env={**os.environ, "TERM": "xterm"},
