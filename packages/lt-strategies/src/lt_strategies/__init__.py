@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lt_strategies.ddp import DDP
     from lt_strategies.distributed import Distributed
     from lt_strategies.environments import Kubernetes, Lsf, Mpi, Slurm, Torchrun
+    from lt_strategies.fsdp import FSDP, ModelParallel
     from lt_strategies.job import LaunchedEnvironment
     from lt_strategies.mps import Mps
     from lt_strategies.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DDP",
+    "FSDP",
     "Cuda",
     "Distributed",
     "ForkLauncher",
@@ -28,6 +30,7 @@ __all__ = [
     "Kubernetes",
     "LaunchedEnvironment",
     "Lsf",
+    "ModelParallel",
     "Mpi",
     "Mps",
     "ScriptLauncher",
@@ -41,6 +44,7 @@ _WHERE = {
     "lt_strategies.ddp": ("DDP",),
     "lt_strategies.distributed": ("Distributed",),
     "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Slurm", "Torchrun"),
+    "lt_strategies.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.job": ("LaunchedEnvironment",),
     "lt_strategies.mps": ("Mps",),
     "lt_strategies.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -21,7 +19,7 @@ from lt_core.errors import ConfigError, warn
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities
-from lt_strategies.distributed import Distributed, buckets
+from lt_strategies.distributed import Distributed
 
 __all__ = ["DDP", "ddp_find_unused_parameters_false", "ddp_find_unused_parameters_true", "ddp_fork", "ddp_spawn"]
 
@@ -151,22 +149,6 @@ class DDP(Distributed):
         loss.backward()  # type: ignore[no-untyped-call]
         if not self._told_unused:
             self._tell_unused()
-
-    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
-        chosen = [p for p in params if p.requires_grad]
-        if not chosen:
-            return
-        has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=self.device)
-        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX)
-        used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
-        for param in used:
-            if param.grad is None:
-                param.grad = torch.zeros_like(param)
-        for bucket in buckets([p.grad for p in used if p.grad is not None]):
-            flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(self.world_size)
-            dist.all_reduce(flat)
-            for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
-                gradient.copy_(part.view_as(gradient))
 
     def close(self, error: BaseException | None = None) -> None:
         if error is not None:

@@ -87,6 +87,24 @@ class Distributed(Strategy):
         """Return what crosses to a spawned process: all but the process group."""
         return {**self.__dict__, "_group": None}
 
+    # ---- step --------------------------------------------------------------------------------------------------------
+
+    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        chosen = [p for p in params if p.requires_grad]
+        if not chosen:
+            return
+        has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=self.device)
+        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX)
+        used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
+        for param in used:
+            if param.grad is None:
+                param.grad = torch.zeros_like(param)
+        for bucket in buckets([p.grad for p in used if p.grad is not None]):
+            flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(self.world_size)
+            dist.all_reduce(flat)
+            for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
+                gradient.copy_(part.view_as(gradient))
+
     # ---- talk --------------------------------------------------------------------------------------------------------
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
@@ -173,8 +191,12 @@ class Distributed(Strategy):
     def _broadcast_module(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0."""
         self._check_same_parameters(module)
+        self._broadcast_tensors([*module.parameters(), *module.buffers()])
+
+    def _broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
+        """Give all ranks the values that rank 0 has, in place."""
         with torch.no_grad():
-            for bucket in buckets([*module.parameters(), *module.buffers()]):
+            for bucket in buckets(tensors):
                 flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
                 dist.broadcast(flat, src=0)
                 for tensor, part in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):

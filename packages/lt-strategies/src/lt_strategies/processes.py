@@ -77,6 +77,7 @@ class SpawnLauncher(Launcher):
 
     def _supervise(self, folder: str, payload: Any, strategy: Strategy) -> RunResult:
         world_size = strategy.world_size
+        group.leave()  # of a run on one rank before, which forked ranks would take for theirs
         context: Any = multiprocessing.get_context(self.start_method)
         processes = [
             context.Process(target=_work, args=(folder, rank, world_size, payload), name=f"lt-rank-{rank}")

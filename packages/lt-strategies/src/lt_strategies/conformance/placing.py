@@ -182,7 +182,7 @@ def predictions_of_a_bound_step_are_this_rank_s(bench: Bench) -> None:
 def a_module_made_in_the_init_context_can_be_set_up(bench: Bench) -> None:
     strategy = bench.strategy()
     with strategy.init_context():
-        module = SmallNet()
+        module = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 2))
     ready, _ = strategy.setup(module, None, Precision())
     assert {p.device.type for p in ready.parameters()} == {strategy.device.type}
 

@@ -1,0 +1,45 @@
+"""Clipping gradients that are spread over ranks, perhaps over different meshes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+__all__ = ["clip_norm", "clip_value"]
+
+
+def clip_norm(params: Iterable[nn.Parameter], largest: float) -> Tensor:
+    """Scale gradients in place so that their norm is at most ``largest``; return the norm before, shape ``()``."""
+    groups: dict[object, list[Tensor]] = {}
+    for param in params:
+        if param.grad is not None:
+            mesh = param.grad.device_mesh if isinstance(param.grad, DTensor) else None
+            groups.setdefault(mesh, []).append(param.grad)
+    if not groups:
+        return torch.zeros(())
+    norms = [_whole(nn.utils.get_total_norm(gradients)) for gradients in groups.values()]
+    total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    factor = torch.clamp(largest / (total + 1e-6), max=1.0)  # as torch.nn.utils.clip_grad_norm_
+    for gradients in groups.values():
+        for gradient in gradients:
+            _local(gradient).mul_(factor.to(gradient.device))
+    return total
+
+
+def clip_value(params: Iterable[nn.Parameter], largest: float) -> None:
+    """Bring each number of the gradients into ``[-largest, largest]``, in place."""
+    for param in params:
+        if param.grad is not None:
+            _local(param.grad).clamp_(-largest, largest)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    whole: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return whole
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -1,0 +1,388 @@
+"""Fully sharded data parallel (FSDP2): parameters, gradients and optimizer states are spread over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from functools import partial
+from os import PathLike
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import ConfigError, did_you_mean
+from lt_core.launcher import Launcher
+from lt_core.precision import Precision
+from lt_core.strategy import Capabilities, Shard
+from lt_strategies import sharded_checkpoint
+from lt_strategies.clipping import clip_norm, clip_value
+from lt_strategies.distributed import Distributed
+from lt_strategies.materialize import materialize, on_meta
+
+__all__ = ["FSDP", "ModelParallel", "Policy"]
+
+Policy = Iterable[type[nn.Module]] | Callable[[nn.Module], bool]
+"""Which modules: their classes, or a function that says it of each."""
+
+_SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
+_STATES = ("full", "sharded")
+
+
+class _Root(nn.Module):
+    """The outermost sharded module: its forward calls a method of the user's module, so that no method is patched."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.module, method)(*args, **kwargs)
+
+
+_roots: WeakKeyDictionary[nn.Module, _Root] = WeakKeyDictionary()
+"""The roots of modules that were sharded here; a module stays sharded after its run."""
+
+
+class FSDP(Distributed):
+    """Spreads parameters, gradients and optimizer states over the ranks; layers are gathered when they are needed.
+
+    A module is sharded by ``auto_wrap_policy``, or by the user's own ``fully_shard`` calls in ``configure_model``,
+    which may read ``self.device_mesh``. Modules made in ``configure_model`` or ``trainer.init_module()`` take no memory
+    until they are sharded.
+
+    Args:
+        auto_wrap_policy: which modules are gathered and freed together; by default each item of an nn.ModuleList (the
+            blocks of a transformer). What is in none of them is one more group.
+        sharding_strategy: ``"FULL_SHARD"`` frees parameters after forward and gathers them again for backward;
+            ``"SHARD_GRAD_OP"`` keeps them in between: more memory, less talk.
+        mixed_precision: ``MixedPrecisionPolicy`` of torch: in what parameters are gathered and gradients reduced. By
+            default in the parameters' own type; precision="bf16-mixed" computes under autocast as elsewhere.
+        activation_checkpointing_policy: which modules compute their activations again in backward.
+        cpu_offload: keep shards in the CPU's memory; a ``CPUOffloadPolicy``, or True.
+        state_dict_type: ``"full"``: a checkpoint is one file that loads everywhere; ``"sharded"``: a folder to which
+            every rank writes its part, for models that no single process can hold.
+        device_mesh: sizes (nodes, ranks of a node) of a mesh: sharded within the last, copied over the first; by
+            default all ranks shard.
+        launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
+        process_group_backend: torch's backend.
+        timeout: how long a rank waits for the others in a collective.
+        step_deadline: seconds without a batch done after which a rank counts as hung.
+    """
+
+    name = "fsdp"
+    capabilities = Capabilities(sharded_parameters=True, forward_needs_all_ranks=True, evaluation_needs_all_ranks=True)
+
+    def __init__(
+        self,
+        *,
+        auto_wrap_policy: Policy | None = None,
+        sharding_strategy: Literal["FULL_SHARD", "SHARD_GRAD_OP"] = "FULL_SHARD",
+        mixed_precision: MixedPrecisionPolicy | None = None,
+        activation_checkpointing_policy: Policy | None = None,
+        cpu_offload: CPUOffloadPolicy | bool = False,
+        state_dict_type: Literal["full", "sharded"] = "full",
+        device_mesh: tuple[int, int] | None = None,
+        launcher: str | Launcher | None = "script",
+        process_group_backend: str | None = None,
+        timeout: timedelta | float = timedelta(seconds=1800),
+        step_deadline: float | None = 600.0,
+    ) -> None:
+        super().__init__(
+            launcher=launcher,
+            process_group_backend=process_group_backend,
+            timeout=timeout,
+            step_deadline=step_deadline,
+        )
+        _check_choice("sharding_strategy", sharding_strategy, _SHARDING)
+        _check_choice("state_dict_type", state_dict_type, _STATES)
+        self.auto_wrap_policy = auto_wrap_policy
+        self.activation_checkpointing_policy = activation_checkpointing_policy
+        self.state_dict_type = state_dict_type
+        self._mesh_shape = device_mesh
+        self._arguments: dict[str, Any] = {"reshard_after_forward": _SHARDING[sharding_strategy]}
+        if mixed_precision is not None:
+            self._arguments["mp_policy"] = mixed_precision
+        if cpu_offload:
+            pinned = CPUOffloadPolicy(pin_memory=torch.cuda.device_count() > 0)
+            self._arguments["offload_policy"] = pinned if cpu_offload is True else cpu_offload
+        self._mesh: DeviceMesh | None = None
+        self._plain: list[nn.Parameter] = []
+        self._syncs = True
+
+    # ---- place -------------------------------------------------------------------------------------------------------
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The ranks as a mesh; ``configure_model`` reads it for ``fully_shard`` calls of its own."""
+        if self._mesh is None:
+            self._mesh = self._made_mesh()
+            self._opened.on_leave(self._drop_mesh)
+        return self._mesh
+
+    def init_context(self) -> AbstractContextManager[Any]:
+        """Return torch's meta device: what is made there takes no memory until :meth:`setup` shards it."""
+        return torch.device("meta")
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        """Shard the module; a module that is sharded already stays as it is."""
+        precision.open(self.device)
+        if not is_sharded(module):
+            self._check_same_parameters(module)
+            self._shard(precision.convert_module(module))
+        else:  # by the user's own calls in configure_model, or in an earlier run
+            self._place_sharded(module, precision)
+        self._plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
+        return module, make_optimizers() if make_optimizers is not None else []
+
+    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
+        root = _roots.get(module)
+        if root is not None:
+            return partial(root, method)
+        if isinstance(module, FSDPModule):
+            register_fsdp_forward_method(module, method)
+        return super().bind(module, method)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_mesh": None, "_plain": []}
+
+    # ---- step --------------------------------------------------------------------------------------------------------
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute gradients; those of parameters that are not sharded are averaged here, the others on the way."""
+        super().backward(loss)
+        if self._syncs and self._plain:
+            super().reduce_gradients(self._plain)
+
+    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        """Average gradients of parameters that are not sharded; sharded ones are reduced during each backward."""
+        super().reduce_gradients(p for p in params if not isinstance(p, DTensor))
+
+    @contextmanager
+    def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
+        sharded = [part for part in (_roots.get(module) or module).modules() if isinstance(part, FSDPModule)]
+        for part in sharded:
+            part.set_requires_gradient_sync(last, recurse=False)
+        self._syncs = last
+        try:
+            yield
+        finally:
+            self._syncs = True
+            for part in sharded:
+                part.set_requires_gradient_sync(True, recurse=False)
+
+    def clip_gradients(self, params: Iterable[nn.Parameter], value: float, algorithm: str = "norm") -> Tensor | None:
+        if algorithm == "norm":
+            return clip_norm(params, value)
+        clip_value(params, value)
+        return None
+
+    # ---- save --------------------------------------------------------------------------------------------------------
+
+    def module_state(self, module: nn.Module) -> dict[str, Any]:
+        """Return the state: the whole on rank 0, or each rank's shards with ``state_dict_type="sharded"``."""
+        state = module.state_dict()
+        return state if self.state_dict_type == "sharded" else sharded_checkpoint.whole(state, keep=self.rank == 0)
+
+    def full_module_state(self, module: nn.Module) -> dict[str, Any]:
+        state: dict[str, Any] = sharded_checkpoint.whole(module.state_dict(), keep=True)
+        return state
+
+    def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
+        return sharded_checkpoint.load_module(module, state, self, strict=strict)
+
+    def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+        state = optimizer.state_dict()
+        if self.state_dict_type == "sharded":
+            return state
+        return {**state, "state": sharded_checkpoint.whole(state["state"], keep=self.rank == 0)}
+
+    def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
+        sharded_checkpoint.load_optimizer(optimizer, state)
+
+    def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
+        if self.state_dict_type == "sharded":
+            sharded_checkpoint.save(self, io, tree, path)
+        else:
+            super().save_checkpoint(io, tree, path)
+
+    def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
+        if sharded_checkpoint.is_one(path):
+            return sharded_checkpoint.load(io, path, trusted=trusted)
+        return super().load_checkpoint(io, path, trusted=trusted)
+
+    def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
+        if sharded_checkpoint.is_one(path):
+            sharded_checkpoint.remove(self, path)
+        else:
+            super().remove_checkpoint(io, path)
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def _made_mesh(self) -> DeviceMesh:
+        kind = self.device.type
+        if self._mesh_shape is None:
+            return init_device_mesh(kind, (self.world_size,), mesh_dim_names=("data_parallel",))
+        copies, shards = self._mesh_shape
+        if copies * shards != self.world_size:
+            raise ConfigError(
+                f"FSDP(device_mesh={self._mesh_shape}) holds {copies * shards} ranks, but the job has "
+                f"{self.world_size}. Their product must be devices x num_nodes.",
+                code="LT740",
+            )
+        return init_device_mesh(kind, self._mesh_shape, mesh_dim_names=("replicate", "shard"))
+
+    def _drop_mesh(self) -> None:
+        self._mesh = None
+
+    def _shard(self, module: nn.Module) -> None:
+        """Shard group by group: only one group is whole at a time, also where it is made only now."""
+        if self.activation_checkpointing_policy is not None:
+            _checkpoint_activations(module, _chooser(self.activation_checkpointing_policy))
+        choose = _is_listed(module) if self.auto_wrap_policy is None else _chooser(self.auto_wrap_policy)
+        for part in reversed([part for part in module.modules() if part is not module and choose(part)]):
+            self._shard_group(part, part)
+        if getattr(module, "automatic_optimization", True):
+            root = _Root(module)
+            self._shard_group(root, module)
+            _roots[module] = root
+        else:  # steps are taken inside of training_step, where a root around it would hold everything gathered
+            for part in _with_forward(module):
+                self._shard_group(part, part)
+            self._place_sharded(module, Precision())
+
+    def _place_sharded(self, module: nn.Module, precision: Precision) -> None:
+        """Give memory to what is on the meta device, and bring what is not sharded to the device."""
+        if on_meta(module):
+            precision.convert_module(module)
+            materialize(module, self.device, self._broadcast_tensors)
+        plain = [t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor)]
+        for tensor in plain:
+            tensor.data = tensor.data.to(self.device)
+        self._broadcast_tensors(plain)
+
+    def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
+        stays = torch.device("cpu") if "offload_policy" in self._arguments else self.device
+        materialize(module, stays, lambda tensors: None)
+        module.to(stays)
+        self._broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
+        fully_shard(group, mesh=self.device_mesh, **self._arguments)
+
+
+class ModelParallel(FSDP):
+    """Tensor parallel and FSDP over a mesh of two dimensions, applied by the user's ``configure_model``.
+
+    ``self.device_mesh["tensor_parallel"]`` is for ``parallelize_module``, ``self.device_mesh["data_parallel"]`` for
+    ``fully_shard``. Ranks that share a sample's work read the same data.
+
+    Args:
+        data_parallel_size: ranks along the first dimension; ``"auto"``: the nodes.
+        tensor_parallel_size: ranks along the second; ``"auto"``: a node's devices.
+        arguments: as for :class:`FSDP`.
+    """
+
+    name = "model_parallel"
+
+    def __init__(
+        self,
+        data_parallel_size: int | Literal["auto"] = "auto",
+        tensor_parallel_size: int | Literal["auto"] = "auto",
+        **arguments: Any,
+    ) -> None:
+        super().__init__(**arguments)
+        self._data_parallel_size, self._tensor_parallel_size = data_parallel_size, tensor_parallel_size
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Ranks along data and tensor parallel."""
+        data, tensor = self._data_parallel_size, self._tensor_parallel_size
+        if data == "auto" and tensor == "auto":
+            data = self.placement.num_nodes
+        if data == "auto":
+            data = self.world_size // int(tensor)
+        if tensor == "auto":
+            tensor = self.world_size // int(data)
+        if int(data) * int(tensor) != self.world_size:
+            raise ConfigError(
+                f"ModelParallel({self._data_parallel_size!r}, {self._tensor_parallel_size!r}): data_parallel_size x "
+                f"tensor_parallel_size must be the {self.world_size} ranks of the job.",
+                code="LT740",
+            )
+        return int(data), int(tensor)
+
+    @property
+    def data_shard(self) -> Shard:
+        data, tensor = self.sizes
+        return Shard(self.rank // tensor, data)
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        if not is_sharded(module):
+            raise ConfigError(
+                "strategy='model_parallel': no parameter of the module is spread over the ranks. Call "
+                "parallelize_module or fully_shard in configure_model, with self.device_mesh; strategy='fsdp' shards "
+                "by itself.",
+                code="LT741",
+            )
+        return super().setup(module, make_optimizers, precision)
+
+    def _made_mesh(self) -> DeviceMesh:
+        return init_device_mesh(self.device.type, self.sizes, mesh_dim_names=("data_parallel", "tensor_parallel"))
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Return whether a parameter of the module is spread over ranks already."""
+    return any(isinstance(param, DTensor) for param in module.parameters())
+
+
+def _chooser(policy: Policy) -> Callable[[nn.Module], bool]:
+    if isinstance(policy, Iterable):
+        classes = tuple(policy)
+        return lambda part: isinstance(part, classes)
+    return policy
+
+
+def _is_listed(module: nn.Module) -> Callable[[nn.Module], bool]:
+    listed = {id(item) for part in module.modules() if isinstance(part, nn.ModuleList) for item in part}
+    return lambda part: id(part) in listed
+
+
+def _with_forward(module: nn.Module) -> list[nn.Module]:
+    """Return the outermost modules inside ``module`` that can be a group: lists and dicts of modules cannot."""
+    found: list[nn.Module] = []
+    for child in module.children():
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict)):
+            found += _with_forward(child)
+        elif any(not isinstance(param, DTensor) for param in child.parameters()):
+            found.append(child)
+    return found
+
+
+def _checkpoint_activations(module: nn.Module, choose: Callable[[nn.Module], bool]) -> None:
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+    apply_activation_checkpointing(module, check_fn=choose)
+
+
+def _check_choice(name: str, given: str, choices: Iterable[str]) -> None:
+    if given not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ConfigError(
+            f"FSDP({name}={given!r}): expected one of {known}.{did_you_mean(given, choices)}", code="LT742"
+        )

@@ -1,0 +1,78 @@
+"""Giving memory and first values to modules that were made on the meta device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from lt_core.errors import ConfigError
+
+__all__ = ["materialize", "on_meta"]
+
+
+def on_meta(module: nn.Module) -> bool:
+    """Return whether a parameter or buffer of the module has no memory yet."""
+    return any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
+
+
+def materialize(module: nn.Module, device: torch.device, share: Callable[[list[Tensor]], None]) -> None:
+    """Give every tensor that is on the meta device memory on ``device`` and its first value, by ``reset_parameters``.
+
+    One layer at a time is whole; a tensor that is spread over ranks is cut from the whole one, so that its values do
+    not depend on the number of ranks.
+
+    Args:
+        module: in which to look.
+        device: of this rank.
+        share: gives all ranks rank 0's tensors.
+
+    Raises:
+        ConfigError: for a layer that has tensors of its own there, and no ``reset_parameters``.
+    """
+    done: dict[int, Tensor] = {}
+    for name, part in module.named_modules():
+        tensors = {**dict(part.named_parameters(recurse=False)), **dict(part.named_buffers(recurse=False))}
+        absent = {key: tensor for key, tensor in tensors.items() if tensor.is_meta}
+        for key, tensor in absent.items():
+            if id(tensor) in done:  # shared with another layer
+                _put(part, key, done[id(tensor)])
+        fresh = {key: tensor for key, tensor in absent.items() if id(tensor) not in done}
+        if fresh:
+            _make(name, part, fresh, device, share)
+            done |= {id(tensor): getattr(part, key) for key, tensor in fresh.items()}
+
+
+def _make(
+    name: str, part: nn.Module, fresh: dict[str, Tensor], device: torch.device, share: Callable[[list[Tensor]], None]
+) -> None:
+    reset = getattr(part, "reset_parameters", None) or getattr(part, "init_weights", None)
+    if not callable(reset):
+        raise ConfigError(
+            f"{name or 'the module'} ({type(part).__name__}) was made on the meta device, where tensors have no "
+            "values, and has no reset_parameters() to give it some. Define it, or make the module in __init__.",
+            code="LT743",
+        )
+    whole = {key: torch.empty(old.shape, dtype=old.dtype, device=device) for key, old in fresh.items()}
+    for key, old in fresh.items():
+        _put(part, key, _as(old, whole[key]))
+    with torch.no_grad():
+        reset()
+        share(list(whole.values()))
+    for key, old in fresh.items():
+        if isinstance(old, DTensor):
+            _put(part, key, _as(old, distribute_tensor(whole[key], old.device_mesh, old.placements)))
+
+
+def _as(old: Tensor, new: Tensor) -> Tensor:
+    """Return ``new`` as a parameter where ``old`` is one."""
+    return nn.Parameter(new, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else new
+
+
+def _put(part: nn.Module, key: str, tensor: Tensor) -> None:
+    if isinstance(tensor, nn.Parameter):
+        part.register_parameter(key, tensor)
+    else:
+        setattr(part, key, tensor)

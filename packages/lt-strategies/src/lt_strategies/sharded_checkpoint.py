@@ -1,0 +1,247 @@
+"""States of sharded modules: gathered into one file, or a folder to which every rank writes its part (torch's DCP)."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+from torch.distributed.checkpoint.state_dict_saver import save as save_shards
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
+
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError
+from lt_core.strategy import Strategy
+
+__all__ = ["Stored", "consolidate", "is_one", "load", "load_module", "load_optimizer", "remove", "save", "whole"]
+
+_REST = "rest.ckpt"  # everything but the tensors of module and optimizers
+
+
+class Stored(dict[str, Any]):
+    """Tensors that are still in a folder, None by name: each rank reads its own part when it knows the module.
+
+    Attributes:
+        path: the folder.
+        key: which optimizer's, by its number, or ``"state_dict"``.
+    """
+
+    path: str = ""
+    key: str = ""
+
+    @classmethod
+    def at(cls, path: Path, key: str, names: Iterable[str] = ()) -> Stored:
+        """Return a stand-in for what is stored below ``key``."""
+        made = cls(dict.fromkeys(names))
+        made.path, made.key = str(path), key
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Stored:
+        return self
+
+
+def whole(state: Any, *, keep: bool) -> Any:
+    """Return ``state`` with every sharded tensor gathered, on the CPU; called on every rank.
+
+    Args:
+        state: any nesting of dicts.
+        keep: whether this rank wants the result; the others get an empty dict.
+    """
+    found: dict[Any, Any] = {}
+    for name, value in state.items():
+        entry: Any = value
+        if isinstance(value, dict):
+            entry = whole(value, keep=keep)
+        elif isinstance(value, DTensor):
+            gathered = value.full_tensor()
+            entry = gathered.cpu() if keep else None
+        elif isinstance(value, Tensor):
+            entry = value.detach().cpu()
+        if keep:
+            found[name] = entry
+    return found
+
+
+def load_module(module: nn.Module, state: dict[str, Any], strategy: Strategy, *, strict: bool) -> Any:
+    """Load a full state (needed on rank 0 only), this rank's shards, or what a folder holds."""
+    own = module.state_dict()
+    if isinstance(state, Stored):
+        _read({"state_dict": own}, state.path)
+        return module.load_state_dict(own, strict=strict)
+    kinds = strategy.gather_objects("none" if not state else "any")
+    if "none" in kinds:
+        state = strategy.broadcast(state if strategy.rank == 0 else None, 0)
+    ready = {name: _like(value, own[name]) if name in own else value for name, value in state.items()}
+    return module.load_state_dict(ready, strict=strict)
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Load the state of an optimizer over sharded parameters, from whole tensors or from a folder."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    entries = state["state"]
+    if isinstance(entries, Stored):
+        entries = _read_entries(params, entries, state["kinds"])
+    placed = {
+        index: {name: _like(value, params[int(index)]) for name, value in entry.items()}
+        for index, entry in entries.items()
+    }
+    optimizer.load_state_dict({"state": placed, "param_groups": state["param_groups"]})
+
+
+def _like(value: Any, model: Tensor) -> Any:
+    """Return a whole tensor sharded as ``model`` is, where it has its shape; all else as it is."""
+    fits = isinstance(value, Tensor) and not isinstance(value, DTensor) and isinstance(model, DTensor)
+    if not fits or value.shape != model.shape:
+        return value
+    assert isinstance(model, DTensor)
+    return distribute_tensor(value.to(model.device), model.device_mesh, model.placements)
+
+
+# ---- folders ---------------------------------------------------------------------------------------------------------
+
+
+def is_one(path: str | PathLike[str]) -> bool:
+    """Return whether a path is a sharded checkpoint's folder."""
+    return (Path(path) / _REST).exists()
+
+
+def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
+    """Write a checkpoint to which every rank contributes; the folder appears only when it is complete."""
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.partial")
+    if strategy.rank == 0:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+    strategy.barrier("a checkpoint's folder")
+    optimizers = tree.get("optimizer_states", [])
+    tensors = {
+        "state_dict": tree["state_dict"],
+        "optimizers": {str(number): _shards(state["state"]) for number, state in enumerate(optimizers)},
+    }
+    save_shards(tensors, checkpoint_id=str(draft))
+    rest = {key: value for key, value in tree.items() if key not in ("state_dict", "optimizer_states")}
+    rest["optimizer_states"] = [
+        {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
+    ]
+    rest["names"] = list(tree["state_dict"])
+    if strategy.rank == 0:
+        io.save_checkpoint(rest, draft / _REST)
+        io.wait()  # it may write in the background
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    strategy.barrier("a checkpoint's end")
+
+
+def load(io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
+    """Return a folder's tree; tensors stay in the folder until the module is there (:class:`Stored`)."""
+    folder = Path(path)
+    tree = io.load_checkpoint(folder / _REST, map_location="cpu", trusted=trusted)
+    optimizers = tree.pop("optimizer_states")
+    tree["state_dict"] = Stored.at(folder, "state_dict", tree.pop("names"))
+    tree["optimizer_states"] = [
+        {**state, "state": Stored.at(folder, str(number))} for number, state in enumerate(optimizers)
+    ]
+    return tree
+
+
+def remove(strategy: Strategy, path: str | PathLike[str]) -> None:
+    """Delete a folder."""
+    if strategy.rank == 0:
+        shutil.rmtree(path)
+
+
+def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
+    """Turn a sharded checkpoint's folder into one file of module weights, in this process.
+
+    The file holds ``{"state_dict": ...}``; it loads by ``load_from_checkpoint`` and ``torch.load(weights_only=True)``.
+
+    Raises:
+        CheckpointError: when ``path`` is no such folder.
+    """
+    if not is_one(path):
+        raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {_REST}.", code="LT744")
+    scratch = Path(target).with_name(f".{Path(target).name}.draft")
+    _check_metadata(Path(path))
+    dcp_to_torch_save(path, scratch)
+    tree = torch.load(scratch, map_location="cpu", weights_only=True)
+    scratch.unlink()
+    rest = CheckpointIO().load_checkpoint(Path(path) / _REST)
+    del rest["optimizer_states"], rest["names"]
+    CheckpointIO().save_checkpoint({**rest, "state_dict": tree["state_dict"]}, target)
+
+
+def _shards(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        str(index): {name: value for name, value in entry.items() if isinstance(value, DTensor)}
+        for index, entry in entries.items()
+    }
+
+
+def _kinds(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for each state what a rank needs to prepare memory for its part; what is no tensor goes here itself."""
+
+    def kind(value: Any) -> Any:
+        if isinstance(value, DTensor):
+            return "like its parameter"
+        return value.detach().cpu() if isinstance(value, Tensor) else value
+
+    return {str(index): {name: kind(value) for name, value in entry.items()} for index, entry in entries.items()}
+
+
+def _read_entries(params: list[Tensor], stored: Stored, kinds: dict[str, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    sharded = {
+        index: {name: torch.zeros_like(params[int(index)]) for name, kind in names.items() if isinstance(kind, str)}
+        for index, names in kinds.items()
+    }
+    if any(sharded.values()):
+        _read({"optimizers": {stored.key: sharded}}, stored.path)
+    return {int(index): {**names, **sharded[index]} for index, names in kinds.items()}
+
+
+def _read(tensors: dict[str, Any], path: str) -> None:
+    """Fill tensors in place from a folder."""
+    _check_metadata(Path(path))
+    load_shards(tensors, checkpoint_id=path)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads torch's index of a folder, which is a pickle: only the classes that describe tensors may be in it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        described = module in _DESCRIBING or (module, name) in _PLAIN
+        found = super().find_class(module, name) if described and "." not in name else None
+        if not (isinstance(found, (type, torch.dtype, torch.layout)) or (module, name) in _PLAIN):
+            raise pickle.UnpicklingError(f"{module}.{name} does not describe a tensor")
+        return found
+
+
+_DESCRIBING = ("torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem")
+_PLAIN = {
+    ("collections", "OrderedDict"),
+    ("pathlib", "PosixPath"),
+    ("pathlib", "WindowsPath"),
+    ("torch", "Size"),
+    ("torch.serialization", "_get_layout"),
+    *(("torch", name) for name, value in vars(torch).items() if isinstance(value, torch.dtype)),
+}
+
+
+def _check_metadata(folder: Path) -> None:
+    """Raise where reading torch's index of a folder would run code that is none of torch's own.
+
+    Raises:
+        CheckpointError: names the folder and what it would have called.
+    """
+    try:
+        with (folder / ".metadata").open("rb") as file:
+            _PlainUnpickler(file).load()
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, OSError) as error:
+        raise CheckpointError(f"{folder}: its index cannot be trusted or read: {error}.", code="LT745") from None

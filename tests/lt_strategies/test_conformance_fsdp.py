@@ -1,0 +1,20 @@
+import pytest
+
+from lt_strategies import FSDP
+from lt_strategies.conformance import StrategyConformance
+
+pytestmark = [pytest.mark.conformance, pytest.mark.fsdp]
+
+
+class TestFSDP(StrategyConformance):
+    @pytest.fixture
+    def strategy(self):
+        return "fsdp"
+
+
+class TestFSDPThatKeepsParametersAfterForward(StrategyConformance):
+    world_sizes = (2,)
+
+    @pytest.fixture
+    def strategy(self):
+        return lambda: FSDP(sharding_strategy="SHARD_GRAD_OP", state_dict_type="sharded")

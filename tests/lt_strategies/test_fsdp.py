@@ -1,0 +1,326 @@
+"""What FSDP adds to the conformance kit: sharding itself, meta device, meshes, folders of parts."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError, ConfigError
+from lt_core.precision import Precision
+from lt_core.strategy import Strategy
+from lt_strategies import DDP, FSDP, ModelParallel
+from lt_strategies.sharded_checkpoint import consolidate
+
+pytestmark = pytest.mark.fsdp
+
+
+class Blocks(nn.Module):
+    """A few equal blocks in a list, a head, and a step."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3))
+            self.head = nn.Linear(8, 2)
+
+    def training_step(self, batch):
+        for block in self.blocks:
+            batch = block(batch)
+        return self.head(batch).pow(2).mean()
+
+
+def batch_of(index, rank):
+    return torch.randn(4, 8, generator=torch.Generator().manual_seed(10 * index + rank))
+
+
+def train(strategy, module, steps=3, start=0, window=1, prepare=None):
+    module, (optimizer,) = strategy.setup(
+        module, lambda: [torch.optim.AdamW(module.parameters(), lr=0.01)], Precision()
+    )
+    if prepare is not None:
+        prepare(module, optimizer)
+    step = strategy.bind(module, "training_step")
+    shard = strategy.data_shard.index
+    for number in range(start, start + steps):
+        optimizer.zero_grad()
+        for micro in range(window):
+            with strategy.accumulating(module, micro + 1 == window):
+                strategy.backward(step(batch_of(number * window + micro, shard)) / window)
+        strategy.clip_gradients(list(module.parameters()), 0.1)
+        strategy.optimizer_step(optimizer)
+    return module, optimizer
+
+
+def weights(strategy, module):
+    return copy.deepcopy(strategy.full_module_state(module))
+
+
+def assert_same(mine, theirs, tolerance=1e-6):
+    for name, value in theirs.items():
+        torch.testing.assert_close(mine[name], value, rtol=1e-5, atol=tolerance, msg=name)
+
+
+def facts_of_ddp(strategy):
+    module, _ = train(strategy, Blocks(), window=2)
+    return weights(strategy, module)
+
+
+def facts_of_fsdp(strategy):
+    module, optimizer = train(strategy, Blocks(), window=2)
+    blocks = [isinstance(block, FSDPModule) for block in module.blocks]
+    local = sum(p.to_local().numel() for p in module.parameters() if isinstance(p, DTensor))
+    moments = [v for entry in optimizer.state.values() for v in entry.values() if isinstance(v, DTensor)]
+    found = {"weights": weights(strategy, module), "blocks": blocks, "local": local, "moments": len(moments)}
+    again, _ = train(strategy, module, steps=1, start=3, window=2)
+    found["same module"] = again is module
+    return found
+
+
+def of_several_ways(strategies):
+    def facts(outer):
+        found = []
+        for make in strategies:
+            strategy = make()
+            strategy.place(outer.placement)
+            strategy.join(outer.environment)
+            strategy.open()
+            module, _ = train(strategy, Blocks(), window=2)
+            found.append(weights(strategy, module))
+        return found
+
+    return facts
+
+
+@pytest.fixture(scope="module")
+def ddp(ranks):
+    return ranks(facts_of_ddp, 2)[0]
+
+
+@pytest.fixture(scope="module")
+def fsdp(ranks):
+    return ranks(facts_of_fsdp, 2, FSDP(timeout=60))
+
+
+def test_fsdp_equals_ddp(ddp, fsdp):
+    for rank in fsdp:
+        assert_same(rank["weights"], ddp)
+
+
+def test_the_items_of_a_module_list_are_groups_by_default(fsdp):
+    assert fsdp[0]["blocks"] == [True, True, True]
+
+
+def test_each_rank_holds_its_part_of_parameters_and_of_the_optimizer_s_state(fsdp):
+    total = sum(p.numel() for p in Blocks().parameters())
+    assert [rank["local"] for rank in fsdp] == [total // 2, total // 2]
+    assert fsdp[0]["moments"] == 2 * len(list(Blocks().parameters()))
+
+
+def test_a_sharded_module_is_trained_on_in_another_run(fsdp):
+    assert fsdp[0]["same module"]
+
+
+def test_every_way_of_sharding_gives_the_same_numbers(ranks, ddp):
+    ways = [
+        lambda: FSDP(sharding_strategy="SHARD_GRAD_OP", auto_wrap_policy={nn.Linear}),
+        lambda: FSDP(auto_wrap_policy=lambda part: isinstance(part, nn.Sequential)),
+        lambda: FSDP(activation_checkpointing_policy={nn.Sequential}),
+        lambda: FSDP(device_mesh=(2, 1)),
+        lambda: FSDP(cpu_offload=True),
+        lambda: FSDP(mixed_precision=MixedPrecisionPolicy(reduce_dtype=torch.float32)),
+    ]
+    for found in ranks(of_several_ways(ways), 2, FSDP(timeout=60))[0]:
+        assert list(found) == list(ddp)
+        assert_same(found, ddp)
+
+
+def facts_of_meta(strategy):
+    with strategy.init_context():
+        module = Blocks()
+    before = all(p.is_meta for p in module.parameters())
+    torch.manual_seed(3)
+    ready, _ = strategy.setup(module, None, Precision())
+    state = weights(strategy, ready)
+    with strategy.init_context():
+        bare = nn.Sequential(nn.Linear(2, 2), Bare())
+    try:
+        strategy.setup(bare, None, Precision())
+    except ConfigError as error:
+        return before, state, str(error)
+
+
+class Bare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+
+
+def test_a_module_made_on_the_meta_device_gets_its_first_values_whole_and_equal_on_all_ranks(ranks):
+    (before, first, message), (_, second, _) = ranks(facts_of_meta, 2, FSDP(timeout=60))
+    assert before
+    assert_same(first, second, 0.0)
+    assert first["head.weight"].abs().max() <= 1 / 8**0.5  # as nn.Linear draws it
+    assert first["head.weight"].unique().numel() == 16
+    assert "1 (Bare) was made on the meta device" in message
+
+
+def facts_of_own_calls(strategy):
+    """A module that shards itself, as ``configure_model`` does."""
+    module = Blocks()
+    for block in module.blocks:
+        fully_shard(block, mesh=strategy.device_mesh)
+    ready, _ = train(strategy, module, window=2)
+    return weights(strategy, ready), isinstance(ready.head.weight, DTensor)
+
+
+def test_what_the_user_sharded_is_left_alone_and_the_rest_is_averaged(ranks, ddp):
+    found, head_is_sharded = ranks(facts_of_own_calls, 2, FSDP(timeout=60))[1]
+    assert not head_is_sharded
+    assert_same(found, ddp)
+
+
+def facts_of_tensor_parallel(strategy):
+    mesh = strategy.device_mesh
+    module = Blocks()
+    plan = {"0": ColwiseParallel(), "1": RowwiseParallel()}
+    pair = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 2))
+    with torch.no_grad():
+        for number, param in enumerate(pair.parameters()):
+            param.copy_(torch.linspace(-1, 1, param.numel()).view_as(param) / (number + 1))
+    module.head = parallelize_module(pair, mesh["tensor_parallel"], plan)
+    shard = tuple(strategy.data_shard)
+    ready, _ = train(strategy, module, window=2)
+    plain = Blocks()
+    plain.head = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 2))
+    with torch.no_grad():
+        for number, param in enumerate(plain.head.parameters()):
+            param.copy_(torch.linspace(-1, 1, param.numel()).view_as(param) / (number + 1))
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        for micro in range(2):
+            (plain.training_step(batch_of(2 * step + micro, 0)) / 2).backward()
+        nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+        optimizer.step()
+    return shard, weights(strategy, ready), plain.state_dict()
+
+
+def test_tensor_parallel_by_the_mesh_equals_plain_torch(ranks):
+    for shard, found, plain in ranks(facts_of_tensor_parallel, 2, ModelParallel(timeout=60)):
+        assert shard == (0, 1)
+        assert_same(found, plain, 1e-5)
+
+
+def facts_of_folder(folder):
+    def facts(strategy):
+        io = CheckpointIO()
+        module, optimizer = train(strategy, Blocks(), steps=2)
+        tree = {
+            "state_dict": strategy.module_state(module),
+            "optimizer_states": [strategy.optimizer_state(module, optimizer)],
+            "epoch": 3,
+        }
+        strategy.save_checkpoint(io, tree, folder / "parts.ckpt")
+        module, _ = train(strategy, module, steps=2, start=2)
+        return weights(strategy, module)
+
+    return facts
+
+
+def facts_of_resume(folder):
+    def facts(strategy):
+        tree = strategy.load_checkpoint(CheckpointIO(), folder / "parts.ckpt")
+
+        def prepare(module, optimizer):
+            strategy.load_module_state(module, tree["state_dict"])
+            strategy.load_optimizer_state(module, optimizer, copy.deepcopy(tree["optimizer_states"][0]))
+
+        module, optimizer = train(strategy, Blocks(seed=8), steps=0, prepare=prepare)
+        return tree["epoch"], weights(strategy, module), len(optimizer.state)
+
+    return facts
+
+
+@pytest.fixture(scope="module")
+def folder(ranks, tmp_path_factory):
+    place = tmp_path_factory.mktemp("parts")
+    ranks(facts_of_folder(place), 2, FSDP(state_dict_type="sharded", timeout=60))
+    return place
+
+
+def test_a_folder_of_parts_is_complete_and_of_one_name(folder):
+    assert [path.name for path in folder.iterdir()] == ["parts.ckpt"]
+    assert (folder / "parts.ckpt" / "rest.ckpt").exists()
+
+
+def test_a_folder_written_by_two_ranks_is_read_by_three_and_by_one(ranks, folder):
+    expected = facts_of_two_steps(ranks)
+    for world_size in (3, 1):
+        for epoch, found, states in ranks(facts_of_resume(folder), world_size, FSDP(timeout=60)):
+            assert epoch == 3
+            assert states == len(list(Blocks().parameters()))
+            assert_same(found, expected)
+
+
+def facts_of_two_steps(ranks):
+    return ranks(lambda strategy: weights(strategy, train(strategy, Blocks(), steps=2)[0]), 2, DDP(timeout=60))[0]
+
+
+def test_a_folder_becomes_one_file_of_weights_that_loads_on_one_cpu(ranks, folder, tmp_path):
+    consolidate(folder / "parts.ckpt", tmp_path / "one.ckpt")
+    tree = Strategy().load_checkpoint(CheckpointIO(), tmp_path / "one.ckpt")
+    assert tree["epoch"] == 3
+    assert_same(tree["state_dict"], facts_of_two_steps(ranks))
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code from a checkpoint ran",)
+
+
+def test_an_index_that_would_run_code_is_refused(tmp_path, capsys):
+    (tmp_path / "rest.ckpt").touch()
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(CheckpointError, match=r"builtins.print does not describe a tensor"):
+        consolidate(tmp_path, tmp_path / "one.ckpt")
+    assert capsys.readouterr().out == ""
+
+
+def test_consolidating_something_else_says_what_was_expected(tmp_path):
+    with pytest.raises(CheckpointError, match="expected a folder with rest.ckpt"):
+        consolidate(tmp_path, tmp_path / "one.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sharding_strategy": "FULL_SHART"}, "Did you mean 'FULL_SHARD'"),
+        ({"state_dict_type": "ful"}, "Did you mean 'full'"),
+    ],
+)
+def test_an_unknown_choice_is_refused_with_a_guess(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        FSDP(**arguments)
+
+
+def test_a_mesh_of_another_size_than_the_job_is_refused(ranks):
+    def facts(strategy):
+        with pytest.raises(ConfigError, match=r"holds 4 ranks, but the job has 1"):
+            _ = strategy.device_mesh
+
+    ranks(facts, 1, FSDP(device_mesh=(2, 2)))
+
+
+def test_model_parallel_without_a_sharded_module_says_what_to_call(ranks):
+    def facts(strategy):
+        with pytest.raises(ConfigError, match="Call parallelize_module or fully_shard in configure_model"):
+            strategy.setup(Blocks(), None, Precision())
+
+    ranks(facts, 1, ModelParallel())
