@@ -26,7 +26,7 @@ from lt_callbacks import (
 )
 from lt_callbacks.nan_guard import NonFiniteError
 from lt_core import Callback, LightningModule
-from lt_core.errors import LogError
+from lt_core.errors import ConfigError, LogError
 from lt_core.logger import Logger
 from lt_loops import Trainer
 from lt_loops.testing import assert_resumes_exactly
@@ -266,3 +266,17 @@ def test_profiler_simple_reports_shares(capsys):
     assert "Profile of fit:" in out
     for name in ("get_batch", "training_step", "backward", "optimizer_step", "validation_step"):
         assert f"\n{name} " in out
+
+
+def test_profiler_speed_reports_where_the_time_went(capsys):
+    trainer = make_trainer(profiler="speed", enable_checkpointing=True, max_epochs=3)
+    trainer.fit(Net())
+    out = capsys.readouterr().out
+    assert trainer.speed_report() in out
+    for name in ("data", "step", "backward", "optimizer", "logging", "checkpoint", "hooks", "lt", "Lines that would"):
+        assert f"\n  {name}" in out or f"\n{name}" in out, name
+
+
+def test_a_speed_report_without_a_profiler_names_the_setting():
+    with pytest.raises(ConfigError, match='profiler="speed"'):
+        make_trainer().speed_report()

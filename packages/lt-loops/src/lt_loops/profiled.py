@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from lt_loops.plan import Plan
     from lt_loops.run import Run
 
-__all__ = ["measure_slots", "measured_batches", "profile_begins", "profile_ends"]
+__all__ = [
+    "measure_logging",
+    "measure_slots",
+    "measured_batches",
+    "measured_save",
+    "profile_begins",
+    "profile_ends",
+]
 
 
 def profile_begins(run: Run) -> None:
@@ -46,6 +54,19 @@ def measure_slots(run: Run, plan: Plan) -> None:
     plan.zero_grad = profiler.wrap("zero_grad", plan.zero_grad)
     if plan.clip is not None:
         plan.clip = profiler.wrap("clip_gradients", plan.clip)
+
+
+def measure_logging(run: Run) -> None:
+    """Have what goes to the loggers measured as ``"logging"``."""
+    profiler = run.trainer.active_profiler
+    if profiler is not None:
+        run.sink.send = profiler.wrap("logging", run.sink.send)  # type: ignore[method-assign]
+
+
+def measured_save(run: Run) -> AbstractContextManager[Any]:
+    """Return a context in which checkpoints are made and written, measured as ``"save_checkpoint"``."""
+    profiler = run.trainer.active_profiler
+    return nullcontext() if profiler is None else profiler.profile("save_checkpoint")
 
 
 def _measured(profiler: Profiler, batches: Iterator[Any]) -> Iterator[Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lt_core.errors import CheckpointError, warn
+from lt_loops.profiled import measured_save
 from lt_loops.state import capture
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def serve_requests(run: Run) -> None:
     """Write what was asked for since the last boundary: all hooks have run, schedulers stepped, the position moved."""
     if not run.requests:
         return
+    with measured_save(run):
+        _serve(run)
+
+
+def _serve(run: Run) -> None:
     confirm_saves(run)
     requests, run.requests = run.requests, []
     kept: dict[bool, dict[str, Any]] = {}
@@ -75,8 +81,9 @@ def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
 
 def save_now(run: Run, path: str | PathLike[str], weights_only: bool = False) -> None:
     """Write a checkpoint of this moment; it is complete when this returns, on every rank."""
-    _write(run, fspath(path), capture(run, weights_only=weights_only))
-    run.trainer.checkpoint_io.wait()
+    with measured_save(run):
+        _write(run, fspath(path), capture(run, weights_only=weights_only))
+        run.trainer.checkpoint_io.wait()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")
 

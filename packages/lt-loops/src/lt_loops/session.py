@@ -14,7 +14,7 @@ from lt_core.module import LightningModule
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
-from lt_loops.profiled import profile_begins, profile_ends
+from lt_loops.profiled import measure_logging, profile_begins, profile_ends
 from lt_loops.saving import confirm_saves
 from lt_loops.signals import Signals
 
@@ -55,6 +55,7 @@ class Session:
         profile_begins(run)
         run.hooks = HookCalls(run, trainer.active_profiler)
         run.sink = LogSink(run)
+        measure_logging(run)
         attach(run)
 
     def __exit__(

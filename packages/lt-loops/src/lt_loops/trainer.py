@@ -16,7 +16,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.environment import Environment
-from lt_core.errors import CheckpointError, ConfigTypeError, silence
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence
 from lt_core.launcher import Launcher, RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
@@ -83,7 +83,7 @@ class Trainer(TrainerActions, LegacyArguments):
         benchmark: torch's ``cudnn.benchmark``.
         inference_mode: evaluate under ``torch.inference_mode``, else ``no_grad``.
         use_distributed_sampler: shard the data over ranks; False leaves it to the user.
-        profiler: a name (``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
+        profiler: a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
         detect_anomaly: torch's anomaly detection, and NaN losses are errors.
         barebones: nothing but the loop.
         plugins: objects for precision, checkpoint IO, launcher, environment.
@@ -404,6 +404,22 @@ class Trainer(TrainerActions, LegacyArguments):
         for callback in self.callbacks:
             if state := result.callbacks.get(callback.state_key):
                 callback.load_state_dict(state)
+
+    def speed_report(self) -> str:
+        """Return where the time of the last run went, as the profiler tells it.
+
+        With ``Trainer(profiler="speed")``: shares of the time, the lines that wait for the device, and the settings
+        that would help most. The end of a run prints it too.
+
+        Raises:
+            ConfigError: without a profiler, as nothing is measured then.
+        """
+        if self.active_profiler is None:
+            raise ConfigError(
+                'speed_report() needs what a profiler measured, and this Trainer has none: Trainer(profiler="speed").',
+                code="LT802",
+            )
+        return self.active_profiler.summary()
 
     # ---- for the loops -----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lt_callbacks.profilers.pass_through import PassThroughProfiler as PassThroughProfiler
     from lt_callbacks.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
     from lt_callbacks.profilers.simple import SimpleProfiler as SimpleProfiler
+    from lt_callbacks.profilers.speed import SpeedProfiler as SpeedProfiler
     from lt_callbacks.profilers.xla import XLAProfiler as XLAProfiler
 
 _WHERE = {
@@ -17,11 +18,19 @@ _WHERE = {
     "PassThroughProfiler": "pass_through",
     "PyTorchProfiler": "pytorch",
     "SimpleProfiler": "simple",
+    "SpeedProfiler": "speed",
     "XLAProfiler": "xla",
 }
 """Each public name, and the module that it comes from."""
 
-__all__ = ["AdvancedProfiler", "PassThroughProfiler", "PyTorchProfiler", "SimpleProfiler", "XLAProfiler"]
+__all__ = [
+    "AdvancedProfiler",
+    "PassThroughProfiler",
+    "PyTorchProfiler",
+    "SimpleProfiler",
+    "SpeedProfiler",
+    "XLAProfiler",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,8 @@ _KINDS = {
     "step": ("training_step", "validation_step", "test_step", "predict_step"),
     "backward": ("backward",),
     "optimizer": ("optimizer_step", "zero_grad", "clip_gradients", "lr_scheduler_step"),
+    "logging": ("logging",),
+    "checkpoint": ("save_checkpoint",),
 }
 """Names under which a Trainer has the parts of a step measured."""
 
@@ -47,8 +49,8 @@ class Action:
 def shares(actions: Mapping[str, Action], seconds: float) -> dict[str, float]:
     """Return fractions of ``seconds`` by what they went to; they sum to 1.
 
-    ``data`` is waiting for batches, ``step`` the user's step with all that is measured inside of it, ``hooks`` those of
-    module and callbacks, ``lt`` what is left.
+    ``data`` is waiting for batches, ``step`` the user's step with all that is measured inside of it, ``logging``
+    sending rows to the loggers, ``hooks`` those of module and callbacks, ``lt`` what is left.
     """
     spent = dict.fromkeys((*_KINDS, "hooks"), 0.0)
     for name, action in actions.items():

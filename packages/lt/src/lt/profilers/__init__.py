@@ -8,6 +8,7 @@ NAMES = {
     "Profiler": "lt_core.profiler:Profiler",
     "PyTorchProfiler": "lt_callbacks.profilers.pytorch:PyTorchProfiler",
     "SimpleProfiler": "lt_callbacks.profilers.simple:SimpleProfiler",
+    "SpeedProfiler": "lt_callbacks.profilers.speed:SpeedProfiler",
     "XLAProfiler": "lt_callbacks.profilers.xla:XLAProfiler",
 }
 """Each name, and where it comes from."""

@@ -1,0 +1,155 @@
+"""Says where the time of a run went, which lines wait for the device, and which settings would help most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from lt_callbacks.profilers.advice import Advice, most_helpful
+from lt_callbacks.profilers.simple import SimpleProfiler
+from lt_callbacks.profilers.syncs import SyncWatch
+
+__all__ = ["SpeedProfiler"]
+
+_WARM_UP = 2
+"""Batches that are not watched: first calls are not what later ones are."""
+_WATCHED = 5
+"""Batches that are watched for host-device syncs; their time is left out, as watching costs time."""
+_STEPS = {"fit": "training_step", "validate": "validation_step", "test": "test_step", "predict": "predict_step"}
+
+
+class SpeedProfiler(SimpleProfiler):
+    """Reports the shares of the time, hooks by callback, the syncs of a step with their lines, and what would help.
+
+    What comes before the first step (torch imports much then) is told apart: a longer run does not wait for it longer.
+    A measured call costs about a microsecond. The host-device syncs of five steps at the beginning are counted, on a
+    CPU too; a compiled step is not compiled in those.
+
+    Args:
+        dirpath: folder of the report; None: the run's log folder, where a ``filename`` is given.
+        filename: name of the report without ending, one for each rank; None: rank 0 prints it.
+    """
+
+    def __init__(self, dirpath: str | os.PathLike[str] | None = None, filename: str | None = None) -> None:
+        super().__init__(dirpath, filename)
+        self.optimizers: set[Any] = set()
+        self.device = "cpu"
+        self.watched = self.batches = 0
+        self._watch = SyncWatch()
+        self._watching: float | None = None
+        self._left_out = self.start_seconds = 0.0
+
+    def start(self, stage: str, log_dir: str | None) -> None:
+        super().start(stage, log_dir)
+        self._watch = SyncWatch()
+        self.optimizers.clear()
+        self.watched = self.batches = 0
+        self._left_out = self.start_seconds = 0.0
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        measured = super().wrap(name, function)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if name == _STEPS.get(self.stage) and not self.start_seconds:
+                self._end_start()
+            if self._watching is None:
+                return measured(*args, **kwargs)
+            if name == "optimizer_step" and args:
+                self._note(args[0])
+            if name == _STEPS.get(self.stage):
+                self.watched += 1
+            self._watch.paused = name == "get_batch"
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._watch.paused = False
+
+        return watched
+
+    def step(self) -> None:
+        self.batches += 1
+        if self._watching is not None:
+            if self.watched >= _WATCHED:
+                self._end_watching()
+        elif self.watched < _WATCHED and self._main_calls() >= _WARM_UP:
+            self._watching = perf_counter()
+            self._watch.__enter__()  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        self._end_watching()
+        super().stop()
+
+    def summary(self) -> str:
+        seconds = self._seconds_so_far()
+        shares = self.shares()
+        start = f"after {self.start_seconds:.2f} s until the first step"
+        lines = [f"Speed of {self.stage or 'nothing'}: {seconds:.2f} s {start}, {self.batches} batches."]
+        lines += [f"  {name:<12} {share:7.1%}" for name, share in shares.items() if share or name == "lt"]
+        lines += [f"    {name:<22} {share:7.1%}" for name, share in self.hooks().items() if share >= 0.0005]
+        lines += self._told_syncs()
+        lines += self._told_advice(shares)
+        return "\n".join(lines)
+
+    def hooks(self) -> dict[str, float]:
+        """Return the share of the time of each callback's (and the module's) hooks, the largest first."""
+        seconds, spent = self._seconds_so_far() or 1.0, dict[str, float]()
+        for name, action in self.actions.items():
+            owner, dot, _ = name.partition(".")
+            if dot and action.calls:
+                spent[owner] = spent.get(owner, 0.0) + action.own / seconds
+        return dict(sorted(spent.items(), key=lambda item: -item[1]))
+
+    def syncs_per_step(self) -> float:
+        """Return how often a watched step waited for the device."""
+        return self._watch.lines.total() / self.watched if self.watched else 0.0
+
+    def advice(self) -> list[Advice]:
+        """Return the three settings that would help most, the best first."""
+        return most_helpful(
+            self.shares(), self.hooks(), self._watch, self.optimizers, self.device, self._step_seconds()
+        )
+
+    def _told_syncs(self) -> list[str]:
+        if not self.watched:
+            return ["Host-device syncs: the run was too short to watch any step."]
+        told = "Host-device syncs" if self.device != "cpu" else "Lines that would wait for a GPU"
+        lines = self._watch.told(self.watched)
+        return [f"{told}: {self.syncs_per_step():g} a step, in {self.watched} steps.", *(f"  {line}" for line in lines)]
+
+    def _told_advice(self, shares: dict[str, float]) -> list[str]:
+        found = self.advice()
+        if not found:
+            return ["Nothing stands out: the time went to your model." if shares else ""]
+        lines = [f"  {i}. up to {advice.gain:.0%}: {advice.text}" for i, advice in enumerate(found, 1)]
+        return ["What would help most:", *lines]
+
+    def _end_start(self) -> None:
+        for action in self.actions.values():
+            action.reset()
+        self.start_seconds = self._seconds_so_far()
+        self._left_out += self.start_seconds
+
+    def _note(self, optimizer: Any) -> None:
+        inner = getattr(optimizer, "optimizer", optimizer)
+        self.optimizers.add(inner)
+        params = [p for group in getattr(inner, "param_groups", []) for p in group["params"]]
+        self.device = params[0].device.type if params else self.device
+
+    def _main_calls(self) -> int:
+        action = self.actions.get(_STEPS.get(self.stage, ""))
+        return action.calls if action is not None else 0
+
+    def _step_seconds(self) -> float:
+        return self._seconds_so_far() / max(self.batches - self.watched, 1)
+
+    def _end_watching(self) -> None:
+        if self._watching is None:
+            return
+        self._watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._left_out += perf_counter() - self._watching
+        self._watching = None
+
+    def _seconds_so_far(self) -> float:
+        return max(super()._seconds_so_far() - self._left_out, 0.0)
