@@ -225,7 +225,7 @@ def test_the_running_mean_survives_a_resume(tmp_path):
 
 
 def test_the_exception_crosses_a_process_boundary():
-    error = pickle.loads(pickle.dumps(TrainingSpikeException("x", 3, code="LT332")))
+    error = pickle.loads(pickle.dumps(TrainingSpikeException("x", 3, code="LT352")))
     assert isinstance(error, TrainingSpikeException)
 
 

@@ -109,7 +109,7 @@ class BaseFinetuning(Callback):
                 f"{len(params) - len(new)} of the parameters to unfreeze are in the {type(optimizer).__name__} already "
                 "and keep their group. Give optimizers only what is trained at first: "
                 "filter(lambda p: p.requires_grad, self.parameters()).",
-                code="LT341",
+                code="LT353",
             )
         return new
 

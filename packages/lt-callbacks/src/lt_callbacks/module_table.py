@@ -217,7 +217,7 @@ def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) 
         warn(
             f"The weights summary goes without sizes: example_input_array could not be run through "
             f"{type(module).__name__}.forward ({type(error).__name__}: {error}).",
-            code="LT801",
+            code="LT241",
         )
         return None
     finally:

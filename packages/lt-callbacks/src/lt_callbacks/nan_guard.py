@@ -108,8 +108,8 @@ class NaNGuard(Callback):
             "another precision; detect_anomaly=True names the operation."
         )
         if self.action == "raise":
-            raise NonFiniteError(message, code="LT331")
-        warn(message, code="LT331", stacklevel=3)
+            raise NonFiniteError(message, code="LT351")
+        warn(message, code="LT351", stacklevel=3)
         if self.action == "stop":
             trainer.should_stop = True
 

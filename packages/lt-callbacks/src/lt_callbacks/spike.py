@@ -103,7 +103,7 @@ class SpikeDetection(Callback):
                 + (f": {loss:.5g} after a mean of {self._mean():.5g}." if spike else " on another rank.")
                 + f" Batches to leave out are in {self._path(trainer)}.",
                 batch_idx,
-                code="LT332",
+                code="LT352",
             )
         if loss is not None and math.isfinite(loss):
             self._losses.append(loss)
