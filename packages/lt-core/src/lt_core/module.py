@@ -536,7 +536,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
 
         Args:
             checkpoint_path: path or URL of a file that lt or Lightning wrote.
-            map_location: where tensors go; by default where they were, or the CPU where that device is not here.
+            map_location: where tensors go; files hold CPU tensors, so by default the module is on the CPU.
             hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
             strict: whether keys must fit exactly; default: the module's ``strict_loading``.
             trusted: read the file even if it could run code. Only for files that you made yourself.

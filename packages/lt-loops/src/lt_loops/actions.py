@@ -108,8 +108,7 @@ class TrainerActions(TrainerFacts):
         if self._run is None or not self.is_global_zero:
             return
         at = max(self.global_step - 1, 0) if step is None else step
-        shown = [logger for logger in self.loggers if logger.log_media(name, value, at)]
-        if not shown:
+        if not self._run.sink.show(name, value, at):
             media = as_media(value)
             if media is None:
                 raise LogError(

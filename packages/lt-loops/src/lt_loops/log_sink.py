@@ -66,6 +66,13 @@ class LogSink:
                 return found
         return max(run.position.step - 1, 0)
 
+    def show(self, name: str, value: Any, step: int) -> bool:
+        """Hand what is no number to every logger; return whether any of them shows it."""
+        shown: list[bool] = []
+        for logger in self._loggers:
+            self._guarded(logger, lambda logger=logger: shown.append(logger.log_media(name, value, step)))  # type: ignore[misc]
+        return any(shown)
+
     def each(self, action: Callable[[Logger], Any]) -> None:
         """Do ``action`` with every logger."""
         for logger in self._loggers:
