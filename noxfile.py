@@ -21,6 +21,8 @@ PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject
 SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 TIMEOUT = "--timeout=300"  # seconds for one test; a hang must not eat CI's time
+SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
+RUNNER = ("pytest", "pytest-timeout", "pytest-xdist")
 UV = os.environ.get("UV", "uv")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # without .pyc files each process imports torch for 10 s, not 3
@@ -141,8 +143,7 @@ def imports(session: nox.Session) -> None:
 @nox.session(name="tests-cpu")
 def tests_cpu(session: nox.Session) -> None:
     """All tests that need one CPU process only."""
-    spread = ("-n", "auto", "--dist", "loadfile", "--durations=10", "tests")  # a worker for each core
-    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or spread))
+    uv_run(session, "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or (*SPREAD, "--durations=10", "tests")))
 
 
 @nox.session(name="tests-ddp")
@@ -235,9 +236,9 @@ def isolated(session: nox.Session, package: str) -> None:
         session.skip(f"{package} has no tests of its own yet")
     wheels = build_wheels(session, own_siblings(package))
     pins = constraints(session)
-    python = fill_environment(session, "isolated", "-c", pins, *wheels, "pytest", "pytest-timeout")
+    python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER)
     nothing_chosen = 5  # all of its tests start several processes: other sessions run them
-    command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, str(folder), *session.posargs)
+    command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *SPREAD, str(folder), *session.posargs)
     # torch says so in every process without numpy; scripts that tests start must not print it
     env = {"PYTHONWARNINGS": "ignore:Failed to initialize NumPy:UserWarning"}
     session.run(*command, env=env, external=True, success_codes=[0, nothing_chosen])
@@ -247,10 +248,12 @@ def isolated(session: nox.Session, package: str) -> None:
 def minimums(session: nox.Session) -> None:
     """The ordinary tests on the lowest versions that the packages declare (torch 2.9)."""
     projects = [word for package in PACKAGES for word in ("-r", f"packages/{package}/pyproject.toml")]
-    tools = ("pytest==9.2.*", "pytest-timeout==2.4.*", "scikit-learn==1.9.*", "torchvision==0.24.*", "rich==13.*")
+    runner = ("pytest==9.2.*", "pytest-timeout==2.4.*", "pytest-xdist==3.8.*")
+    tools = (*runner, "scikit-learn==1.9.*", "torchvision==0.24.*", "rich==13.*")
     lowest = ("--resolution", "lowest-direct")
     python = fill_environment(session, "minimums", *lowest, *projects, "-e", "packages/lt", *tools)
-    session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *(session.posargs or ["tests"]), external=True)
+    chosen = session.posargs or (*SPREAD, "tests")
+    session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *chosen, external=True)
 
 
 @nox.session
@@ -275,7 +278,7 @@ def plugins(session: nox.Session) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         session.run(UV, "build", "-q", "--wheel", str(plugin), "-o", str(folder), external=True)
         wheels = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]  # a package without this extra is fine too
-        python = fill_environment(session, "isolated", "-c", pins, *ours, *wheels, "pytest", "pytest-timeout")
+        python = fill_environment(session, "isolated", "-c", pins, *ours, *wheels, *RUNNER)
         session.run(python, "-m", "pytest", TIMEOUT, str(plugin), external=True)
 
 
