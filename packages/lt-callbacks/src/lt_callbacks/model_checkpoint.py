@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
 from lt_callbacks.monitored import missing
+from lt_callbacks.pending_saves import PendingSave, PendingSaves
 from lt_core.callback import Callback
 from lt_core.errors import CheckpointError, ConfigError, warn
 
@@ -28,25 +28,6 @@ if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelCheckpoint"]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Save:
-    """A save that was asked for and is not known to be complete.
-
-    Attributes:
-        removes: files that it makes superfluous.
-        links: other names for it: path, and whether the link is symbolic.
-        before: the ranking before it, for a save that fails.
-        step: the optimizer step at which it was asked for.
-        given: it is with the writer.
-    """
-
-    removes: list[str] = field(default_factory=list)
-    links: list[tuple[str, bool]] = field(default_factory=list)
-    before: dict[str, Any] | None = None
-    step: int = 0
-    given: bool = False
 
 
 class ModelCheckpoint(Callback):
@@ -127,7 +108,7 @@ class ModelCheckpoint(Callback):
             every_n_train_steps, every_n_epochs, train_time_interval, save_on_train_epoch_end
         )
         self._ranking = CheckpointRanking(monitor, mode, save_top_k)
-        self._saves: dict[str, _Save] = {}
+        self._saves = PendingSaves()
         self._run_id = uuid4().hex
         self._trainer: TrainerAPI | None = None
         self._files: CheckpointFiles | None = None
@@ -207,11 +188,7 @@ class ModelCheckpoint(Callback):
             "last_global_step_saved": self._last_global_step_saved,
             "validated": self._validated,
             "run_id": self._run_id,
-            "unfinished": {
-                path: {"removes": list(save.removes), "links": [list(link) for link in save.links]}
-                for path, save in self._saves.items()
-                if not save.given
-            },
+            "unfinished": self._saves.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -240,13 +217,7 @@ class ModelCheckpoint(Callback):
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
         self._validated = bool(state_dict.get("validated", False))
         self._run_id = str(state_dict.get("run_id", self._run_id))
-        self._saves = {}
-        for path, save in state_dict.get("unfinished", {}).items():
-            removes = [place(removed) for removed in save["removes"] if place(removed)]
-            links = [(place(link), bool(symbolic)) for link, symbolic in save["links"] if place(link)]
-            if place(path):
-                step = self._last_global_step_saved
-                self._saves[place(path)] = _Save(removes=removes, links=links, step=step)
+        self._saves.load_state_dict(state_dict.get("unfinished", {}), place, self._last_global_step_saved)
         self._resumed = True
         self._moved_from = there if there and there != here else None
         if self._trainer is not None:
@@ -317,28 +288,22 @@ class ModelCheckpoint(Callback):
 
     def on_saved(self, path: str) -> None:
         """A checkpoint is with the writer: links and deletions follow it, and are left out where it fails."""
-        save, trainer = self._saves.get(path), self._trainer
+        save, trainer = self._saves.give(path), self._trainer
         if save is None or trainer is None:
             return
-        save.given = True
         for target, symbolic in save.links:
             self._link(trainer, path, target, symbolic)
         self._remove(trainer, save.removes)
-        for earlier in [name for name, other in self._saves.items() if other.given and other.step < save.step]:
-            del self._saves[earlier]  # the loop has seen it completed before it let this one be written
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
         """A checkpoint could not be written: keep what it would have replaced."""
-        save = self._saves.pop(path, None)
+        save = self._saves.fail(path)
         if save is None:
             return
-        newer = [other for other in self._saves.values() if other.step > save.step]
-        if save.before is not None and not newer:
+        if save.before is not None:
             self._ranking.restore(save.before)
-            return
-        self._ranking.drop(path)
-        if newer:  # decided without knowing of the failure: it replaces the files that have stayed
-            newer[-1].removes += save.removes
+        else:
+            self._ranking.drop(path)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Say what was kept."""
@@ -435,8 +400,8 @@ class ModelCheckpoint(Callback):
             return
         self._record(trainer, target)
         replaced = [previous] if previous not in ("", target) else []
-        save = self._saves.get(source)
-        if save is not None and not save.given:  # the link follows it
+        save = self._saves.unwritten(source)
+        if save is not None:  # the link follows it
             save.links.append((target, symbolic))
             save.removes += replaced
             return
@@ -449,7 +414,7 @@ class ModelCheckpoint(Callback):
         for left in removes:
             self._ranking.drop(left)
         self._record(trainer, path)
-        self._saves[path] = _Save(removes=removes, before=before, step=trainer.global_step)
+        self._saves.add(path, PendingSave(removes=removes, before=before, step=trainer.global_step))
         self._last_global_step_saved = trainer.global_step
         trainer.request_save(path, weights_only=self.save_weights_only, owner=self)
 
@@ -462,8 +427,8 @@ class ModelCheckpoint(Callback):
 
     def _files_of(self, trainer: TrainerAPI) -> CheckpointFiles:
         folder = self.dirpath or ""
-        removed = [path for save in self._saves.values() for path in save.removes]
-        names = (relative_name(path, folder) for path in (*self._ranking.files, *self._saves, *removed))
+        paths = (*self._ranking.files, *self._saves, *self._saves.removed())
+        names = (relative_name(path, folder) for path in paths)
         return CheckpointFiles(
             folder, self._run_id, trainer.checkpoint_io, tuple(name for name in names if name is not None)
         )
@@ -497,8 +462,7 @@ class ModelCheckpoint(Callback):
         return not self._folder.exists(path) or self._folder.owns(path)
 
     def _kept(self) -> set[str]:
-        unwritten = [path for path, save in self._saves.items() if not save.given]
-        return {*self._ranking.files, *unwritten, self._ranking.last}
+        return {*self._ranking.files, *self._saves.paths(), self._ranking.last}
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
         kept = self._kept()
@@ -521,7 +485,7 @@ class ModelCheckpoint(Callback):
         """Finish what a killed predecessor had begun at the boundary that this run resumes from."""
         if self._moved_from is not None:
             self._leave_behind(trainer)
-        for path in list(self._saves):
+        for path in self._saves:
             if trainer.strategy.broadcast(self._folder.exists(path)):
                 self.on_saved(path)
             else:  # killed between two saves of one boundary, which is the boundary we stand at
