@@ -1,6 +1,7 @@
 """The Python blocks of every README and docs page run as they stand; the blocks of one page share their names.
 
-A block that cannot run here (it starts processes, needs a GPU) has the line `<!-- not run: why -->` above it.
+A block that cannot run here (it starts processes, needs a GPU) has the line `<!-- not run: why -->` above it. A block
+that begins indented continues the class of the block before it.
 """
 
 import re
@@ -20,8 +21,16 @@ BLOCK = re.compile(
 def blocks(page):
     """Return the page's blocks, each with as many empty lines before it as the page has, for right line numbers."""
     text = page.read_text("utf-8")
-    found = [match for match in BLOCK.finditer(text) if not match["left_out"]]
-    return ["\n" * text.count("\n", 0, match.start("code")) + match["code"] for match in found]
+    found = []
+    for match in BLOCK.finditer(text):
+        before = text.count("\n", 0, match.start("code"))
+        if match["left_out"]:
+            continue
+        if match["code"].startswith(" "):
+            found[-1] += "\n" * (before - found[-1].count("\n")) + match["code"]
+        else:
+            found.append("\n" * before + match["code"])
+    return found
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
