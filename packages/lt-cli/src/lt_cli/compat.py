@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import runpy
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
@@ -48,7 +49,7 @@ _ANSWERED = (
 _USAGE = """usage: python -m lt.compat SCRIPT [ARGUMENT]...
        python -m lt.compat -m MODULE [ARGUMENT]...
 
-Run a script or module that imports lightning or pytorch_lightning, on lt."""
+Run a script, a module or the command of an installed package that imports lightning or pytorch_lightning, on lt."""
 
 
 def install() -> None:
@@ -87,13 +88,14 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.path[0] = os.getcwd()  # noqa: PTH109  (as `python -m` does)
         runpy.run_module(given[1], run_name="__main__", alter_sys=True)
         return 0
-    script = Path(given[0])
-    if not script.is_file():
+    found = given[0] if Path(given[0]).is_file() else shutil.which(given[0])  # the command of an installed package
+    if found is None:
         print(f"python -m lt.compat: there is no file {given[0]!r}. [LT168]", file=sys.stderr)
         return 2
-    sys.argv = given
+    script = Path(found)
+    sys.argv = [found, *given[1:]]
     sys.path[0] = str(script.resolve().parent)
-    runpy.run_path(str(script), run_name="__main__")
+    runpy.run_path(found, run_name="__main__")
     return 0
 
 

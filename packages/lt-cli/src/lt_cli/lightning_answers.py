@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from lt_cli.lightning_demos import BoringDataModule, BoringModel, RandomDataset
@@ -31,6 +31,7 @@ from lt_cli.lightning_states import (
 )
 from lt_core.batch_size import batch_size_of
 from lt_core.callback import Callback
+from lt_core.gradients import grad_norm
 from lt_core.module import LightningModule
 from lt_core.safe_read import read_checkpoint
 
@@ -141,25 +142,6 @@ def suggested_max_num_workers(local_world_size: int = 1) -> int:
 
 
 # ---- gradients and memory --------------------------------------------------------------------------------------------
-
-
-def grad_norm(module: nn.Module, norm_type: float | int | str = 2, group_separator: str = "/") -> dict[str, float]:
-    """Return the norm of each parameter's gradient, and of all together under ``..._norm_total``.
-
-    Args:
-        module: whose parameters.
-        norm_type: of the norm, above 0; ``"inf"`` for the largest.
-        group_separator: between the kind of norm and the parameter's name.
-    """
-    order = float(norm_type)
-    norms = {
-        f"grad_{order}_norm{group_separator}{name}": parameter.grad.detach().norm(order).item()
-        for name, parameter in module.named_parameters()
-        if parameter.grad is not None
-    }
-    if norms:
-        norms[f"grad_{order}_norm_total"] = torch.tensor(list(norms.values())).norm(order).item()
-    return norms
 
 
 def garbage_collection_cuda() -> None:

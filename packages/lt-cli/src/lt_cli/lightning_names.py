@@ -33,6 +33,7 @@ _MODULES = {
     "plugins.io.torch_plugin": "plugins.io",
     "plugins.training_type": "strategies",
     "plugins.training_type.ddp": "strategies.ddp",
+    "profiler": "profilers",
     "strategies.single": "strategies.single_device",
     "tuner.tuning": "tuner",
     "utilities.cli": "cli",
@@ -43,6 +44,9 @@ _MODULES = {
 """Modules that are elsewhere in lt."""
 
 _NAMES = {
+    "plugins:NativeMixedPrecisionPlugin": "plugins:Mixed",
+    "profiler:AbstractProfiler": "profilers:Profiler",
+    "profiler:BaseProfiler": "profilers:Profiler",
     "accelerators.gpu:GPUAccelerator": "accelerators:CUDAAccelerator",
     "accelerators:GPUAccelerator": "accelerators:CUDAAccelerator",
     "callbacks.progress:ProgressBarBase": "callbacks:ProgressBar",
@@ -56,12 +60,10 @@ _NAMES = {
     "plugins:MixedPrecision": "plugins:Mixed",
     "plugins:PrecisionPlugin": "plugins:Precision",
     "plugins.precision:MixedPrecision": "plugins:Mixed",
+    "plugins:ClusterEnvironment": "plugins.environments:ClusterEnvironment",
+    "utilities.grads:grad_norm": "utilities:grad_norm",
+    "utilities:AttributeDict": "utilities.parsing:AttributeDict",
     "utilities.apply_func:move_data_to_device": "utilities:move_data_to_device",
-    "utilities.cloud_io:load": "core.mixins:load",
-    "utilities.distributed:rank_zero_only": "utilities.rank_zero:rank_zero_only",
-    "utilities.memory:garbage_collection_cuda": "utilities.memory:garbage_collection_cuda",
-    ":EvalResult": "",
-    ":TrainResult": "",
 }
 """Names that are elsewhere in lt, or are called otherwise there: ``path below the root:name``."""
 
@@ -160,8 +162,7 @@ def _elsewhere(path: str, name: str) -> Counterpart | None:
 
 
 def _has(module: str, name: str) -> bool:
-    found = _module(module)
-    return found is not None and (name in getattr(found, "NAMES", ()) or name in getattr(found, "MODULES", ()))
+    return name in getattr(_module(module), "NAMES", ())
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The Trainer as packages built on Lightning know it: lt's, with names of Lightning's insides that some of them read."""
+"""The Trainer as packages built on Lightning know it: lt's, with some names of Lightning's insides."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("plot", "Draw the metrics of one or several runs.", "lt_cli.plot:main"),
     Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_files:main"),
     Command("new", "Write a project, or a plug-in package.", "lt_cli.new:main"),
+    Command("migrate", "Rewrite a project that uses Lightning; shows a diff first.", "lt_cli.migrate:main"),
     Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),
     Command(
         "plugins",

@@ -4,6 +4,7 @@ from lt.lazy import lazy
 
 NAMES = {
     "CombinedLoader": "lt_data:CombinedLoader",
+    "grad_norm": "lt_core.gradients:grad_norm",
     "move_data_to_device": "lt_core.transfer:move_to_device",
     "rank_zero_deprecation": "lt_core.rank_zero:rank_zero_deprecation",
     "rank_zero_info": "lt_core.rank_zero:rank_zero_info",

@@ -1,5 +1,6 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
+from lt_core.gradients import grad_norm as grad_norm
 from lt_core.rank_zero import rank_zero_deprecation as rank_zero_deprecation
 from lt_core.rank_zero import rank_zero_info as rank_zero_info
 from lt_core.rank_zero import rank_zero_only as rank_zero_only
@@ -20,6 +21,7 @@ __all__ = [
     "CombinedLoader",
     "combined_loader",
     "exceptions",
+    "grad_norm",
     "model_helpers",
     "model_summary",
     "move_data_to_device",
