@@ -139,6 +139,34 @@ def test_a_plateau_scheduler_steps_with_the_epochs_metric(trainer, net, loader, 
     same(mine, theirs)
 
 
+def test_a_plateau_scheduler_that_goes_by_steps_waits_for_the_validation_at_its_step(
+    trainer, net, loader, seeded, same
+):
+    metrics = [1.0, 1.0, 0.5, 0.6, 0.7]
+    theirs = seeded(net)
+    optimizer = theirs.configure_optimizers()
+    scheduler = ReduceLROnPlateau(optimizer, patience=0, factor=0.3)
+    values, steps = iter(metrics), iter(range(1, 26))
+    by_hand(theirs, loader(), 1, 1, optimizer, lambda: next(steps) % 5 or scheduler.step(next(values)))
+    seen = iter(metrics)
+
+    class Watched(net):
+        def validation_step(self, batch, batch_idx):
+            self.log("seen", next(seen))
+
+    def make(module):
+        optimizer = OPTIMIZERS["SGD"](module)
+        plateau = ReduceLROnPlateau(optimizer, patience=0, factor=0.3)
+        config = {"scheduler": plateau, "monitor": "seen", "interval": "step", "frequency": 5}
+        return {"optimizer": optimizer, "lr_scheduler": config}
+
+    mine = seeded(Watched, make)
+    fit = trainer(val_check_interval=5, num_sanity_val_steps=0)
+    fit.fit(mine, loader(), [torch.ones(1)])
+    same(mine, theirs)
+    assert next(seen, None) is None
+
+
 def test_an_overridden_lr_scheduler_step_replaces_the_schedulers_own(trainer, net, loader, seeded, same):
     theirs = seeded(net)
     optimizer = theirs.configure_optimizers()

@@ -209,6 +209,31 @@ def test_several_optimizers_without_names_are_an_error_that_shows_both_ways_out(
         trainer().fit(Unnamed(), loader())
 
 
+def test_an_overridden_backward_is_called_with_each_loss(trainer, loader, seeded, same):
+    batches = list(loader(shuffle=False))
+    theirs = train_by_hand(seeded(GAN), batches)
+    calls = []
+
+    class Own(GAN):
+        def backward(self, loss, *args, **kwargs):
+            calls.append(sorted(kwargs))
+            loss.backward(*args, **kwargs)
+
+    mine = seeded(Own)
+    trainer(max_epochs=4).fit(mine, batches)
+    same(mine, theirs)
+    assert calls == [["inputs", "retain_graph"]] * 200
+
+
+def test_an_overridden_backward_that_cannot_be_told_whose_loss_it_is_is_an_error(trainer, loader):
+    class Own(GAN):
+        def backward(self, loss):
+            loss.backward()
+
+    with pytest.raises(HookError, match=r"Own.backward\(loss\).*def backward\(self, loss, \*args, \*\*kwargs\).*LT307"):
+        trainer().fit(Own(), loader())
+
+
 # ---- manual optimization ---------------------------------------------------------------------------------------------
 
 
@@ -388,6 +413,20 @@ def test_manual_backward_in_automatic_optimization_is_an_error(trainer, net, loa
 
     with pytest.raises(ValueError, match="automatic_optimization is True"):
         trainer().fit(Mixed(), loader())
+
+
+def test_manual_backward_passes_on_what_torchs_backward_takes(trainer, loader):
+    class Twice(ManualNet):
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.optimizers().zero_grad()
+            self.manual_backward(loss, retain_graph=True)
+            once = self.layer.weight.grad.clone()
+            self.manual_backward(loss)
+            assert torch.equal(self.layer.weight.grad, once * 2)
+            self.optimizers().step()
+
+    trainer().fit(Twice(), loader())
 
 
 def test_torchs_own_optimizers_can_be_had(trainer, loader):

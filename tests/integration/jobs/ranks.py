@@ -145,7 +145,7 @@ class ManualGAN(GAN):
         real = batch[0]
         with disc.toggle_model():
             disc.zero_grad()
-            self.manual_backward(self.disc_loss(real, self.fake(real)))
+            self.manual_backward(self.disc_loss(real, self.fake(real)), retain_graph=True)
             disc.step()
         with gen.toggle_model():
             gen.zero_grad()

@@ -223,9 +223,13 @@ class Strategy:
         """Return the context of one micro-batch; gradients need no reducing before the window's ``last`` one."""
         return nullcontext()
 
-    def backward(self, loss: Tensor) -> None:
-        """Compute gradients of ``loss``, shape ``()``; after a window's last micro-batch they are reduced."""
-        loss.backward()  # type: ignore[no-untyped-call]
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients of ``loss``, shape ``()``; after a window's last micro-batch they are reduced.
+
+        Further arguments are those of ``Tensor.backward``: ``inputs=`` where several optimizers have a loss each,
+        ``retain_graph=`` from a user's ``manual_backward``.
+        """
+        loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
         """Average the gradients of ``params`` over the ranks, for plans that do not go through the wrapper."""

@@ -5,6 +5,7 @@ The accumulated and several plans are made of these two blocks; closure.py puts 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.optim import Optimizer
 
+from lt_core.errors import HookError
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
@@ -47,6 +49,7 @@ class Window:
         self.syncs = is_overridden(strategy, "accumulating", Strategy) and not plan.direct
         self.hooked_step = is_overridden(run.module, "optimizer_step", LightningModule)
         self.step_hook = fitted(run.module.optimizer_step, "optimizer_step")
+        self.backward_to: Callable[..., None] | None = None
         self.pending = run.pending
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
@@ -121,7 +124,8 @@ class Window:
         if name is not None:
             # each optimizer's own loss reaches its own parameters only, whatever else the graph touches
             inputs = [p for p in self.own[name] if p.requires_grad]
-            loss.backward(inputs=inputs, retain_graph=keep)  # type: ignore[no-untyped-call]
+            self.backward_to = self.backward_to or _backward_to(self.run)
+            self.backward_to(loss, inputs=inputs, retain_graph=keep)
         elif plan.backward is not None:
             plan.backward(loss)
         else:
@@ -199,6 +203,23 @@ class Window:
         if stepped:
             self.run.position.step += 1
             step_schedulers(self.run, "step", self.run.position.step)
+
+
+def _backward_to(run: Run) -> Callable[..., None]:
+    """Return what computes the gradients of one optimizer's own loss: the module's ``backward`` where it has one."""
+    if not is_overridden(run.module, "backward", LightningModule):
+        return run.strategy.backward
+    own = run.module.backward
+    try:
+        inspect.signature(own).bind(None, inputs=[], retain_graph=True)
+    except TypeError:
+        raise HookError(
+            f"{type(run.module).__name__}.backward{inspect.signature(own)} does not fit a loss for each optimizer: its "
+            "gradients must reach that optimizer's parameters only. Take and pass on what Tensor.backward takes: "
+            "def backward(self, loss, *args, **kwargs): loss.backward(*args, **kwargs).",
+            code="LT307",
+        ) from None
+    return own
 
 
 def _nothing() -> None:

@@ -145,8 +145,8 @@ class DDP(Distributed):
             return nullcontext()
         return self._wrapper.no_sync()
 
-    def backward(self, loss: Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        super().backward(loss, *args, **kwargs)
         if not self._told_unused:
             self._tell_unused()
 

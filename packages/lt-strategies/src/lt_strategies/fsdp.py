@@ -163,9 +163,9 @@ class FSDP(Distributed):
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
-    def backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients; those of parameters that are not sharded are averaged here, the others on the way."""
-        super().backward(loss)
+        super().backward(loss, *args, **kwargs)
         if self._syncs and self._plain:
             super().reduce_gradients(self._plain)
 
