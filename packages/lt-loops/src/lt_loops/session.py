@@ -66,6 +66,7 @@ class Session:
         self.failed = error
         if error is not None:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            _explain(error)
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))
@@ -140,3 +141,18 @@ def _tear_down_data(source: DataSource | None, stage: str) -> None:
     if source is not None:
         hook = fitted(source.teardown, "teardown")
         teardown(source, stage, lambda: hook(stage))
+
+
+def _explain(error: BaseException) -> None:
+    """Add to errors of torch that many meet what they mean here."""
+    for sign, meaning in _MEANINGS.items():
+        if isinstance(error, RuntimeError) and sign in str(error):
+            error.add_note(f"lt: {meaning}")
+
+
+_MEANINGS = {
+    "does not require grad and does not have a grad_fn": "training_step returned a loss that no parameter leads to: it "
+    "was detached, made from a number, computed under no_grad, or all parameters are frozen. [LT307]",
+    "Trying to backward through the graph a second time": "a tensor of an earlier batch is part of this loss: detach() "
+    "what is kept from one batch to the next. [LT308]",
+}
