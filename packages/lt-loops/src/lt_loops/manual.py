@@ -75,7 +75,7 @@ class Manual:
         for hook in plan.after_backward:
             hook()
         if self.last and self.syncing and run.strategy.world_size > 1:
-            run.strategy.reduce_gradients([p for p in run.module.parameters() if p.grad is not None])
+            run.strategy.reduce_gradients(run.module.parameters())  # all: ranks may have used different ones
 
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         if not self.last:

@@ -20,7 +20,13 @@ from lt_loops.intervals import check_interval
 from lt_loops.old_hooks import OLD_HOOKS
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import limited, make_train_feed
-from lt_loops.state import logger_states, read_checkpoint, restore_module, restore_training
+from lt_loops.state import (
+    logger_states,
+    read_checkpoint,
+    restore_module,
+    restore_sharded_module,
+    restore_training,
+)
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
@@ -44,6 +50,8 @@ def set_up(run: Run) -> None:
         check_interval(run)
         restore_training(run)
         _log_hyperparams(run)
+    else:
+        restore_sharded_module(run)
 
 
 def ensure_train_feed(run: Run) -> None:

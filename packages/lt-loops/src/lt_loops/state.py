@@ -33,6 +33,7 @@ __all__ = [
     "logger_states",
     "read_checkpoint",
     "restore_module",
+    "restore_sharded_module",
     "restore_training",
 ]
 
@@ -178,6 +179,12 @@ def restore_module(run: Run) -> None:
         load_state_dict_strictly(run.module, tree["state_dict"], run.ckpt_path, strict=run.module.strict_loading)
 
 
+def restore_sharded_module(run: Run) -> None:
+    """Load the weights of a module that the strategy has spread over the ranks by now."""
+    if run.restored is not None and run.strategy.capabilities.sharded_parameters:
+        run.strategy.load_module_state(run.model, run.restored["state_dict"], strict=run.module.strict_loading)
+
+
 def logger_states(run: Run) -> list[dict[str, Any]]:
     """Return the loggers' states in the checkpoint that a fit resumes from; none where it starts anew."""
     if run.restored is None or run.stage != "fit":
@@ -190,8 +197,7 @@ def restore_training(run: Run) -> None:
     tree = run.restored
     if tree is None:
         return
-    if run.strategy.capabilities.sharded_parameters:
-        run.strategy.load_module_state(run.model, tree["state_dict"], strict=run.module.strict_loading)
+    restore_sharded_module(run)
     if "optimizer_states" not in tree:
         if run.weights_only:
             return

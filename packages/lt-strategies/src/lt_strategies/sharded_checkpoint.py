@@ -135,9 +135,20 @@ def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str |
     if strategy.rank == 0:
         io.save_checkpoint(rest, draft / _REST)
         io.wait()  # it may write in the background
-        shutil.rmtree(target, ignore_errors=True)
-        draft.rename(target)
+        _replace(target, draft)
     strategy.barrier("a checkpoint's end")
+
+
+def _replace(target: Path, draft: Path) -> None:
+    """Put a complete folder in the place of what was there, which goes last."""
+    old = target.with_name(f".{target.name}.old")
+    if target.exists():
+        target.rename(old)
+    draft.rename(target)
+    if old.is_dir():
+        shutil.rmtree(old)
+    else:
+        old.unlink(missing_ok=True)
 
 
 def load(io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:

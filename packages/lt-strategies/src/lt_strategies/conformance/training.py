@@ -62,6 +62,24 @@ class Manual(Lit):
         return loss
 
 
+class Uneven(Manual):
+    """Has a parameter that only rank 0 uses."""
+
+    def __init__(self) -> None:
+        """Make it."""
+        super().__init__()
+        self.extra = torch.nn.Parameter(torch.ones(()))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Take the step by hand."""
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad()
+        loss = self.net.training_step(batch, batch_idx)
+        self.manual_backward(loss * self.extra if self.global_rank == 0 else loss)
+        optimizer.step()
+        return loss
+
+
 def _dataset(samples: int) -> TensorDataset:
     generator = torch.Generator().manual_seed(17)
     inputs = torch.randn(samples, FEATURES, generator=generator)
@@ -132,6 +150,15 @@ def fit_in_manual_optimization_equals_plain_torch(bench: Bench) -> None:
     bench.assert_close(mine, _by_hand(bench, samples))
 
 
+@check(needs=("synchronous",), unless=("forward_needs_all_ranks",), ranks=2)
+def parameters_that_one_rank_alone_uses_stay_the_same_on_all_ranks(bench: Bench) -> None:
+    trainer, module = _trainer(bench), Uneven()
+    trainer.fit(module, _loader(bench, 4 * SAMPLES * bench.world_size))
+    state = trainer.strategy.full_module_state(trainer.model)
+    assert state["extra"] != 1.0
+    bench.assert_equal_on_ranks(trainer.strategy, state)
+
+
 @check()
 def fit_takes_the_steps_that_the_data_hold(bench: Bench) -> None:
     trainer = _trainer(bench)
@@ -163,6 +190,16 @@ def evaluation_counts_each_of_7_samples_once(bench: Bench) -> None:
 @check()
 def evaluation_of_a_single_sample_is_exact(bench: Bench) -> None:
     _validated_like_plain(bench, 1)
+
+
+@check()
+def evaluation_of_a_checkpoint_is_that_of_its_weights(bench: Bench) -> None:
+    first = _trainer(bench)
+    (expected,) = first.validate(Lit(seed=4), _loader(bench, 12), verbose=False)
+    path = bench.folder / "weights.ckpt"
+    first.save_checkpoint(path, weights_only=True)
+    (found,) = _trainer(bench).validate(Lit(seed=5), _loader(bench, 12), ckpt_path=str(path), verbose=False)
+    torch.testing.assert_close(found["loss"], expected["loss"], rtol=1e-5, atol=bench.tolerance)
 
 
 @check()
