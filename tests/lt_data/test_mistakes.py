@@ -102,3 +102,22 @@ def test_a_sampler_that_draws_at_each_batch_for_too_long_is_given_up_and_said(ki
     feed = kit.make_feed(DataLoader(kit.Numbers(9), sampler=kit.DrawsEachIndex(9)), stage="fit")
     with pytest.warns(LtWarning, match=r"DrawsEachIndex draws random numbers.*LT441"):
         assert len([kit.draw() for _ in feed]) == 9
+
+
+@pytest.mark.parametrize("shard", [Shard(), Shard(1, 2)])
+def test_a_sampler_of_another_dataset(kit, shard):
+    feed = kit.make_feed(DataLoader(kit.table(4), batch_size=2, sampler=[0, 1, 2, 9]), stage="fit", shard=shard)
+    with pytest.raises(DataError, match=r"its dataset of 4 samples does not have.*LT415"):
+        list(feed)
+
+
+@pytest.mark.parametrize("shard", [Shard(), Shard(0, 2)])
+def test_a_batch_sampler_that_gives_an_empty_batch(kit, shard):
+    class Sampler(kit.Buckets):
+        def __iter__(self):
+            yield [0, 1]
+            yield []
+
+    feed = kit.make_feed(DataLoader(kit.Numbers(4), batch_sampler=Sampler(4)), stage="fit", shard=shard)
+    with pytest.raises(DataError, match=r"Sampler gave an empty batch of indices.*LT442"):
+        list(feed)

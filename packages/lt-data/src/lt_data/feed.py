@@ -197,6 +197,10 @@ class LoaderFeed(Feed):
             if turn == self._turn and self._done == self.num_batches:
                 self._finished = next(iterator, None) is None  # as a plain loop does: the sampler may draw then
             raise
+        except IndexError as error:
+            if "index out of range in self" in str(error):  # batch indexing's; a dataset's own comes out as it is
+                raise _out_of_range(self.loader) from error
+            raise
         except RuntimeError as error:
             if str(error).startswith("DataLoader worker (pid"):
                 raise _worker_died(error) from error
@@ -266,4 +270,12 @@ def _worker_died(error: RuntimeError) -> DataError:
         "(each worker holds a copy of the dataset; shared memory lies in /dev/shm), or native code crashed. To see it "
         "in this process, take DataLoader(num_workers=0).",
         code="LT412",
+    )
+
+
+def _out_of_range(loader: Any) -> DataError:
+    return DataError(
+        f"The sampler of {type(loader).__name__} gave an index that its dataset of {len(loader.dataset)} samples does "
+        "not have. Does the sampler belong to this dataset?",
+        code="LT415",
     )

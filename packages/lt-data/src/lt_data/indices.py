@@ -12,7 +12,7 @@ from torch.utils.data.distributed import DistributedSampler
 from lt_core.errors import DataError, warn
 from lt_data.generators import HostState, host_state, plain, probe, set_host_state, unplain
 
-__all__ = ["Watched", "draws_once", "plain_notes", "read_notes", "samplers_of"]
+__all__ = ["Watched", "checked", "draws_once", "plain_notes", "read_notes", "samplers_of"]
 
 _DRAW_AT_FIRST = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 _MOST_NOTES = 2000
@@ -175,7 +175,7 @@ class Watched:
     def _draw_watched(self, indices: Iterator[Any], number: int) -> Any:
         before = probe()
         state = host_state() if before != self._last else None
-        index = self._next(indices)
+        index = checked(self._next(indices), self.sampler)
         self._last = probe()
         if state is not None and self._last != before:
             self._note(number, state)
@@ -214,6 +214,20 @@ class Watched:
 
 class _EndError(Exception):
     """The sampler is spent; a StopIteration may not leave a generator."""
+
+
+def checked(index: Any, sampler: Any) -> Any:
+    """Return a sampler's index, or batch of indices.
+
+    Raises:
+        DataError: for an empty batch.
+    """
+    if index.__class__ is list and not index:
+        raise DataError(
+            f"{type(sampler).__name__} gave an empty batch of indices; expected at least one index in each batch.",
+            code="LT442",
+        )
+    return index
 
 
 def plain_notes(notes: dict[int, HostState]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
 from lt_data.generators import find_owned, host_state, owned_states, set_host_state, set_owned_states, unplain
-from lt_data.indices import Watched, read_notes, samplers_of
+from lt_data.indices import Watched, checked, read_notes, samplers_of
 from lt_data.loader import advice, index_sampler
 from lt_data.reading import Reading, read_worker_states
 from lt_data.rows import Rows
@@ -311,7 +311,7 @@ def _isolated(loader: DataLoader[Any], sampler: Any, length: int, seed: int) -> 
     host, states = host_state(), owned_states(owned)
     try:
         _seed_all(owned, seed)
-        return list(islice(sampler, length))
+        return [checked(index, sampler) for index in islice(sampler, length)]
     finally:
         set_owned_states(owned, states)
         set_host_state(host)
