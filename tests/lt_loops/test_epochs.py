@@ -156,6 +156,34 @@ def test_generators_lists_and_re_iterables_are_loaders(read, loader):
     assert read(data=Again(), max_epochs=1) == "0:0 0:1 0:2 V E"
 
 
+def test_an_empty_list_of_validation_loaders_is_none(read, trainer, validated, loader):
+    assert read(val=[], max_epochs=1) == "0:0 0:1 0:2 0:3 E"
+
+    class Gives(validated):
+        def val_dataloader(self):
+            return []
+
+    watch = Watch()
+    trainer(callbacks=watch).fit(Gives(), loader(8))
+    assert watch.seen == ["0:0", "0:1", "E"]
+
+
+def test_a_list_of_arrays_is_one_loader(trainer, net):
+    numpy = pytest.importorskip("numpy")
+    seen = []
+
+    class Arrays(net):
+        def training_step(self, batch, batch_idx):
+            return self.layers(torch.from_numpy(batch)).sum()
+
+        def validation_step(self, batch, batch_idx):
+            seen.append(batch_idx)
+
+    batches = [numpy.ones((2, 8), dtype="float32")] * 3
+    trainer(num_sanity_val_steps=0).fit(Arrays(), batches, batches)
+    assert seen == [0, 1, 2]
+
+
 def test_limit_val_batches_counts_for_each_loader(read, loader):
     read(val=[loader(8), loader(40)], limit_val_batches=3, max_epochs=1)
     assert read.watch.val_batches == 2 + 3

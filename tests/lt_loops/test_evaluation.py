@@ -314,6 +314,15 @@ def test_wrong_arguments_of_fit_say_what_was_expected(arguments, message, traine
         trainer().fit(*arguments)
 
 
+def test_a_forgotten_super_init_is_a_clear_error(trainer):
+    class Forgets(Doubles):
+        def __init__(self):
+            self.x = 1
+
+    with pytest.raises(TypeError, match=r"Forgets.__init__ did not call super\(\).__init__\(\)"):
+        trainer().fit(Forgets(), numbers())
+
+
 def test_fit_without_data_is_an_error(trainer):
     with pytest.raises(ValueError, match=r"nothing to train on.*train_dataloader.*LT403"):
         trainer().fit(Doubles())

@@ -75,6 +75,8 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     """
     word, recorder = WORDS[group], run.recorder
     feeds = eval_feeds(run, group)
+    if not feeds:
+        return []  # the method that was asked for loaders gave an empty list
     several = len(feeds) > 1
     limits = run.trainer.eval_limits(group, feeds)
     recorder.reset(group)

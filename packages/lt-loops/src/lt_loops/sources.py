@@ -42,7 +42,7 @@ class Loaders:
     def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
         """Note where loaders may come from; ``given`` holds arguments by kind."""
         self.module, self.datamodule = module, datamodule
-        self.given = {kind: value for kind, value in given.items() if value is not None}
+        self.given = {kind: value for kind, value in given.items() if value is not None and not _is_none(kind, value)}
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
 
@@ -70,12 +70,17 @@ class Loaders:
         return None
 
 
+def _is_none(kind: str, loaders: Any) -> bool:
+    """Return whether an empty list says that there is nothing to evaluate on."""
+    return kind != "train" and isinstance(loaders, (list, tuple)) and not loaders
+
+
 def flatten(loaders: Any) -> list[Any]:
     """Return the flat list of single loaders in what a user gives for evaluation.
 
     A list or dict of loaders stands for several; a list of batches is one loader.
     """
-    if loaders is None:
+    if loaders is None or (isinstance(loaders, (list, tuple)) and not loaders):
         return []
     if isinstance(loaders, Mapping):
         return [one for value in loaders.values() for one in flatten(value)]
@@ -89,7 +94,8 @@ def _is_loader(item: Any) -> bool:
         return False
     if isinstance(item, (list, tuple)):
         return bool(item) and all(_is_loader(part) for part in item)
-    return hasattr(item, "__iter__") and not isinstance(item, Mapping) and not hasattr(item, "keys")
+    a_batch = isinstance(item, Mapping) or hasattr(item, "keys") or hasattr(item, "dtype")  # a dict, an array
+    return hasattr(item, "__iter__") and not a_batch
 
 
 def limited(num_batches: int | None, limit: float | None, name: str) -> int | float:

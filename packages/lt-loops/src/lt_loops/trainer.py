@@ -355,6 +355,11 @@ class Trainer(TrainerActions, LegacyArguments):
             self._compile_options = self._compile_options or {}
             return inner
         if isinstance(model, LightningModule):
+            if "_modules" not in vars(model):
+                raise ConfigTypeError(
+                    f"{type(model).__name__}.__init__ did not call super().__init__(), which every module must do first.",
+                    code="LT131",
+                )
             return model
         what = (
             f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
@@ -379,6 +384,8 @@ class Trainer(TrainerActions, LegacyArguments):
         run.status = result.status
         if run.stage == "fit":
             self._fitted = run
+            if self.settings.enable_progress_bar is not False:
+                self.print(f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stop_reason}.")
         if run.save_error is not None and not run.saved:
             raise CheckpointError(
                 f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The "
