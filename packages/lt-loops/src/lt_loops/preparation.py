@@ -47,6 +47,7 @@ def set_up(run: Run) -> None:
     if run.stage == "fit":
         ensure_train_feed(run)
         _check_schedules(run)
+        _tell_about_steps(run)
         check_interval(run)
         restore_training(run)
         _log_hyperparams(run)
@@ -75,6 +76,18 @@ def _check_schedules(run: Run) -> None:
     epochs = trainer.max_epochs if trainer.max_epochs not in (None, -1) else float("inf")
     for config in run.schedulers:
         check_schedule_length(config, trainer.estimated_stepping_batches, epochs)
+
+
+def _tell_about_steps(run: Run) -> None:
+    """Say how steps are counted with several optimizers, where a limit depends on it."""
+    if len(run.optimizers) > 1 and run.trainer.max_steps >= 0:
+        warn(
+            f"max_steps={run.trainer.max_steps} counts windows in which at least one optimizer stepped, and so does "
+            f"the x axis. Lightning counts every optimizer's step: {len(run.optimizers)} optimizers reach its "
+            "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
+            code="LT309",
+            stacklevel=6,
+        )
 
 
 def _attach_callbacks(run: Run) -> None:
@@ -202,7 +215,7 @@ def _optimizer_maker(run: Run) -> Any:
 
 def _log_hyperparams(run: Run) -> None:
     params = logged_hparams(run.module, run.datamodule)
-    if params and run.restored is None:
+    if params and run.restored is None and run.trainer.settings.enable_autolog_hparams:
         run.sink.each(lambda logger: logger.log_hyperparams(params))
     run.sink.each(lambda logger: logger.log_graph(run.module))
     run.sink.each(lambda logger: logger.save())

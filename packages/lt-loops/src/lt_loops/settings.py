@@ -117,6 +117,13 @@ class Settings:
         raise_problems(problems, "Trainer", code="LT140")
         meant = {name: value for name, value in given.items() if value is not None or name in _NONE_SAYS}
         written = {name: None if value is None else _one_form(name, value) for name, value in meant.items()}
+        if "model_registry" in meant:
+            warn(
+                f"model_registry={meant['model_registry']!r}: registries of models belong to Lightning's platform, lt "
+                "has none; nothing is uploaded.",
+                code="LT147",
+                stacklevel=4,
+            )
         return cls(**{**written, **_worked_out(written)}, given=dict(given))
 
     def changed(self, **overrides: Any) -> Settings:

@@ -273,7 +273,8 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
 
 def _take_lightning_counters(run: Run, tree: dict[str, Any]) -> None:
     """Take over epoch and step of a file that Lightning wrote."""
-    run.position.step = int(tree.get("global_step", 0))
+    # Lightning counts the steps of all optimizers, we the windows in which any of them stepped
+    run.position.step = -(-int(tree.get("global_step", 0)) // max(len(run.optimizers), 1))
     loops = (tree.get("loops") or {}).get("fit_loop") or {}
     epochs = (loops.get("epoch_progress") or {}).get("current") or {}
     run.position.epoch = int(epochs.get("completed", int(tree.get("epoch", -1)) + 1))
