@@ -149,11 +149,10 @@ def train_epoch(run: Run) -> None:
                         clip(optimizer)
                     if apply is None:
                         optimizer.step()
+                    if apply is None or apply(optimizer):
                         position.step += 1
-                    elif apply(optimizer):
-                        position.step += 1
-                    if steps_by_step:
-                        step_schedulers(run, "step", position.step)
+                        if steps_by_step:
+                            step_schedulers(run, "step", position.step)
             position.batch = index = index + 1
             if ends:
                 outputs = as_outputs(output)

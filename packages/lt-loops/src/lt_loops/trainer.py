@@ -357,7 +357,7 @@ class Trainer(TrainerActions, LegacyArguments):
         if isinstance(model, LightningModule):
             if "_modules" not in vars(model):
                 raise ConfigTypeError(
-                    f"{type(model).__name__}.__init__ did not call super().__init__(), which every module must do first.",
+                    f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it.",
                     code="LT131",
                 )
             return model
