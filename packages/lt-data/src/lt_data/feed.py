@@ -175,7 +175,10 @@ class LoaderFeed(Feed):
         if self._gather is not None:
             items = self._compare_first(items, self._gather)
         if device is not None:
-            items, transfer = look_ahead(items, device, ahead=source.ahead, dropped=unwrap), None
+            items, transfer = (
+                look_ahead(items, device, ahead=source.ahead, parcels=source.parcels, dropped=unwrap),
+                None,
+            )
         try:
             if unwrap is not None:
                 for item in items:

@@ -162,10 +162,11 @@ class SharedIterableSource(IterableSource):
     def _rounds(self, batches: Iterator[Any]) -> Iterator[tuple[Any, float, Any]]:
         rank, ranks = self.shard
         while turn := list(islice(batches, ranks)):
+            first = turn[0] if self._same is not None else None
             if rank < len(turn):
-                yield turn[rank], (ranks / len(turn) if self.exact else 1.0), turn[0]
+                yield turn[rank], (ranks / len(turn) if self.exact else 1.0), first
             elif self._pads:
-                yield turn[0], 0.0, turn[0]
+                yield turn[0], 0.0, first
 
     def _unwrap(self, item: tuple[Any, float, Any]) -> Any:
         batch, self.weight, first = item

@@ -48,7 +48,8 @@ class LoaderSource(Source):
         self.reading = Reading(loader, self.indices if exact else None, travel=exact)
         workers = loader.num_workers
         self.ahead = bool(workers) and quiet
-        self.unwrap = self.reading.unwrap if workers and exact else None
+        self.parcels = self.reading.travels
+        self.unwrap = self.reading.unwrap if self.parcels else None
         self._quiet = quiet
         self._bare = False
         self._rest: dict[str, Any] | None = None

@@ -23,7 +23,12 @@ def plain_cuda_device(transfer: Callable[[Any], Any] | None) -> torch.device | N
 
 
 def look_ahead(
-    items: Iterator[Any], device: torch.device, *, ahead: bool, dropped: Callable[[Any], Any] | None
+    items: Iterator[Any],
+    device: torch.device,
+    *,
+    ahead: bool,
+    parcels: bool,
+    dropped: Callable[[Any], Any] | None,
 ) -> Iterator[Any]:
     """Yield ``items`` on ``device``; their copies run on a stream of their own, and block nothing from pinned memory.
 
@@ -32,14 +37,18 @@ def look_ahead(
         device: a CUDA device.
         ahead: whether an item is fetched before the step on the one before it is taken; only where fetching runs no
             code of the user's in this process.
+        parcels: whether only the first element of each item is to be moved.
         dropped: told the item that was fetched and not asked for any more, when the epoch is left early.
     """
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     end = object()
 
+    def each(function: Callable[[Any], Any], item: Any) -> Any:
+        return [map_batch(function, item[0]), *item[1:]] if parcels else map_batch(function, item)
+
     def fetch() -> Any:
         item = next(items, end)
-        return item if item is end else map_batch(move, item)
+        return item if item is end else each(move, item)
 
     def move(part: Any) -> Any:
         if not isinstance(part, Tensor):  # what it allocates is not known to the allocator of another stream
@@ -56,7 +65,7 @@ def look_ahead(
     try:
         while upcoming is not end:
             torch.cuda.current_stream(device).wait_stream(side)
-            item, upcoming = map_batch(take_over, upcoming), end
+            item, upcoming = each(take_over, upcoming), end
             if ahead:
                 upcoming = fetch()
             yield item

@@ -191,7 +191,7 @@ class RowsSource(LoaderSource):
         """
         super().__init__(loader, exact=exact)
         self.ahead = self._bare = self._quiet
-        self.unwrap = None
+        self.parcels, self.unwrap = False, None
         self._rows, self._find = rows, find
         self._keeps_workers = bool(loader.num_workers and loader.persistent_workers)
         self._started = False

@@ -72,6 +72,7 @@ class ShardedSource(Source):
         self.reading = Reading(loader, self.indices, travel=exact)
         self._find, self._rows = find, find()
         self.ahead = self._rows is not None or loader.num_workers > 0
+        self.parcels = self.reading.travels and self._rows is None
         self.unwrap = self._unwrap
         self._order = Order(range(0), 1)
         self._drawn: dict[str, Any] | None = None
@@ -206,7 +207,7 @@ class ShardedSource(Source):
 
     def _unwrap(self, item: Any) -> Any:
         self.weight = self.indices.weights.popleft()
-        return self.reading.unwrap(item) if self.reading.travels and self._rows is None else item
+        return self.reading.unwrap(item) if self.parcels else item
 
     def _position(self, batches: int) -> int:
         done = (batches - self._start_batches) * self._order.size * self.shard.count

@@ -17,6 +17,7 @@ class Source:
         kind: what the state is of.
         shard: the part of the data that it reads.
         unwrap: turns an item into a batch when it is delivered; None where items are batches.
+        parcels: whether items are parcels from workers: lists whose first element holds the batch.
         uneven: whether :attr:`weight` can differ from 1.0.
         weight: weight of the batch that was delivered last.
         dataloader_idx: which loader the batch delivered last is from, where several take turns.
@@ -28,6 +29,7 @@ class Source:
     kind: str = "plain"
     shard: Shard = Shard()
     unwrap: Callable[[Any], Any] | None = None
+    parcels: bool = False
     uneven: bool = False
     weight: float = 1.0
     dataloader_idx: int = 0

@@ -194,7 +194,7 @@ class SharedStreamSource(LoaderSource):
         return [start + count * whole for start, count in zip(starts, turns, strict=True)]
 
     def _unwrap(self, item: Any) -> Any:
-        batch, self.weight, mark = self.reading.unwrap(item) if self.reading.travels else item
+        batch, self.weight, mark = self.reading.unwrap(item) if self.parcels else item
         if mark is not None and self.exact:
             self._same(mark)
         return batch
