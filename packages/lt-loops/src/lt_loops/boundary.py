@@ -136,7 +136,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     run.attention = False
     if not resumed:
         _log_steps(run)
-        serve_requests(run)
+    serve_requests(run)
     if _obeys_signal(run):
         return True
     if position.batch and validation_due(run):

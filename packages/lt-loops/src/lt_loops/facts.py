@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -28,9 +28,22 @@ if TYPE_CHECKING:
     from lt_loops.scheduler_config import SchedulerConfig
     from lt_loops.settings import Settings
 
-__all__ = ["TrainerFacts"]
+__all__ = ["TrainerFacts", "TrainerState"]
 
 _LIMITS = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
+
+
+class TrainerState(NamedTuple):
+    """What a Trainer does or did last, in words."""
+
+    fn: str | None
+    status: str
+    stage: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last run came to its end."""
+        return self.status == "finished"
 
 
 class TrainerFacts(TrainerLimits):
@@ -217,6 +230,13 @@ class TrainerFacts(TrainerLimits):
     def stage(self) -> str | None:
         """The run: ``"fit"``, ``"validate"``, ``"test"``, ``"predict"``, or None outside of one."""
         return self._run.stage if self._run is not None and self._run.status == "running" else None
+
+    @property
+    def state(self) -> TrainerState:
+        """The last run's ``fn``, its ``status`` (running, finished, interrupted, failed), and the present ``stage``."""
+        if self._run is None:
+            return TrainerState(None, "initializing", None)
+        return TrainerState(self._run.stage, self._run.status, self._phase or None)
 
     @property
     def current_stage(self) -> str | None:
