@@ -196,11 +196,17 @@ def _show(change: Change) -> None:
 
 
 def _show_left(changes: Sequence[Change]) -> None:
-    left = [(change.path, item) for change in changes for item in change.left]
-    if left:
+    """Print what a person has to look at, those with the same advice together."""
+    by_advice: dict[str, list[str]] = {}
+    for change in changes:
+        for item in change.left:
+            by_advice.setdefault(item.advice, []).append(f"{change.path}:{item.line}: {item.what}")
+    if by_advice:
         print("\nLeft for you to look at:")
-    for path, item in left:
-        print(f"  {path}:{item.line}: {item.what}: {item.advice}")
+    for advice, places in by_advice.items():
+        print(f"  {advice}:")
+        for place in places:
+            print(f"    {place}")
 
 
 def _write(change: Change) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import libcst as cst
@@ -14,6 +15,7 @@ from lt_cli.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, new_arguments
 __all__ = ["rewrite"]
 
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+_PACKAGE = re.compile(r"(pytorch[-_]lightning|lightning\.pytorch|lightning_fabric)([.\[<>=~!].*)?", re.DOTALL)
 _TOP = frozenset(root.partition(".")[0] for root in ROOTS)
 
 
@@ -253,6 +255,10 @@ class _Rewriter(cst.CSTTransformer):
         for target in node.targets:
             if isinstance(target.target, cst.Attribute) and _chain(target.target) == ["self", "hparams"]:
                 self._leave(node, "self.hparams = ...", ADVICE["hparams_assignment"])
+
+    def visit_SimpleString(self, node: cst.SimpleString) -> None:
+        if _PACKAGE.fullmatch(str(node.evaluated_value)):
+            self._leave(node, node.value, "a name in a string: change it where it is meant for Python")
 
     def _leave(self, node: cst.CSTNode, what: str, advice: str) -> None:
         position = self.get_metadata(PositionProvider, node)
