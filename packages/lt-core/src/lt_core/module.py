@@ -348,6 +348,12 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         return trainer.global_rank if trainer is not None else 0
 
     @property
+    def device_mesh(self) -> Any:
+        """The ranks as a torch ``DeviceMesh`` (for ``fully_shard``, ``parallelize_module``), or None without one."""
+        trainer = self._attached_trainer()
+        return trainer.strategy.device_mesh if trainer is not None else None
+
+    @property
     def local_rank(self) -> int:
         """Number of this process on its node, from 0."""
         trainer = self._attached_trainer()

@@ -171,6 +171,11 @@ class Strategy:
         """Which part of the data this process reads."""
         return Shard(self.rank % self.world_size, self.world_size)
 
+    @property
+    def device_mesh(self) -> Any:
+        """The ranks as a torch ``DeviceMesh``, for ``configure_model``; None where the strategy has none."""
+        return None
+
     def launch(self, fn: Callable[..., RunResult], *args: Any) -> RunResult:
         """Call ``fn(*args)`` on every rank, by the launcher where there is one, and return rank 0's result."""
         if isinstance(self.launcher, Launcher):
