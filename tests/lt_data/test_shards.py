@@ -275,3 +275,15 @@ def test_a_sampler_without_a_length_is_refused(kit):
 
     with pytest.raises(DataError, match="Endless has no length.*LT450"):
         kit.make_feed(DataLoader(kit.Numbers(8), sampler=Endless()), stage="fit", shard=Shard(0, 2))
+
+
+def test_a_stream_whose_pieces_do_not_divide_is_read_by_all(kit):
+    class Pieces(kit.NumberStream):
+        num_shards = 3
+
+        def shard(self, num_shards, index):
+            raise AssertionError("not asked for")
+
+    with pytest.warns(LtWarning, match="LT451"):
+        feeds = [kit.make_feed(DataLoader(Pieces(4), 1), stage="fit", shard=Shard(rank, 2)) for rank in (0, 1)]
+    assert [[numbers(batch) for batch in feed] for feed in feeds] == [[[0], [2]], [[1], [3]]]

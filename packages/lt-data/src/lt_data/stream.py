@@ -22,12 +22,15 @@ __all__ = ["SharedStream", "SharedStreamSource", "own_shard"]
 def own_shard(dataset: Any, shard: Shard) -> Any | None:
     """Return this rank's part of an iterable dataset that says how it splits; None where it does not.
 
-    It says so by a method ``shard(num_shards, index)`` (as Hugging Face's), or by the attribute ``shards_itself =
+    It says so by a method ``shard(num_shards, index)`` (as Hugging Face's, whose ``num_shards`` must be a multiple), or by the attribute ``shards_itself =
     True`` where its ``__iter__`` reads only this rank's part already.
     """
     if getattr(dataset, "shards_itself", False):
         return dataset
     split = getattr(dataset, "shard", None)
+    pieces = getattr(dataset, "num_shards", shard.count)
+    if isinstance(pieces, int) and pieces % shard.count:  # ranks would get different numbers of samples
+        return None
     return split(num_shards=shard.count, index=shard.index) if callable(split) else None
 
 

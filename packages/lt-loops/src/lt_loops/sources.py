@@ -78,8 +78,11 @@ def _is_none(kind: str, loaders: Any) -> bool:
 def flatten(loaders: Any) -> list[Any]:
     """Return the flat list of single loaders in what a user gives for evaluation.
 
-    A list or dict of loaders stands for several; a list of batches is one loader.
+    A list or dict of loaders stands for several, and so does a combined loader that reads one after the other; a list
+    of batches is one loader.
     """
+    if getattr(loaders, "mode", None) == "sequential" and getattr(loaders, "limits", 0) is None:
+        return [one for value in loaders.flattened for one in flatten(value)]
     if loaders is None or (isinstance(loaders, (list, tuple)) and not loaders):
         return []
     if isinstance(loaders, Mapping):
