@@ -184,7 +184,7 @@ def _flag(name: str, value: Any) -> Problem | None:
 def _choice(*choices: str | bool) -> Rule:
     expected = " or ".join(map(repr, choices))
     words = [choice for choice in choices if isinstance(choice, str)]
-    instead = f"Take one of {len(choices)}."
+    instead = f"Take {choices[0]!r}, for instance."
 
     def rule(name: str, value: Any) -> Problem | None:
         if isinstance(value, str):

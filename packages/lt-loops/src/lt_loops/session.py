@@ -82,6 +82,7 @@ class Session:
         self._try(lambda: run.strategy.close(error))
         self.signals.restore()
         torch.autograd.set_detect_anomaly(self.anomaly)
+        run.phase = ""
         detach(run)
         if self.failed is not None and self.failed is not error:
             raise self.failed
