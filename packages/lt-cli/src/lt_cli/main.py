@@ -36,6 +36,7 @@ COMMANDS = (
     Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_files:main"),
     Command("new", "Write a project, or a plug-in package.", "lt_cli.new:main"),
     Command("migrate", "Rewrite a project that uses Lightning; shows a diff first.", "lt_cli.migrate:main"),
+    Command("completion", "Print a script by which a shell completes lt.", "lt_cli.completion:main"),
     Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),
     Command(
         "plugins",
