@@ -207,7 +207,7 @@ ARGUMENTS = [
     row("Trainer(compile={'full_graph': True})", "'full_graph'", way_out="Did you mean 'fullgraph'?"),
     row("Trainer(silence='LT301')", "silence='LT301'", "a str", way_out="Write silence=['LT301']", kind=TYPE),
     row("Trainer(silence=['301'])", "silence=['301']", way_out="'LT301' is one"),
-    row("Trainer(on_signal='stop')", "on_signal='stop'", "'exit' or 'return'", way_out="Take one of 2"),
+    row("Trainer(on_signal='stop')", "on_signal='stop'", "'exit' or 'return'", way_out="Take 'exit'"),
     row("Trainer(on_signal=True)", "on_signal=True", "'exit' or 'return'", way_out="Write on_signal='exit'", kind=TYPE),
 ]
 
