@@ -20,11 +20,11 @@ __all__ = ["SharedStream", "SharedStreamSource", "own_shard"]
 
 
 def own_shard(dataset: Any, shard: Shard) -> Any | None:
-    """Return this rank's part of an iterable dataset that says how it splits; None where it does not.
+    """Return this rank's part of an iterable dataset that says how it splits, or None.
 
-    It says so by a method ``shard(num_shards, index)`` (as Hugging Face's, whose ``num_shards`` must be a multiple of the
-    number of ranks), or by the attribute ``shards_itself = True`` where its ``__iter__`` reads only this rank's part
-    already.
+    It says so by a method ``shard(num_shards, index)`` (as Hugging Face's, whose ``num_shards`` must be a multiple of
+    the number of ranks), or by the attribute ``shards_itself = True`` where its ``__iter__`` reads only this rank's
+    part already.
     """
     if getattr(dataset, "shards_itself", False):
         return dataset
