@@ -322,11 +322,11 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Side by side with the hand-written loop: `-- --peers` adds the other trainers."""
+    """Side by side with the hand-written loop: `-- --peers` runs the other trainers in place of rows A to F."""
     if not (ROOT / "benchmarks" / "run.py").exists():
         session.skip("there is no benchmarks/run.py yet")
-    peers = ("--group", "bench") if "--peers" in session.posargs else ()
-    uv_run(session, *peers, "python", "benchmarks/run.py", *session.posargs)
+    script = "benchmarks/peers.py" if "--peers" in session.posargs else "benchmarks/run.py"
+    uv_run(session, "python", script, *(word for word in session.posargs if word != "--peers"))
 
 
 @nox.session(name="bench-quick")

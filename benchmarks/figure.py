@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from statistics import median
 
-__all__ = ["Figure", "markdown", "table"]
+__all__ = ["MARKDOWN_HEAD", "Figure", "markdown_line", "table"]
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Figure:
         row: letter of the row, such as ``"A1"``.
         what: what was measured.
         unit: of the measured values.
-        budget: the most that is allowed of :attr:`value`.
+        budget: the most that is allowed of :attr:`value`; infinite where there is none.
         kind: ``"added"``: ours minus by hand; ``"ratio"``: ours over by hand; ``"plain"``: ours alone.
         against: what stands for "by hand" in this line.
     """
@@ -60,7 +60,8 @@ class Figure:
         sign = {"added": "+", "ratio": "", "plain": ""}[self.kind]
         unit = "x" if self.kind == "ratio" else self.unit
         spread = f"{_short(low, sign)} to {_short(high, sign)}"
-        verdict = "met" if self.met else "missed"
+        bound = self.budget != float("inf")
+        verdict = "" if not bound else "met" if self.met else "missed"
         return [
             self.row,
             f"{self.what} ({self.unit})",
@@ -68,12 +69,15 @@ class Figure:
             _short(median(self.ours)),
             f"{_short(self.value, sign)} {unit}",
             spread,
-            f"{self.budget:g}",
+            f"{self.budget:g}" if bound else "",
             verdict,
         ]
 
 
 HEAD = ["", "", "by hand", "lt", "difference", "spread", "budget", ""]
+
+
+MARKDOWN_HEAD = ["| " + " | ".join(HEAD) + " |", "|---|---|--:|--:|--:|--:|--:|---|"]
 
 
 def table(figures: list[Figure]) -> str:
@@ -83,11 +87,9 @@ def table(figures: list[Figure]) -> str:
     return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in rows)
 
 
-def markdown(figures: list[Figure]) -> str:
-    """Return the lines as a Markdown table."""
-    rows = ["| " + " | ".join(HEAD) + " |", "|---|---|--:|--:|--:|--:|--:|---|"]
-    rows += ["| " + " | ".join(figure.cells()) + " |" for figure in figures]
-    return "\n".join(rows)
+def markdown_line(figure: Figure) -> str:
+    """Return one line of a Markdown table."""
+    return "| " + " | ".join(figure.cells()) + " |"
 
 
 def _padded(row: list[str], widths: list[int]) -> list[str]:

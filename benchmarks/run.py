@@ -16,7 +16,7 @@ from pathlib import Path
 
 from checkpoint import checkpoint_rows
 from epoch import epoch_rows
-from figure import Figure, markdown, table
+from figure import MARKDOWN_HEAD, Figure, markdown_line, table
 from memory import memory_rows
 from ranks import rank_rows
 from startup import startup_rows
@@ -47,10 +47,14 @@ def machine() -> str:
 
 
 def write(figures: list[Figure], target: Path) -> None:
-    """Put the table between the marks of a page; rows that were not measured this time are left out."""
+    """Put the lines into the table of a page; rows that were not measured this time stay."""
     before, _, rest = target.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    target.write_text(f"{before}{BEGIN}\n\n{machine()}\n\n{markdown(figures)}\n\n{END}{after}", encoding="utf-8")
+    old, _, after = rest.partition(END)
+    measured = {figure.row[0] for figure in figures}
+    kept = [line for line in old.splitlines() if line.startswith("| ") and line[2] in set(ROWS) - measured]
+    lines = sorted([*kept, *map(markdown_line, figures)], key=lambda line: line[2])
+    page = "\n".join([*MARKDOWN_HEAD, *lines])
+    target.write_text(f"{before}{BEGIN}\n\n{machine()}\n\n{page}\n\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:

@@ -1,0 +1,186 @@
+"""Other trainers beside lt: what each adds to a bare training step over the loop written by hand.
+
+    uv run benchmarks/peers.py [lt lightning fabric accelerate ignite] [--rounds 5] [--plot FILE.svg]
+
+Each peer runs in a process with its own packages (``uv run --with``), and takes turns there with the hand-written loop
+of row A: MLP 64-64-10, batch 32, SGD, one thread, batches made beforehand, 10th percentile. All switch off what they
+can (logger, bar, checkpoint); the trained weights must be the loop's, bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from figure import Figure, table
+from steps import Batch, Net, Timed, make_batches, percentile, quiet, same_weights, train, train_by_hand
+from torch import nn
+
+Trained = tuple[list[float], nn.Module]
+
+
+def layers() -> nn.Module:
+    """Return the MLP of row A with its first weights."""
+    torch.manual_seed(0)
+    return Net().layers
+
+
+def lt(batches: list[Batch]) -> Trained:
+    """Train by lt."""
+    times, module = train(batches, Net)
+    return times, module
+
+
+def lightning(batches: list[Batch]) -> Trained:
+    """Train by Lightning's Trainer."""
+    import lightning as L  # noqa: N812  (its own documentation's name)
+
+    class Module(L.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layers()
+
+        def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+            return nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    module, loader = Module(), Timed(batches)
+    L.Trainer(accelerator="cpu", max_epochs=1, **off).fit(module, loader)
+    return loader.times, module
+
+
+def fabric(batches: list[Batch]) -> Trained:
+    """Train by Lightning Fabric."""
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="cpu")
+    net, loader = layers(), Timed(batches)
+    model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.01))
+    for x, y in loader:
+        optimizer.zero_grad()
+        fabric.backward(nn.functional.cross_entropy(model(x), y))
+        optimizer.step()
+    return loader.times, net
+
+
+def accelerate(batches: list[Batch]) -> Trained:
+    """Train by Accelerate."""
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    net, loader = layers(), Timed(batches)
+    model, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.01))
+    for x, y in loader:
+        optimizer.zero_grad()
+        accelerator.backward(nn.functional.cross_entropy(model(x), y))
+        optimizer.step()
+    return loader.times, net
+
+
+def ignite(batches: list[Batch]) -> Trained:
+    """Train by Ignite's supervised trainer."""
+    from ignite.engine import create_supervised_trainer
+
+    net, loader = layers(), Timed(batches)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    create_supervised_trainer(net, optimizer, nn.functional.cross_entropy).run(loader, max_epochs=1)
+    return loader.times, net
+
+
+PEERS: dict[str, tuple[Callable[[list[Batch]], Trained], str]] = {
+    "lt": (lt, ""),
+    "lightning": (lightning, "lightning"),
+    "fabric": (fabric, "lightning"),
+    "accelerate": (accelerate, "accelerate"),
+    "ignite": (ignite, "pytorch-ignite"),
+}
+"""Each peer's training, and the distribution that brings it."""
+
+
+def measure(name: str, rounds: int) -> dict[str, Any]:
+    """Take turns in this process; return the figures and the version."""
+    training, distribution = PEERS[name]
+    torch.set_num_threads(1)
+    batches = make_batches(1500)
+    warnings.simplefilter("ignore")
+    by_hand, theirs = [], []
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        os.chdir(folder)  # some leave files where they run
+        training(batches[:200]), train_by_hand(batches[:200], set_none=False)
+        for _ in range(rounds):
+            hand, reference = train_by_hand(batches, set_none=False)
+            times, trained = training(batches)
+            same_weights(reference, trained)
+            by_hand.append(percentile(hand))
+            theirs.append(percentile(times))
+        os.chdir(Path(__file__).parent)
+    version = importlib.metadata.version(distribution or "lt")
+    return {"by_hand": by_hand, "ours": theirs, "version": version}
+
+
+def launch(name: str, rounds: int) -> Figure:
+    """Measure a peer in a process that has its packages on top of the project's."""
+    distribution = PEERS[name][1]
+    python = ["uv", "run", "--no-sync", "--with", distribution, "python"] if distribution else [sys.executable]
+    command = [*python, __file__, "--one", name, "--rounds", str(rounds)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    what = f"{name} {found['version']}, bare step"
+    return Figure("", what, "µs", float("inf"), "added", by_hand=found["by_hand"], ours=found["ours"])
+
+
+def plot(figures: list[Figure]) -> str:
+    """Return bars of what each adds to a step, as SVG."""
+    widest = max(1.0, *(figure.value for figure in figures))
+    zero, scale, rows = 260, 380 / widest, []
+    for i, figure in enumerate(figures):
+        y, long = 40 + i * 30, abs(figure.value) * scale
+        left = zero if figure.value >= 0 else zero - long
+        rows.append(
+            f'<text x="10" y="{y + 15}">{figure.what.removesuffix(", bare step")}</text>'
+            f'<rect x="{left:.1f}" y="{y}" width="{max(long, 1):.1f}" height="20" fill="#4c72b0"/>'
+            f'<text x="{max(zero, left + long) + 6:.1f}" y="{y + 15}">{figure.value:+.0f} µs</text>'
+        )
+    height = 50 + 30 * len(figures)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{height}" font-family="sans-serif" '
+        f'font-size="13"><rect width="720" height="{height}" fill="white"/>'
+        '<text x="10" y="22">Microseconds that a bare training step takes longer than by hand</text>'
+        f"{''.join(rows)}</svg>\n"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peers", nargs="*", help=" ".join(PEERS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plot", type=Path, help="file for a plot, SVG")
+    parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measure(args.one, args.rounds)))
+        return
+    figures = [launch(name, args.rounds) for name in args.peers or PEERS]
+    print(table(figures))
+    if args.plot is not None:
+        args.plot.write_text(plot(figures), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
