@@ -9,6 +9,7 @@ gradient clipping, and text that the model writes in the end.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 
 import torch
@@ -89,9 +90,13 @@ class LitGPT(pl.LightningModule):
         matrices = [p for p in self.parameters() if p.ndim >= 2]
         vectors = [p for p in self.parameters() if p.ndim < 2]
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-        rate, steps = self.hparams.learning_rate, int(self.trainer.estimated_stepping_batches)
-        optimizer = torch.optim.AdamW(groups, lr=rate)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=steps, pct_start=0.1)
+        optimizer = torch.optim.AdamW(groups, lr=self.hparams.learning_rate)
+        steps = self.trainer.estimated_stepping_batches
+
+        def factor(step: int) -> float:
+            return min(1.0, (step + 1) / 20) * 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     @torch.no_grad()
