@@ -7,6 +7,7 @@ digits, scaled to 28x28 and written as MNIST's own IDX files; ``--data mnist`` d
 from __future__ import annotations
 
 import argparse
+import os
 import struct
 from pathlib import Path
 
@@ -135,7 +136,9 @@ def write_digits(root: Path) -> None:
 def write_idx(path: Path, array: np.ndarray) -> None:
     """Write an array of bytes in the IDX format: magic number (type 8, dimensions), sizes, data."""
     header = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(header + array.tobytes())
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(header + array.tobytes())
+    beside.replace(path)  # complete or not there, also when two scripts write at once
 
 
 def main() -> None:
