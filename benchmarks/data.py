@@ -80,9 +80,8 @@ def main() -> None:
         turns = [(epoch(loader), epoch(feed)) for _ in range(args.rounds)]
         theirs, mine = (median(times) for times in zip(*turns, strict=True))
         ratio = median(a / b for a, b in turns)
-        print(
-            f"{name:22}  {theirs:10.3f}  {mine:6.3f}   {ratio:12.2f}   {asked:5.2f}{'' if ratio >= asked else '  missed'}"
-        )
+        verdict = "" if ratio >= asked else "  missed"
+        print(f"{name:22}  {theirs:10.3f}  {mine:6.3f}   {ratio:12.2f}   {asked:5.2f}{verdict}")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def _rows_of_subset(subset: Any, pins: bool, in_workers: bool) -> Rows | None:
     except (TypeError, ValueError, RuntimeError):
         return None
     take = rows.take
-    return Rows(lambda index: take(chosen[index]), len(chosen))
+    return Rows(lambda index: take(chosen.index_select(0, index)), len(chosen))
 
 
 def _is_arrow(dataset: Any) -> bool:
