@@ -141,4 +141,4 @@ def test_nothing_is_left_in_the_temporary_folder(failing, tmp_path):
     place = tmp_path / "tmp"
     place.mkdir()
     failing("script", "raise", 1, TMPDIR=str(place))
-    assert list(place.iterdir()) == []
+    assert [path for path in place.iterdir() if not path.name.startswith("torchinductor")] == []
