@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from lt_core import Callback, LightningModule
+from lt_core import Callback, DataSource, LightningModule
 from lt_core.hooks import CALLBACK_HOOKS, FIT_ORDER, MODULE_HOOKS
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
@@ -196,6 +196,43 @@ def test_manual_optimization_calls_the_hooks_around_backward_and_step(trainer):
 def test_evaluations_call_the_hooks_in_lightnings_order(stage, word, trainer):
     calls = without_loaders(run(trainer, stage))
     assert calls == [*PREPARE, *evaluation(word), *both("teardown")]
+
+
+def test_a_datamodules_hooks_come_first(trainer, tmp_path):
+    """Those that only it defines are its; of those that the module defines too, each is called, the data's first."""
+    calls = []
+
+    def spy(owner, name):
+        return lambda self, *args: calls.append(f"{owner}.{name}")
+
+    names = ("prepare_data", "setup", "teardown", "on_save_checkpoint", "on_load_checkpoint")
+    data = type("Data", (DataSource,), {name: spy("data", name) for name in names})
+    data.train_dataloader = Base.train_dataloader
+    data.on_after_batch_transfer = lambda self, batch, index: calls.append("data.transfer") or batch
+    data.state_dict = lambda self: {"place": 3}
+    data.load_state_dict = lambda self, state: calls.append(f"data.load {state}")
+    module = type("Spied", (Base,), {name: spy("module", name) for name in names})
+    module.on_fit_start = spy("module", "on_fit_start")
+    module.train_dataloader = spy("module", "train_dataloader")
+    callback = type("Calls", (Callback,), {name: spy("callback", name) for name in names[1:]})
+    fit = trainer(callbacks=callback(), limit_train_batches=1, limit_val_batches=0)
+    fit.fit(module(), datamodule=data())
+    fit.save_checkpoint(tmp_path / "x.ckpt")
+    assert calls == [
+        *("data.prepare_data", "module.prepare_data", "data.setup", "callback.setup", "module.setup"),
+        *("module.on_fit_start", "data.transfer", "data.teardown", "callback.teardown", "module.teardown"),
+        *("callback.on_save_checkpoint", "data.on_save_checkpoint", "module.on_save_checkpoint"),
+    ]
+    calls.clear()
+    again = trainer(callbacks=callback(), limit_val_batches=0, max_epochs=2)
+    again.fit(module(), datamodule=data(), ckpt_path=tmp_path / "x.ckpt")
+    loads = [call for call in calls if "load" in call]
+    assert loads == [
+        *("callback.on_load_checkpoint", "data.on_load_checkpoint", "module.on_load_checkpoint"),
+        "data.load {'place': 3}",
+    ]
+    assert calls.index("callback.on_load_checkpoint") > calls.index("module.setup")
+    assert calls.index("data.load {'place': 3}") < calls.index("module.on_fit_start")
 
 
 def test_schedulers_step_after_the_optimizer_and_at_the_end_of_the_epoch(trainer):
