@@ -1,6 +1,7 @@
 """An exception of the user's comes out of ``fit`` as it is, after everything was closed, and the Trainer can go on."""
 
 import functools
+import multiprocessing
 import traceback
 from pathlib import Path
 
@@ -239,6 +240,17 @@ def test_after_an_error_in_a_fit_that_continued_the_next_one_begins_anew(trainer
         fit.fit(module, loader(12))
     fit.fit(module, loader(12))
     assert seen[5:] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_an_error_leaves_no_worker_behind(trainer, checks, loader, feed):
+    class Fails(checks):
+        def training_step(self, batch, batch_idx):
+            raise Boom
+
+    fit = trainer(limit_val_batches=0)
+    with pytest.raises(Boom):
+        fit.fit(Fails(), loader(40, num_workers=1))
+    assert multiprocessing.active_children() == []
 
 
 def test_a_run_inside_a_run_says_why_it_cannot_be(trainer, checks):

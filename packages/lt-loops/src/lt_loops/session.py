@@ -76,6 +76,7 @@ class Session:
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.sink.each(lambda logger: logger.save())
         run.sink.each(lambda logger: logger.finalize(outcome))
+        run.batches = None
         for feed in [run.train_feed, *(f for feeds in run.eval_feeds.values() for f in feeds)]:
             if feed is not None:
                 self._try(feed.close)
