@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from lt_cli.config_places import ConfigPlaces, Place
+from lt_cli.config_places import ConfigPlaces, Place, short_path
 from lt_core.errors import did_you_mean
 
 __all__ = ["explain", "with_places"]
@@ -59,13 +59,14 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
         return _missing(required["keys"], places)
     if unknown := _UNRECOGNIZED.search(message):
         key = unknown["word"].partition("=")[0].lstrip("-")
-        return _unknown(parser, _Wrong((key,), "", ""), Place("command line", key))
+        return _unknown(_parser_of_words(parser), _Wrong((key,), "", ""), Place("command line", key))
     wrong = _innermost(message)
     if wrong is None:
         return message
+    wrong = wrong._replace(steps=_inside(parser, wrong.steps)[1])
     place = _nearest(places, wrong.steps, _received(wrong.text))
     if option := _NO_OPTION.match(wrong.text):
-        steps = (*wrong.steps, *filter(None, (option["owner"],)), option["key"])
+        parser, steps = _inside(parser, (*wrong.steps, *filter(None, (option["owner"],)), option["key"]))
         return _unknown(parser, _Wrong(steps, wrong.owner, ""), places.find(*steps) or place)
     shown = place.key if place and place.key.split(".")[-1] == wrong.steps[-1].split(".")[-1] else ".".join(wrong.steps)
     return f"{_at(place)}{shown}: {_reason(wrong)}"
@@ -83,6 +84,26 @@ def with_places(message: str, names: Iterable[str], section: str, places: Config
     named = [name for name in names if re.search(rf"\b{name}\b", message)]
     found = [place for name in named if (place := places.find(section, name))]
     return "\n".join([message, *(f"  {place.where}: {place.key}" for place in found)])
+
+
+def _inside(parser: argparse.ArgumentParser, steps: tuple[str, ...]) -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
+    """Return the subcommand's parser and the keys below it, where the first key begins with a subcommand."""
+    first, _, rest = (steps or ("",))[0].partition(".")
+    inner = _subparsers(parser).get(first)
+    if inner is None:
+        return parser, steps
+    return inner, tuple(filter(None, (rest, *steps[1:])))
+
+
+def _parser_of_words(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Return the parser of the subcommand that the words of a command line name."""
+    inner = _subparsers(parser)
+    return next((inner[word] for word in getattr(parser, "args", ()) if word in inner), parser)
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    action = getattr(parser, "_subcommands_action", None)
+    return dict(action.choices) if action is not None else {}
 
 
 def _nearest(places: ConfigPlaces, steps: tuple[str, ...], value: str) -> Place | None:
@@ -205,7 +226,7 @@ def _absent(path: str) -> str:
     """Say that a configuration file is not there, and which of that folder was probably meant."""
     folder = Path(path).parent
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    return f"--config: there is no file {path!r}.{did_you_mean(Path(path).name, names)} [LT157]"
+    return f"--config: there is no file {short_path(Path(path))!r}.{did_you_mean(Path(path).name, names)} [LT157]"
 
 
 def _at(place: Place | None) -> str:

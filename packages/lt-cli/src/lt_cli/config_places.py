@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import yaml
 
-__all__ = ["ConfigPlaces", "Place", "config_files"]
+__all__ = ["ConfigPlaces", "Place", "config_files", "short_path"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _DEEPEST = 8  # files that name files
@@ -96,7 +96,7 @@ def _keys_of_node(node: yaml.Node | None, prefix: str, path: Path, depth: int) -
         for key, value in node.value:
             name = f"{prefix}.{key.value}" if prefix else str(key.value)
             text = str(value.value) if isinstance(value, yaml.ScalarNode) else ""
-            yield Place(f"{_short(path)}:{key.start_mark.line + 1}", name, text)
+            yield Place(f"{short_path(path)}:{key.start_mark.line + 1}", name, text)
             yield from _keys_of_node(value, name, path, depth)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
@@ -105,7 +105,7 @@ def _keys_of_node(node: yaml.Node | None, prefix: str, path: Path, depth: int) -
         yield from _keys_of_file(path.parent / str(node.value), prefix, depth + 1)
 
 
-def _short(path: Path) -> str:
+def short_path(path: Path) -> str:
     """Return the path as seen from the working directory where it lies below it."""
     absolute = path.absolute()
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else os.fspath(path)

@@ -1,0 +1,100 @@
+import json
+
+import pytest
+import torch
+
+from lt_cli.checkpoint_files import weights_of
+from lt_cli.command_error import CommandError
+from lt_cli.main import main
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    layer = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.5)
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    tree = {
+        "epoch": 4,
+        "global_step": 40,
+        "pytorch-lightning_version": "2.5.0",
+        "state_dict": {f"net.{name}": value for name, value in layer.state_dict().items()},
+        "hyper_parameters": {"lr": 0.5},
+        "optimizer_states": [optimizer.state_dict()],
+        "callbacks": {"Stop": {"wait": 2}},
+        "loops": {},
+    }
+    torch.save(tree, tmp_path / "last.ckpt")
+    return tmp_path / "last.ckpt"
+
+
+def test_what_a_checkpoint_holds_is_shown(checkpoint, capsys):
+    assert main(["ckpt", "show", str(checkpoint), "--weights"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("Lightning 2.5.0", "40", "lr: 0.5", "8 numbers", "learning rate 0.5", "net.weight: (2, 3) float32"):
+        assert part in shown
+    main(["ckpt", "show", str(checkpoint), "--json"])
+    assert json.loads(capsys.readouterr().out)["callbacks"] == {"Stop": {"wait": 2}}
+
+
+def test_verify_tells_good_from_bad(checkpoint, capsys):
+    assert main(["ckpt", "verify", str(checkpoint.parent)]) == 0
+    (checkpoint.parent / "cut.ckpt").write_bytes(checkpoint.read_bytes()[:-300])
+    assert main(["ckpt", "verify", str(checkpoint.parent)]) == 1
+    shown = capsys.readouterr().out
+    assert "last.ckpt: complete" in shown
+    assert "cut.ckpt is damaged" in shown
+
+
+def test_a_file_that_would_run_code_is_refused(tmp_path, capsys):
+    class Hostile:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "hacked"), "w"))
+
+    torch.save({"state_dict": Hostile()}, tmp_path / "bad.ckpt")
+    for what in ("show", "verify"):
+        assert main(["ckpt", what, str(tmp_path / "bad.ckpt")]) == 1
+    assert main(["ckpt", "export", str(tmp_path / "bad.ckpt"), str(tmp_path / "w.pt")]) == 1
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_converting_leaves_out_what_training_needs_and_changes_the_type(checkpoint):
+    target = checkpoint.parent / "small.ckpt"
+    assert main(["ckpt", "convert", str(checkpoint), str(target), "--weights-only", "--dtype", "bfloat16"]) == 0
+    tree = torch.load(target, weights_only=True)
+    assert "optimizer_states" not in tree
+    assert tree["hyper_parameters"] == {"lr": 0.5}
+    assert {value.dtype for value in tree["state_dict"].values()} == {torch.bfloat16}
+
+
+def test_bare_weights_become_a_checkpoint(tmp_path):
+    torch.save(torch.nn.Linear(2, 1).state_dict(), tmp_path / "bare.pt")
+    assert main(["ckpt", "convert", str(tmp_path / "bare.pt"), str(tmp_path / "whole.ckpt")]) == 0
+    assert set(torch.load(tmp_path / "whole.ckpt", weights_only=True)["state_dict"]) == {"weight", "bias"}
+
+
+def test_weights_are_exported_as_a_state_dict(checkpoint):
+    target = checkpoint.parent / "weights.pt"
+    assert main(["ckpt", "export", str(checkpoint), str(target), "--prefix", "net."]) == 0
+    torch.nn.Linear(3, 2).load_state_dict(torch.load(target, weights_only=True))
+
+
+def test_weights_are_exported_as_safetensors(checkpoint):
+    loaded = pytest.importorskip("safetensors.torch")
+    target = checkpoint.parent / "weights.safetensors"
+    assert main(["ckpt", "export", str(checkpoint), str(target), "--dtype", "float16"]) == 0
+    weights = loaded.load_file(target)
+    assert set(weights) == {"net.weight", "net.bias"}
+    assert weights["net.bias"].dtype == torch.float16
+    assert not list(checkpoint.parent.glob("*.tmp"))
+
+
+def test_a_prefix_that_no_weight_has_is_told(checkpoint):
+    with pytest.raises(CommandError, match=r"begin with: net\."):
+        weights_of(torch.load(checkpoint, weights_only=True), "ent.")
+
+
+@pytest.mark.parametrize("target", ["weights.bin", "weights"])
+def test_other_endings_are_refused(checkpoint, target, capsys):
+    assert main(["ckpt", "export", str(checkpoint), str(checkpoint.parent / target)]) == 2
+    assert ".safetensors" in capsys.readouterr().err

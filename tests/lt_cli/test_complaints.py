@@ -1,0 +1,136 @@
+"""What a user is told of a mistake: the file, the line, the key, what was expected and what was probably meant."""
+
+import pytest
+
+from lt_cli import LightningCLI
+from lt_cli.complaints import explain, with_places
+from lt_cli.config_places import ConfigPlaces
+
+NET = "--model=users.Net"
+
+MISTAKES = {
+    "a misspelt argument of the Trainer": (
+        "trainer:\n  limit: 1\n  max_epocs: 3\n",
+        (NET,),
+        ["run.yaml:3: trainer.max_epocs", "Did you mean 'max_epochs'?", "LT153"],
+    ),
+    "a value of the wrong type": (
+        "trainer:\n  max_epochs: three\n",
+        (NET,),
+        ["run.yaml:2: trainer.max_epochs", "expected int or null", "received three", "LT152"],
+    ),
+    "a misspelt argument of the model": (
+        "model:\n  class_path: users.Net\n  init_args:\n    lr: 0.1\n    hiden: 3\n",
+        (),
+        ["run.yaml:5: model.init_args.hiden", "users.Net has no argument 'hiden'", "Did you mean 'hidden'?"],
+    ),
+    "a wrong value of the model": (
+        "model:\n  class_path: users.Net\n  init_args:\n    lr: fast\n",
+        (),
+        ["run.yaml:4: model.init_args.lr", "expected float, received fast"],
+    ),
+    "a class that is not in its module": (
+        "model:\n  class_path: users.Nett\n",
+        (),
+        ["run.yaml:", "there is no class 'Nett' in users", "Did you mean 'Net'?", "LT154"],
+    ),
+    "a module that is not there": ("model: usrs.Net\n", (), ["run.yaml:1: model", "No module named 'usrs'", "LT154"]),
+    "an argument of a callback in a list": (
+        "trainer:\n  callbacks:\n    - class_path: users.Stop\n      init_args:\n        monitr: loss\n",
+        (NET,),
+        ["run.yaml:5: trainer.callbacks.0.init_args.monitr", "Did you mean 'monitor'?"],
+    ),
+    "a key at the top": ("modle: 3\n", (NET,), ["run.yaml:1: modle", "Did you mean 'model'?"]),
+    "text that is no YAML": (
+        "trainer:\n  max_epochs: [3\n",
+        (NET,),
+        ["run.yaml:3:", "no YAML that can be read", "LT156"],
+    ),
+    "a tag that would run code": (
+        "model: !!python/object/apply:os.system ['touch hacked']\n",
+        (),
+        ["run.yaml:1:", "plain data", "LT156"],
+    ),
+    "a misspelt option": ("{}\n", (NET, "--trainer.max_epocs=3"), ["command line: trainer.max_epocs", "'max_epochs'?"]),
+    "a value on the command line": (
+        "{}\n",
+        (NET, "--model.lr=x"),
+        ["command line: model.lr", "expected float, received x"],
+    ),
+    "a class by a misspelt short name": (
+        "{}\n",
+        (NET, "--optimizer=Adm"),
+        ["command line: optimizer", "Did you mean 'Adam'?"],
+    ),
+    "nothing given": ("{}\n", (), ["missing: --model", "files read: run.yaml", "LT155"]),
+    "a file that is not there": (
+        "{}\n",
+        ("--config=rum.yaml",),
+        ["no file 'rum.yaml'", "Did you mean 'run.yaml'?", "LT157"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "words", "told"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_told_with_its_place(text, words, told, users, write, capsys, tmp_path):
+    write("run.yaml", text)
+    with pytest.raises(SystemExit) as end:
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", *words])
+    message = capsys.readouterr().err
+    assert end.value.code == 2
+    assert all(part in message for part in told), message
+    assert len(message.splitlines()) <= 3
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_a_wrong_environment_variable_is_named(users, capsys, monkeypatch):
+    monkeypatch.setenv("LT_FIT__TRAINER__MAX_EPOCHS", "x")
+    with pytest.raises(SystemExit):
+        LightningCLI(trainer_class=users.Trainer, args=["fit", NET], parser_kwargs={"default_env": True})
+    assert "LT_FIT__TRAINER__MAX_EPOCHS" in capsys.readouterr().err
+
+
+def test_the_place_is_the_one_with_the_wrong_value(write, users):
+    write("a.yaml", "trainer: {max_epochs: x}")
+    write("b.yaml", "trainer: {max_epochs: 3}")
+    places = ConfigPlaces(["--config", "a.yaml", "-c", "b.yaml", "--trainer.max_epochs=4"])
+    assert places.find("trainer.max_epochs", value="x").where == "a.yaml:1"
+    assert places.find("trainer.max_epochs").where == "command line"
+
+
+def test_keys_in_files_that_files_name_have_places(write, users):
+    write("a.yaml", "trainer: {limit: 3}\nmodel: parts/net.yaml\n")
+    write("parts/net.yaml", "class_path: users.Net\ninit_args:\n  lr: 3\n")
+    assert ConfigPlaces(["--config=a.yaml"]).find("model", "lr").where == "parts/net.yaml:3"
+
+
+def test_an_unknown_text_is_passed_on(users):
+    parser = LightningCLI(users.Net, trainer_class=users.Trainer, args=[], run=False).parser
+    assert explain(parser, ConfigPlaces([]), "something else") == "something else"
+
+
+def test_an_error_of_a_constructor_gets_the_places_of_what_it_names(write, users):
+    write("a.yaml", "trainer:\n  max_epochs: -7\n  limit: 3\n")
+    text = with_places(
+        "max_epochs=-7: expected 0 or more.", ["max_epochs", "limit"], "trainer", ConfigPlaces(["-c", "a.yaml"])
+    )
+    assert text.splitlines() == ["max_epochs=-7: expected 0 or more.", "  a.yaml:2: trainer.max_epochs"]
+
+
+def test_a_configuration_cannot_run_commands(users, write, capsys, tmp_path):
+    write("run.yaml", "model:\n  class_path: subprocess.Popen\n  init_args: {args: [touch, hacked]}\n")
+    with pytest.raises(SystemExit):
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml"])
+    assert "subprocess" in capsys.readouterr().err
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_a_value_without_a_type_stays_plain_data(users, write):
+    write(
+        "loose.py",
+        "import users\n\n\nclass Loose(users.Net):\n    def __init__(self, anything=None):\n"
+        "        super().__init__()\n        self.anything = anything\n",
+    )
+    write("run.yaml", "model: {class_path: loose.Loose, init_args: {anything: {class_path: torch.nn.Identity}}}")
+    cli = LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml"])
+    assert cli.model.anything["class_path"] == "torch.nn.Identity"  # a description, no object

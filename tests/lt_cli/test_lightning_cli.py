@@ -1,0 +1,220 @@
+import pickle
+
+import pytest
+import torch
+import yaml
+
+from lt_cli import LightningArgumentParser, LightningCLI, ReduceLROnPlateau, SaveConfigCallback
+from lt_core.errors import ConfigError, ConfigTypeError, LtWarning
+
+
+def run(users, *words, cls=LightningCLI, **options):
+    users.Trainer.runs.clear()
+    return cls(trainer_class=users.Trainer, args=list(words), **options)
+
+
+def test_classes_are_chosen_by_name_and_their_arguments_follow(users):
+    cli = run(users, "fit", "--model", "users.Net", "--model.lr", "0.5", "--data", "users.Data", "--data.batch_size=7")
+    ((stage, model, given),) = users.Trainer.runs
+    assert (stage, type(model), model.lr) == ("fit", users.Net, 0.5)
+    assert given["datamodule"].batch_size == 7
+    assert cli.subcommand == "fit"
+
+
+def test_fixed_classes_have_their_arguments_directly(users):
+    run(users, "test", "--model.hidden=5", "--ckpt_path=last", model_class=users.Net)
+    ((stage, model, given),) = users.Trainer.runs
+    assert (stage, model.hidden, given["ckpt_path"], given["datamodule"]) == ("test", 5, "last", None)
+
+
+def test_files_are_merged_and_the_command_line_comes_last(users, write):
+    write("a.yaml", "trainer: {max_epochs: 1, limit: 2}\nmodel: {class_path: users.Net, init_args: {lr: 0.5}}")
+    write("b.yaml", "trainer: {max_epochs: 2}")
+    cli = run(users, "fit", "--config=a.yaml", "--config=b.yaml", "--model.hidden=9")
+    assert (cli.trainer.max_epochs, cli.trainer.limit, cli.model.lr, cli.model.hidden) == (2, 2, 0.5, 9)
+
+
+def test_a_count_and_a_fraction_stay_what_they_are(users):
+    for text, kind in (("2", int), ("0.5", float)):
+        assert type(run(users, "fit", "--model=users.Net", f"--trainer.limit={text}").trainer.limit) is kind
+
+
+def test_the_environment_counts_below_files(users, write, monkeypatch):
+    monkeypatch.setenv("LT_FIT__TRAINER__MAX_EPOCHS", "5")
+    monkeypatch.setenv("LT_FIT__TRAINER__LIMIT", "6")
+    write("a.yaml", "trainer: {max_epochs: 1}")
+    words = ("fit", "--config=a.yaml", "--model=users.Net")
+    cli = run(users, *words, parser_kwargs={"default_env": True})
+    assert (cli.trainer.max_epochs, cli.trainer.limit) == (1, 6)
+
+
+def test_without_running_there_are_no_subcommands(users):
+    cli = run(users, "--model.lr=0.3", model_class=users.Net, run=False)
+    assert (cli.model.lr, cli.subcommand, users.Trainer.runs) == (0.3, None, [])
+
+
+def test_a_configuration_can_be_given_as_a_dict(users):
+    cli = LightningCLI(
+        users.Net, trainer_class=users.Trainer, args={"model": {"lr": 0.25}, "trainer": {"max_epochs": 4}}, run=False
+    )
+    assert (cli.model.lr, cli.trainer.max_epochs) == (0.25, 4)
+
+
+def test_defaults_of_the_trainer_can_be_changed_and_callbacks_added(users):
+    extra = users.Stop("loss")
+    cli = run(users, "fit", model_class=users.Net, trainer_defaults={"max_epochs": 8, "callbacks": extra})
+    assert cli.trainer.max_epochs == 8
+    assert extra in cli.trainer.callbacks
+
+
+def test_arguments_are_linked(users):
+    class Linked(LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            parser.link_arguments("data.batch_size", "model.batch_size")
+
+    options = {"model_class": users.Net, "datamodule_class": users.Data}
+    assert run(users, "fit", "--data.batch_size=12", cls=Linked, **options).model.batch_size == 12
+
+
+def test_callbacks_have_arguments_of_their_own(users):
+    class Stopping(LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            parser.add_lightning_class_args(users.Stop, "stop")
+            parser.set_defaults({"stop.monitor": "val_loss"})
+
+    cli = run(users, "fit", "--stop.patience=9", cls=Stopping, model_class=users.Net)
+    (stop,) = [callback for callback in cli.trainer.callbacks if isinstance(callback, users.Stop)]
+    assert (stop.monitor, stop.patience) == ("val_loss", 9)
+
+
+def test_hooks_run_around_the_objects_and_the_subcommand(users):
+    told = []
+
+    class Telling(LightningCLI):
+        def before_instantiate_classes(self):
+            told.append(("before objects", hasattr(self, "trainer")))
+
+        def after_instantiate_classes(self):
+            told.append(("after objects", hasattr(self, "trainer")))
+
+        def before_fit(self):
+            told.append(("before fit", len(users.Trainer.runs)))
+
+        def after_fit(self):
+            told.append(("after fit", len(users.Trainer.runs)))
+
+    run(users, "fit", cls=Telling, model_class=users.Net)
+    assert told == [("before objects", False), ("after objects", True), ("before fit", 0), ("after fit", 1)]
+
+
+def test_the_seed_is_set_and_saved(users):
+    cli = run(users, "fit", "--seed_everything=11", model_class=users.Net)
+    torch.manual_seed(11)
+    assert torch.equal(cli.model.layer.weight, users.Net().layer.weight)
+    assert cli.config["fit"]["seed_everything"] == 11
+
+
+# ---- optimizers ------------------------------------------------------------------------------------------------------
+
+
+def test_an_optimizer_and_a_scheduler_come_from_the_command_line(users):
+    words = ("--optimizer=Adam", "--optimizer.lr=0.25", "--lr_scheduler=StepLR", "--lr_scheduler.step_size=3")
+    cli = run(users, "fit", "--model=users.Net", *words)
+    (optimizer,), (scheduler,) = cli.model.configure_optimizers()
+    assert (type(optimizer), optimizer.defaults["lr"], scheduler.step_size) == (torch.optim.Adam, 0.25, 3)
+    assert optimizer.param_groups[0]["params"] == list(cli.model.parameters())
+
+
+def test_a_scheduler_that_waits_for_a_plateau_says_what_it_watches(users):
+    words = ("--optimizer=SGD", "--lr_scheduler=lt_cli.ReduceLROnPlateau", "--lr_scheduler.monitor=val_loss")
+    made = run(users, "fit", "--model=users.Net", *words).model.configure_optimizers()
+    assert isinstance(made["lr_scheduler"]["scheduler"], ReduceLROnPlateau)
+    assert made["lr_scheduler"]["monitor"] == "val_loss"
+
+
+def test_a_model_with_such_an_optimizer_can_be_copied_and_sent(users):
+    model = run(users, "fit", "--model=users.Net", "--optimizer=SGD").model
+    twin = pickle.loads(pickle.dumps(model))
+    assert twin.configure_optimizers().param_groups[0]["params"] == list(twin.parameters())
+
+
+def test_an_optimizer_over_the_models_own_is_told(users):
+    with pytest.warns(LtWarning, match=r"WithOptimizer.configure_optimizers is not used.*LT159"):
+        cli = run(users, "fit", "--model=users.WithOptimizer", "--optimizer=Adam")
+    assert isinstance(cli.model.configure_optimizers(), torch.optim.Adam)
+
+
+def test_a_scheduler_without_an_optimizer_is_an_error(users):
+    with pytest.raises(ConfigError, match="Give both"):
+        run(users, "fit", "--model=users.Net", "--lr_scheduler=StepLR", "--lr_scheduler.step_size=3")
+
+
+def test_a_fixed_optimizer_class_has_its_arguments_directly(users):
+    class Fixed(LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            parser.add_optimizer_args(torch.optim.SGD)
+
+    cli = run(users, "fit", "--optimizer.lr=0.75", cls=Fixed, model_class=users.Net)
+    assert cli.model.configure_optimizers().defaults["lr"] == 0.75
+
+
+def test_several_optimizers_for_one_model_must_be_linked(users):
+    class Two(LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            parser.add_optimizer_args(torch.optim.SGD, "first")
+            parser.add_optimizer_args(torch.optim.SGD, "second")
+
+    with pytest.raises(ConfigError, match="link_to"):
+        run(users, "fit", "--first.lr=1", "--second.lr=1", cls=Two, model_class=users.Net)
+
+
+def test_other_classes_are_refused():
+    with pytest.raises(ConfigTypeError, match="add_class_arguments"):
+        LightningArgumentParser().add_lightning_class_args(torch.nn.Linear, "layer")
+    with pytest.raises(ConfigTypeError, match="optimizer or scheduler"):
+        LightningArgumentParser().add_optimizer_args(torch.nn.Linear)
+
+
+# ---- the saved configuration -----------------------------------------------------------------------------------------
+
+
+def test_the_configuration_is_saved_with_the_run_and_repeats_it(users, tmp_path):
+    run(users, "fit", "--model=users.Net", "--model.lr=0.125", "--trainer.max_epochs=2")
+    saved = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert saved["model"]["init_args"]["lr"] == 0.125
+    again = run(users, "fit", "--config=config.yaml")
+    assert (again.model.lr, again.trainer.max_epochs) == (0.125, 2)
+    assert not (tmp_path / "config-1.yaml").exists()
+
+
+def test_a_file_that_says_something_else_is_kept(users, tmp_path):
+    for rate in ("0.5", "0.25"):
+        run(users, "fit", "--model=users.Net", f"--model.lr={rate}")
+    rates = [
+        yaml.safe_load((tmp_path / n).read_text())["model"]["init_args"]["lr"] for n in ("config.yaml", "config-1.yaml")
+    ]
+    assert rates == [0.5, 0.25]
+
+
+def test_saving_can_be_turned_off_renamed_and_extended(users, tmp_path):
+    told = []
+
+    class Elsewhere(SaveConfigCallback):
+        def save_config(self, trainer, pl_module, stage):
+            told.append((stage, self.config["model"]["class_path"]))
+
+    options = {"save_config_callback": Elsewhere, "save_config_kwargs": {"config_filename": "mine.yaml"}}
+    run(users, "fit", "--model=users.Net", **options)
+    assert (tmp_path / "mine.yaml").exists()
+    assert told == [("fit", "users.Net")]
+    run(users, "fit", "--model=users.Net", save_config_callback=None)
+    run(users, "fit", "--model=users.Net", "--trainer.fast_dev_run=true")
+    assert not (tmp_path / "config.yaml").exists()
+
+
+def test_print_config_prints_what_would_run_and_runs_nothing(users, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(users, "fit", "--model=users.Net", "--model.lr=0.125", "--print_config")
+    assert end.value.code == 0
+    assert yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]["lr"] == 0.125
+    assert users.Trainer.runs == []

@@ -1,0 +1,54 @@
+import pytest
+
+from lt_cli.main import main
+from lt_cli.plot import panels_of
+from lt_cli.run_metrics import RunMetrics
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "lightning_logs" / "version_0"
+    folder.mkdir(parents=True)
+    (folder / "metrics.csv").write_text("step,epoch,train_loss,val_loss,lr\n0,0,1,,0.1\n9,0,,0.5,\n10,1,0.5,,0.1\n")
+    return folder
+
+
+def test_metrics_of_one_kind_share_a_panel():
+    names = ["train_loss_step", "train_loss_epoch", "val_loss/dataloader_idx_1", "val/loss", "lr", "epoch"]
+    run = RunMetrics("run", None, {name: [] for name in names})
+    assert panels_of([run]) == {"loss": names[:4], "lr": ["lr"]}
+
+
+@pytest.mark.parametrize("name", ["curves.png", "curves.svg"])
+def test_a_picture_is_drawn(run, name, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["plot", str(run), "--out", name, "--smooth", "0.5", "--x", "epoch"]) == 0
+    head = (run.parents[1] / name).read_bytes()[:200]
+    assert head.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in head or b"<?xml" in head
+    assert "loss, lr" in capsys.readouterr().out
+
+
+def test_without_a_name_the_newest_run_is_drawn(run):
+    pytest.importorskip("matplotlib")
+    assert main(["plot"]) == 0
+    assert (run / "metrics.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--metrics", "los"], "Did you mean 'loss'?"),
+        (["--x", "samples"], "There are: step"),
+        (["--out", "curves.gif"], "LT167"),
+    ],
+)
+def test_a_mistake_is_told(run, words, told, capsys):
+    assert main(["plot", str(run), *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_weight_of_one_is_refused(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["plot", str(run), "--smooth", "1"])
+    assert "below 1" in capsys.readouterr().err

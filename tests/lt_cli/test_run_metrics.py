@@ -1,0 +1,98 @@
+import json
+import struct
+
+import pytest
+
+from lt_cli.command_error import CommandError
+from lt_cli.event_file import read_scalars
+from lt_cli.run_metrics import find_runs, read_run
+
+LOSS = [(0.0, 1.0), (10.0, 0.5), (20.0, 0.25)]
+
+
+def test_curves_come_from_csv_with_gaps(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,epoch,loss,val_loss\n0,0,1.0,\n10,0,0.5,\n19,0,,0.75\n20,1,0.25,\n")
+    run = read_run(tmp_path)
+    assert run.curves["loss"] == LOSS
+    assert run.curves["val_loss"] == [(19.0, 0.75)]
+    assert run.along("epoch")["loss"] == [(0.0, 1.0), (0.0, 0.5), (1.0, 0.25)]
+
+
+def test_curves_come_from_json_lines_even_of_a_run_that_goes_on(tmp_path):
+    lines = [json.dumps({"step": step, "loss": loss}) for step, loss in LOSS]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 30, "lo']))
+    assert read_run(tmp_path).curves == {"loss": LOSS}
+
+
+def test_numbers_that_json_lacks_are_read(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": "Infinity"}\n')
+    assert read_run(tmp_path).curves["loss"] == [(1.0, float("inf"))]
+
+
+# ---- event files -----------------------------------------------------------------------------------------------------
+
+
+def record(data):
+    return struct.pack("<Q", len(data)) + b"\0" * 4 + data + b"\0" * 4
+
+
+def field(number, data):
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def scalar(tag, step, value):
+    entry = field(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
+    return record(b"\x09" + struct.pack("<d", 1.5) + bytes([0x10, step]) + field(5, field(1, entry)))
+
+
+def session(step):
+    return record(bytes([0x10, step]) + field(7, b"\x08\x01"))
+
+
+def test_scalars_are_read_from_event_files(tmp_path):
+    file = tmp_path / "events.out.tfevents.1"
+    file.write_bytes(record(field(3, b"brain.Event:2")) + scalar("loss", 3, 0.5) + scalar("loss", 5, 0.25))
+    assert [tuple(s) for s in read_scalars(file)] == [("loss", 3, 1.5, 0.5), ("loss", 5, 1.5, 0.25)]
+    assert read_run(tmp_path).curves == {"loss": [(3.0, 0.5), (5.0, 0.25)]}
+
+
+def test_a_scalar_in_a_tensor_is_read(tmp_path):
+    file = tmp_path / "events.out.tfevents.1"
+    tensor = b"\x08\x01" + field(5, struct.pack("<f", 0.5))
+    entry = field(1, b"loss") + field(8, tensor)
+    file.write_bytes(record(bytes([0x10, 3]) + field(5, field(1, entry))))
+    assert read_scalars(file)[0].value == 0.5
+
+
+def test_what_a_resumed_run_took_back_is_left_out(tmp_path):
+    file = tmp_path / "events.out.tfevents.1"
+    file.write_bytes(scalar("loss", 3, 1.0) + scalar("loss", 5, 9.0) + session(4) + scalar("loss", 4, 0.5))
+    assert [(s.step, s.value) for s in read_scalars(file)] == [(3, 1.0), (4, 0.5)]
+
+
+def test_a_record_that_is_cut_off_ends_the_reading(tmp_path):
+    file = tmp_path / "events.out.tfevents.1"
+    file.write_bytes(scalar("loss", 3, 1.0) + scalar("loss", 4, 1.0)[:-9])
+    assert len(read_scalars(file)) == 1
+
+
+# ---- which runs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_runs_stands_for_all_of_them(tmp_path):
+    for number in range(2):
+        (tmp_path / f"version_{number}").mkdir()
+        (tmp_path / f"version_{number}" / "metrics.csv").write_text("step,loss\n0,1\n")
+    assert {path.name for path in find_runs([tmp_path])} == {"version_0", "version_1"}
+
+
+@pytest.mark.parametrize("name", ["nowhere", "."])
+def test_a_place_without_metrics_is_an_error(name, tmp_path):
+    with pytest.raises(CommandError, match="LT166"):
+        find_runs([tmp_path / name])
+
+
+def test_a_file_without_rows_is_an_error(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,loss\n")
+    with pytest.raises(CommandError, match="no metrics yet"):
+        read_run(tmp_path)
