@@ -20,6 +20,9 @@ def batch_size_of(batch: Any) -> int:
     """
     if isinstance(batch, Tensor):
         return batch.shape[0] if batch.dim() else 1
+    common = _shared_size(batch)
+    if common is not None:
+        return common
     told = getattr(batch, "batch_size", None)
     if isinstance(told, int) and not isinstance(told, bool):
         return told
@@ -36,6 +39,21 @@ def batch_size_of(batch: Any) -> int:
             stacklevel=6,
         )
     return first
+
+
+def _shared_size(batch: Any) -> int | None:
+    """Return the first dimension that a plain list, tuple or dict of tensors shares: nearly all batches are such."""
+    kind, size = batch.__class__, None
+    if kind is not list and kind is not tuple and kind is not dict:
+        return None
+    for item in batch.values() if kind is dict else batch:
+        if item.__class__ is not Tensor or not item.ndim:
+            return None
+        if size is None:
+            size = item.shape[0]
+        elif item.shape[0] != size:
+            return None
+    return size
 
 
 def _sizes(item: Any, where: str) -> Iterator[tuple[str, int]]:

@@ -1,0 +1,55 @@
+"""The number of samples in a batch of any nesting."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from lt_core.batch_size import batch_size_of
+
+Pair = namedtuple("Pair", ["x", "y"])
+
+
+@dataclass
+class Held:
+    x: Any
+    name: str = "held"
+
+
+class Told:
+    batch_size = 6
+
+
+THREE = torch.ones(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("batch", "size"),
+    [
+        (THREE, 3),
+        (torch.tensor(1.0), 1),
+        ([THREE, torch.ones(3)], 3),
+        ((THREE, torch.ones(3)), 3),
+        ({"x": THREE, "y": torch.ones(3)}, 3),
+        ([THREE, "name"], 3),
+        ([THREE, torch.tensor(1.0)], 3),
+        ({"x": {"deep": [THREE]}, "y": None}, 3),
+        (Pair(THREE, THREE), 3),
+        (Held(THREE), 3),
+        (Told(), 6),
+        (["a", "b"], 2),
+        ([], 1),
+        ({}, 1),
+        (None, 1),
+    ],
+)
+def test_the_first_dimension_that_tensors_share_is_the_size(batch, size):
+    assert batch_size_of(batch) == size
+
+
+@pytest.mark.parametrize("batch", [[THREE, torch.ones(5)], {"x": THREE, "y": [torch.ones(5)]}])
+def test_tensors_that_disagree_are_told_and_the_first_one_is_taken(batch):
+    with pytest.warns(UserWarning, match=r"different first dimensions.*3.*5.*batch_size=n.*LT510"):
+        assert batch_size_of(batch) == 3
