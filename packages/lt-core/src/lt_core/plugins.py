@@ -42,7 +42,19 @@ _SINGULAR = {
 
 BROUGHT_BY: dict[str, dict[str, str]] = {
     "strategies": dict.fromkeys(
-        ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook", "ddp_find_unused_parameters_true", "fsdp", "xla"),
+        (
+            "ddp",
+            "ddp_spawn",
+            "ddp_fork",
+            "ddp_notebook",
+            "ddp_find_unused_parameters_true",
+            "ddp_find_unused_parameters_false",
+            "fsdp",
+            "model_parallel",
+            "xla",
+            "xla_spmd",
+            "xla_launch",
+        ),
         "lt-strategies",
     ),
     "accelerators": dict.fromkeys(("cuda", "gpu", "mps", "xla", "tpu"), "lt-strategies"),
@@ -50,8 +62,8 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
         ("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true", "transformer-engine", "bitsandbytes"),
         "lt-strategies",
     ),
-    "launchers": dict.fromkeys(("script", "spawn", "fork"), "lt-strategies"),
-    "environments": dict.fromkeys(("torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
+    "launchers": dict.fromkeys(("script", "spawn", "fork", "forkserver"), "lt-strategies"),
+    "environments": dict.fromkeys(("lt", "torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
     "loggers": {
         "tensorboard": "lt-loggers[tensorboard]",
         "csv": "lt-loggers",

@@ -42,6 +42,7 @@ class Capabilities:
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
         synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
+        inference_mode: evaluation can run under ``torch.inference_mode()``; elsewhere it runs under ``no_grad``.
     """
 
     sharded_parameters: bool = False
@@ -54,6 +55,7 @@ class Capabilities:
     lock_step: bool = True
     syncs_in_forward: bool = False
     synchronous: bool = True
+    inference_mode: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

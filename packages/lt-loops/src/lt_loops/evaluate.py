@@ -188,7 +188,7 @@ def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:
 @contextmanager
 def gradients_off(run: Run) -> Iterator[None]:
     """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``."""
-    capable = not run.strategy.capabilities.sharded_parameters
+    capable = run.strategy.capabilities.inference_mode
     mode = torch.inference_mode() if run.trainer.settings.inference_mode and capable else torch.no_grad()
     with mode:
         yield

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from lt_strategies.fsdp import FSDP, ModelParallel
     from lt_strategies.job import LaunchedEnvironment
     from lt_strategies.mps import Mps
+    from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
     from lt_strategies.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
     from lt_strategies.script import ScriptLauncher
+    from lt_strategies.xla import XLA, XLASPMD
+    from lt_strategies.xla_device import Xla
+    from lt_strategies.xla_launch import XLAProcesses
 
 __all__ = [
     "DDP",
     "FSDP",
+    "XLA",
+    "XLASPMD",
     "Cuda",
     "Distributed",
     "ForkLauncher",
@@ -30,13 +36,18 @@ __all__ = [
     "Kubernetes",
     "LaunchedEnvironment",
     "Lsf",
+    "Mixed",
     "ModelParallel",
     "Mpi",
     "Mps",
+    "ScaledMixed",
     "ScriptLauncher",
     "Slurm",
     "SpawnLauncher",
     "Torchrun",
+    "TruePrecision",
+    "XLAProcesses",
+    "Xla",
 ]
 
 _WHERE = {
@@ -47,8 +58,12 @@ _WHERE = {
     "lt_strategies.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.job": ("LaunchedEnvironment",),
     "lt_strategies.mps": ("Mps",),
+    "lt_strategies.precision": ("Mixed", "ScaledMixed", "TruePrecision"),
     "lt_strategies.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
     "lt_strategies.script": ("ScriptLauncher",),
+    "lt_strategies.xla": ("XLA", "XLASPMD"),
+    "lt_strategies.xla_device": ("Xla",),
+    "lt_strategies.xla_launch": ("XLAProcesses",),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 

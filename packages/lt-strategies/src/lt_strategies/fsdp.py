@@ -84,7 +84,9 @@ class FSDP(Distributed):
     """
 
     name = "fsdp"
-    capabilities = Capabilities(sharded_parameters=True, forward_needs_all_ranks=True, evaluation_needs_all_ranks=True)
+    capabilities = Capabilities(
+        sharded_parameters=True, forward_needs_all_ranks=True, evaluation_needs_all_ranks=True, inference_mode=False
+    )
 
     def __init__(
         self,

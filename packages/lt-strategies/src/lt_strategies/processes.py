@@ -93,7 +93,7 @@ class SpawnLauncher(Launcher):
                 self._wait(watch)
             except BaseException:
                 for member in members.values():
-                    member.send(signal.SIGKILL)
+                    member.send(watcher.KILL)
                 raise
             finally:
                 for process in processes:

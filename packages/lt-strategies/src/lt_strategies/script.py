@@ -37,6 +37,10 @@ class ScriptLauncher(Launcher):
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
         if must_start(strategy):
+            if os.name == "nt":
+                raise ConfigError(
+                    "launcher 'script' does not work on Windows: take strategy='ddp_spawn'.", code="LT722"
+                )
             need_one_node(strategy, self.name)
             _start_ranks(strategy)
         return run_here(fn, args, strategy)

@@ -32,6 +32,7 @@ PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequence
 GRACE = 1.5  # seconds in which the other ranks may end by themselves
 LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter only
 _REALTIME = getattr(signal, "SIGRTMIN", None)
 DUMP_SIGNAL: int | None = int(_REALTIME) + 6 if _REALTIME else getattr(signal, "SIGINFO", None)
 """Asks a rank to write where it stands (``faulthandler``); None where the platform has no spare signal."""
@@ -205,7 +206,7 @@ class Watch:
             late = time.monotonic() - start
             for rank, member in self.members.items():
                 if rank != spare and (late > GRACE or (rank == verdict.rank and (verdict.hangs or late > 1.0))):
-                    member.send(signal.SIGKILL)
+                    member.send(KILL)
             if spare is not None and not self._in_run(spare):
                 spare = None if self.members[spare].status() is not None else spare
                 if all(m.status() is not None for r, m in self.members.items() if r != spare):
@@ -214,7 +215,7 @@ class Watch:
                 self.members[spare].send(RAISE_SIGNAL)
                 told = True
             elif spare is not None and late > LAST_GRACE:
-                self.members[spare].send(signal.SIGKILL)
+                self.members[spare].send(KILL)
             time.sleep(POLL / 2)
 
     def _in_run(self, rank: int) -> bool:
@@ -240,7 +241,7 @@ class Watch:
         line = self.page.read(rank)
         if status < 0:
             how = f"was killed by {_signal_name(-status)}"
-            how += " (often: out of memory, or a job limit)" if -status == signal.SIGKILL else ""
+            how += " (often: out of memory, or a job limit)" if -status == KILL else ""
         else:
             how = f"exited with status {status}" + (" in the middle of a run" if status == 0 else "")
         return Verdict(rank, f"Rank {rank} of {self.world_size} {how}, {line.place}.")
@@ -329,7 +330,7 @@ def _exit_status_of(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         code = int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[49])
         return -(code & 0x7F) if code & 0x7F else code >> 8
-    return -int(signal.SIGKILL)
+    return -int(KILL)
 
 
 def _watch_script(order: dict[str, Any]) -> int:
