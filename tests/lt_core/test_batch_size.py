@@ -1,15 +1,17 @@
 """The number of samples in a batch of any nesting."""
 
-from collections import namedtuple
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from lt_core.batch_size import batch_size_of
 
-Pair = namedtuple("Pair", ["x", "y"])
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
 
 
 @dataclass
