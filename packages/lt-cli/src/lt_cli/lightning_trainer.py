@@ -41,6 +41,13 @@ def trainer_class() -> type:
     return Trainer
 
 
+def __getattr__(name: str) -> type:
+    """Return the class by its name, as a process that was sent an object of it looks it up."""
+    if name == "Trainer":
+        return trainer_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def state_of(trainer: TrainerAPI) -> TrainerState:
     """Return the state of a Trainer in Lightning's words."""
     if trainer.stage is None:

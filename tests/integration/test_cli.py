@@ -1,0 +1,250 @@
+"""The `lt` command with the real Trainer, callbacks and loggers; projects and packages as `lt new` writes them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lt_cli.main import main
+from lt_cli.new import create
+
+USERS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt import LightningDataModule, LightningModule
+
+
+class Net(LightningModule):
+    def __init__(self, lr: float = 0.1, batch_size: int = 1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch[0]).square().mean()
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.layer(batch[0]).square().mean())
+
+    test_step = validation_step
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.hparams.lr)
+
+
+class Data(LightningDataModule):
+    def __init__(self, batch_size: int = 8):
+        super().__init__()
+        self.batch_size = batch_size
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.ones(32, 4)), batch_size=self.batch_size)
+
+    val_dataloader = test_dataloader = train_dataloader
+"""
+QUIET = ("--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false")
+BASE = ("--model=project_of_users.Net", "--data=project_of_users.Data", "--trainer.max_epochs=1", *QUIET)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "project_of_users.py").write_text(USERS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("project_of_users", None)
+
+
+def test_a_fit_leaves_metrics_checkpoint_and_configuration(here):
+    assert main(["fit", *BASE, "--trainer.logger=csv", "--model.lr=0.25"]) == 0
+    (run,) = (here / "lightning_logs").iterdir()
+    names = {path.name for path in run.rglob("*")}
+    assert {"metrics.csv", "hparams.yaml", "config.yaml", "checkpoints"} <= names
+    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_args"]["lr"] == 0.25
+    assert main(["test", "--config", str(run / "config.yaml"), "--trainer.logger=false"]) == 0
+
+
+@pytest.mark.parametrize("name", ["EarlyStopping", "early_stopping", "lt_callbacks.EarlyStopping"])
+def test_a_callback_is_named_by_class_plugin_or_path(here, name):
+    words = (
+        f"--trainer.callbacks+={name}",
+        "--trainer.callbacks.monitor=val_loss",
+        "--trainer.callbacks+=LearningRateMonitor",
+    )
+    main(["fit", *BASE, *words, "--trainer.logger=csv", "--trainer.enable_checkpointing=false"])
+    saved = yaml.safe_load((here / "lightning_logs" / "version_0" / "config.yaml").read_text())["trainer"]["callbacks"]
+    assert [callback["class_path"] for callback in saved] == [
+        "lt_callbacks.EarlyStopping",
+        "lt_callbacks.LearningRateMonitor",
+    ]
+
+
+def test_links_are_given_on_the_command_line(here):
+    link = "--link=data.init_args.batch_size=model.init_args.batch_size"
+    main(["fit", *BASE, link, "--data.batch_size=16", "--trainer.logger=csv", "--trainer.enable_checkpointing=false"])
+    saved = (here / "lightning_logs" / "version_0" / "hparams.yaml").read_text()
+    assert yaml.safe_load(saved)["batch_size"] == 16
+
+
+def test_explain_says_what_a_fit_would_do_on_other_hardware(here, capsys):
+    assert main(["explain", *BASE, "--devices=4", "--num_nodes=2"]) == 0
+    shown = capsys.readouterr().out
+    assert "8 ranks" in shown
+    assert "8 per rank" in shown
+    assert not (here / "lightning_logs").exists()
+
+
+def test_a_value_that_the_trainer_refuses_is_told_with_its_place(here, capsys):
+    (here / "run.yaml").write_text("trainer:\n  max_epochs: -7\n")
+    with pytest.raises(SystemExit) as end:
+        main(["fit", "--model=project_of_users.Net", "--config=run.yaml"])
+    assert end.value.code == 2
+    assert "run.yaml:2: trainer.max_epochs" in capsys.readouterr().err
+
+
+def test_a_misspelt_environment_variable_is_told(here, monkeypatch):
+    monkeypatch.setenv("LT_FIT__TRAINER__MAX_EPOHS", "3")
+    with pytest.warns(UserWarning, match=r"Did you mean 'LT_FIT__TRAINER__MAX_EPOCHS'.*LT161"):
+        main(["fit", *BASE, "--trainer.fast_dev_run=true"])
+
+
+def test_the_metrics_of_a_run_are_drawn(here):
+    pytest.importorskip("matplotlib")
+    main(["fit", *BASE, "--trainer.logger=tensorboard", "--trainer.log_every_n_steps=1"])
+    assert main(["plot"]) == 0
+    assert (here / "lightning_logs" / "version_0" / "metrics.png").stat().st_size > 5000
+
+
+def test_a_checkpoint_of_a_run_is_shown(here, capsys):
+    main(["fit", *BASE])
+    (file,) = (here / "lightning_logs").rglob("*.ckpt")
+    assert main(["ckpt", "show", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out.partition("{")[2].join(["{", ""]))
+    assert (shown["step"], shown["resumes"]) == (4, "exactly")
+
+
+def test_completion_knows_arguments_and_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["completion", "bash"])
+    script = capsys.readouterr().out
+    assert "--trainer.max_epochs" in script
+    assert "migrate" in script
+
+
+# ---- lt new ----------------------------------------------------------------------------------------------------------
+
+
+def run_in(folder, *command, **environment):
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_new_project_passes_its_own_tests(tmp_path):
+    folder = create("project", "spirals_of_a_test", tmp_path)
+    assert "3 passed" in run_in(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def test_a_new_project_trains_at_once(tmp_path):
+    folder = create("project", "spirals_of_a_test", tmp_path)
+    shown = run_in(folder, "-m", "lt_cli.main", "fit", "--config", "run.yaml", "--trainer.max_epochs", "1")
+    assert "Checkpoints in" in shown
+    assert list(folder.glob("lightning_logs/version_0/config.yaml"))
+
+
+@pytest.mark.conformance
+@pytest.mark.ddp
+def test_a_new_strategy_passes_the_kit(tmp_path):
+    folder = create("strategy", "of_a_test", tmp_path)
+    info = folder / "src" / "lt_strategy_of_a_test-0.1.0.dist-info"  # as if it were installed
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lt-strategy-of-a-test\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text("[lt.strategies]\nof_a_test = lt_strategy_of_a_test:OfATest\n")
+    shown = run_in(folder, "-m", "pytest", "-q", "-k", "1-ranks or 2-ranks", PYTHONPATH=str(folder / "src"))
+    assert " passed" in shown
+    assert "failed" not in shown
+
+
+# ---- lt.compat -------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import importlib.metadata
+import sys
+
+import lightning as L
+import lightning.pytorch
+import pytorch_lightning as pl
+from lightning.fabric.utilities.types import _PATH
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.trainer.states import RunningStage
+from lightning.pytorch.utilities.imports import _TORCH_GREATER_EQUAL_2_1
+from pytorch_lightning.callbacks import *
+from pytorch_lightning.callbacks.early_stopping import EarlyStopping as Same
+
+import lt
+
+assert EarlyStopping is Same is lt.callbacks.EarlyStopping
+assert L.LightningModule is pl.LightningModule is lightning.pytorch.LightningModule is lt.LightningModule
+assert issubclass(pl.Trainer, lt.Trainer) and L.pytorch.Trainer is pl.Trainer
+assert ModelCheckpoint is lt.callbacks.ModelCheckpoint
+assert importlib.metadata.version("lightning") == pl.__version__ and _TORCH_GREATER_EQUAL_2_1
+for missing in ("from lightning import Fabric", "import pytorch_lightning.nowhere"):
+    try:
+        exec(missing)
+    except ImportError:
+        continue
+    raise SystemExit(missing)
+
+
+class Watch(pl.Callback):
+    stages = []
+
+    def on_train_batch_start(self, trainer, *args):
+        self.stages.append((trainer.state.fn == "fit", trainer.state.stage == RunningStage.TRAINING))
+
+
+if __name__ == "__main__":
+    options = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=[Watch()], **options, **eval(sys.argv[1]))
+    trainer.fit(BoringModel())
+    print(trainer.global_step, trainer.world_size, set(Watch.stages), len(sys.argv))
+"""
+
+
+def test_a_script_written_for_lightning_runs_unchanged(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    assert run_in(tmp_path, "-m", "lt.compat", "script.py", "{}").split("\n")[-2] == "64 1 {(True, True)} 2"
+
+
+@pytest.mark.ddp
+def test_further_ranks_and_spawned_processes_answer_the_names_too(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    for strategy in ("ddp", "ddp_spawn"):
+        shown = run_in(tmp_path, "-m", "lt.compat", "script.py", f"dict(devices=2, strategy={strategy!r})")
+        assert "32 2 " in shown
+
+
+def test_compat_comes_before_lightning(tmp_path):
+    (tmp_path / "lightning").mkdir()
+    (tmp_path / "lightning" / "__init__.py").write_text("")
+    late = (
+        "import lightning, lt.compat\ntry:\n    lt.compat.install()\nexcept RuntimeError as error:\n    print(error)\n"
+    )
+    assert "imported already" in run_in(tmp_path, "-c", late)
+
+
+def test_a_script_that_is_not_there_is_told(tmp_path):
+    code = "import lt.compat, sys; sys.exit(lt.compat.main(['nowhere.py']) != 2)"
+    run_in(tmp_path, "-c", code)
+    assert not Path(tmp_path, "nowhere.py").exists()

@@ -1,0 +1,112 @@
+"""`lt migrate`: what a user's source becomes. The names are those of the whole lt."""
+
+import json
+
+import pytest
+
+from lt_cli.main import main
+from lt_cli.migrate import migrate_text
+
+pytest.importorskip("libcst")
+
+REWRITTEN = {
+    "the package": ("import pytorch_lightning as pl\n\npl.Trainer()\n", "import lt as pl\n\npl.Trainer()\n"),
+    "the package under its own name": (
+        "import pytorch_lightning\n\npytorch_lightning.callbacks.EarlyStopping()\n",
+        "import lt\n\nlt.callbacks.EarlyStopping()\n",
+    ),
+    "lightning.pytorch": (
+        "import lightning as L\nimport lightning.pytorch as pl\n\nL.pytorch.callbacks.Timer(), pl.Callback, L.Trainer\n",
+        "import lt as L\nimport lt as pl\n\nL.callbacks.Timer(), pl.Callback, L.Trainer\n",
+    ),
+    "names": (
+        "from pytorch_lightning.callbacks import (\n    EarlyStopping,  # stops\n    ModelCheckpoint,\n)\n",
+        "from lt.callbacks import (\n    EarlyStopping,  # stops\n    ModelCheckpoint,\n)\n",
+    ),
+    "a name that moved": (
+        "from pytorch_lightning.utilities.distributed import rank_zero_only\n",
+        "from lt.utilities.rank_zero import rank_zero_only\n",
+    ),
+    "a name that changed": (
+        "from pytorch_lightning.callbacks import GPUStatsMonitor\n",
+        "from lt.callbacks import DeviceStatsMonitor as GPUStatsMonitor\n",
+    ),
+    "a module as a name": (
+        "from pytorch_lightning import callbacks as cbs\n\ncbs.Timer()\n",
+        "from lt import callbacks as cbs\n\ncbs.Timer()\n",
+    ),
+    "a line with several statements": ("import pytorch_lightning as pl; x = 1\n", "import lt as pl; x = 1\n"),
+    "arguments of the Trainer": (
+        "from pytorch_lightning import Trainer\n\nTrainer(gpus=2,  # both\n        precision=16, max_epochs=3)\n",
+        'from lt import Trainer\n\nTrainer(accelerator="gpu", devices=2,  # both\n        precision="16-mixed", max_epochs=3)\n',
+    ),
+    "a Trainer of somebody else": (
+        "import pytorch_lightning as pl\nfrom mine import Trainer\n\nTrainer(gpus=2)\n",
+        "import lt as pl\nfrom mine import Trainer\n\nTrainer(gpus=2)\n",
+    ),
+    "nothing of Lightning's": ("import torch\nfrom lightning_utilities import x\n",) * 2,
+}
+
+
+@pytest.mark.parametrize(("old", "new"), REWRITTEN.values(), ids=REWRITTEN.keys())
+def test_source_is_rewritten(old, new):
+    assert migrate_text(old) == (new, [])
+
+
+def test_what_lt_lacks_keeps_its_import_and_is_listed():
+    new, left = migrate_text("from lightning import Fabric, Trainer\n")
+    assert new == "from lt import Trainer\nfrom lightning import Fabric\n"
+    assert [(item.line, item.what) for item in left] == [(1, "lightning.Fabric")]
+
+
+def test_old_hooks_are_renamed_or_listed():
+    source = (
+        "import pytorch_lightning as pl\n\n\nclass Net(pl.LightningModule):\n    def configure_sharded_model(self):\n"
+        "        pass\n\n    def training_epoch_end(self, outputs):\n        pass\n"
+    )
+    new, left = migrate_text(source)
+    assert "def configure_model(self)" in new
+    assert [item.what for item in left] == ["def configure_sharded_model", "def training_epoch_end"]
+
+
+def test_rewriting_twice_changes_nothing_more():
+    once, _ = migrate_text("import lightning.pytorch as pl\n\npl.Trainer(gpus=1)\n")
+    assert migrate_text(once)[0] == once
+
+
+def test_a_diff_is_shown_first_and_files_are_written_when_asked_for(tmp_path, capsys):
+    (tmp_path / "train.py").write_text("import pytorch_lightning as pl\n")
+    (tmp_path / "run.yaml").write_text("logger:\n  class_path: lightning.pytorch.loggers.CSVLogger\n")
+    (tmp_path / "requirements.txt").write_text("torch\npytorch-lightning>=1.8\n")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "theirs.py").write_text("import pytorch_lightning\n")
+    assert main(["migrate", str(tmp_path), "--check"]) == 1
+    shown = capsys.readouterr().out
+    assert "-import pytorch_lightning as pl\n+import lt as pl\n" in shown
+    assert "+  class_path: lt.loggers.CSVLogger" in shown
+    assert "requirements.txt:2: pytorch-lightning" in shown
+    assert (tmp_path / "train.py").read_text() == "import pytorch_lightning as pl\n"
+    assert main(["migrate", str(tmp_path), "--write"]) == 0
+    assert (tmp_path / "train.py").read_text() == "import lt as pl\n"
+    assert (tmp_path / ".venv" / "theirs.py").read_text() == "import pytorch_lightning\n"
+
+
+def test_notebooks_are_rewritten_cell_by_cell(tmp_path):
+    cells = [["import pytorch_lightning as pl\n", "pl.Trainer()"], ["%time\n", "import pytorch_lightning"]]
+    book = {"cells": [{"cell_type": "code", "source": source} for source in cells], "nbformat": 4}
+    (tmp_path / "a.ipynb").write_text(json.dumps(book))
+    main(["migrate", str(tmp_path), "--write"])
+    first, second = json.loads((tmp_path / "a.ipynb").read_text())["cells"]
+    assert first["source"] == ["import lt as pl\n", "pl.Trainer()"]
+    assert second["source"] == cells[1]
+
+
+def test_source_that_is_no_python_is_left(tmp_path, capsys):
+    (tmp_path / "old.py").write_text("import pytorch_lightning\nprint 'hello'\n")
+    assert main(["migrate", str(tmp_path), "--write"]) == 0
+    assert "old.py:2" in capsys.readouterr().out
+
+
+def test_a_path_that_is_not_there_is_an_error(tmp_path, capsys):
+    assert main(["migrate", str(tmp_path / "nowhere")]) == 2
+    assert "is not there" in capsys.readouterr().err
