@@ -16,8 +16,8 @@ REWRITTEN = {
         "import lt\n\nlt.callbacks.EarlyStopping()\n",
     ),
     "lightning.pytorch": (
-        "import lightning as L\nimport lightning.pytorch as pl\n\nL.pytorch.callbacks.Timer(), pl.Callback, L.Trainer\n",
-        "import lt as L\nimport lt as pl\n\nL.callbacks.Timer(), pl.Callback, L.Trainer\n",
+        "import lightning as L\nimport lightning.pytorch as pl\n\nL.pytorch.callbacks.Timer(), pl.Callback\n",
+        "import lt as L\nimport lt as pl\n\nL.callbacks.Timer(), pl.Callback\n",
     ),
     "names": (
         "from pytorch_lightning.callbacks import (\n    EarlyStopping,  # stops\n    ModelCheckpoint,\n)\n",
@@ -37,8 +37,8 @@ REWRITTEN = {
     ),
     "a line with several statements": ("import pytorch_lightning as pl; x = 1\n", "import lt as pl; x = 1\n"),
     "arguments of the Trainer": (
-        "from pytorch_lightning import Trainer\n\nTrainer(gpus=2,  # both\n        precision=16, max_epochs=3)\n",
-        'from lt import Trainer\n\nTrainer(accelerator="gpu", devices=2,  # both\n        precision="16-mixed", max_epochs=3)\n',
+        "from pytorch_lightning import Trainer\n\nTrainer(gpus=2,  # both\n        precision=16)\n",
+        'from lt import Trainer\n\nTrainer(accelerator="gpu", devices=2,  # both\n        precision="16-mixed")\n',
     ),
     "a Trainer of somebody else": (
         "import pytorch_lightning as pl\nfrom mine import Trainer\n\nTrainer(gpus=2)\n",

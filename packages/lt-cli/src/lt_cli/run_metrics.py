@@ -12,7 +12,7 @@ from pathlib import Path
 from lt_cli.command_error import CommandError
 from lt_cli.event_file import read_scalars
 
-__all__ = ["RunMetrics", "find_runs", "read_run"]
+__all__ = ["RunMetrics", "find_runs", "has_metrics", "read_run"]
 
 _EVENTS = "events.out.tfevents.*"
 _FILES = ("metrics.csv", "metrics.jsonl", _EVENTS)
@@ -53,7 +53,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        below = [path] if path.is_file() or _has_metrics(path) else _runs_below(path)
+        below = [path] if path.is_file() or has_metrics(path) else _runs_below(path)
         if not below:
             missing = "is not there" if not path.exists() else f"holds none of {', '.join(_FILES)}"
             raise CommandError(f"{path} {missing}. Name the folder of a run: lightning_logs/version_0.", code="LT166")
@@ -82,7 +82,8 @@ def read_run(path: Path) -> RunMetrics:
     return RunMetrics(_name_of(path), path, curves)
 
 
-def _has_metrics(folder: Path) -> bool:
+def has_metrics(folder: Path) -> bool:
+    """Return whether a folder holds a file of metrics that can be read."""
     return any(file for pattern in _FILES for file in folder.glob(pattern))
 
 
