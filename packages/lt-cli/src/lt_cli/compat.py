@@ -46,10 +46,13 @@ _ANSWERED = (
 )
 """Modules of Lightning without a counterpart in lt whose names are in :mod:`lt_cli.lightning_answers`."""
 
-_USAGE = """usage: python -m lt.compat SCRIPT [ARGUMENT]...
-       python -m lt.compat -m MODULE [ARGUMENT]...
+_USAGE = """usage: python -m lt.compat [--pickle] SCRIPT [ARGUMENT]...
+       python -m lt.compat [--pickle] -m MODULE [ARGUMENT]...
 
-Run a script, a module or the command of an installed package that imports lightning or pytorch_lightning, on lt."""
+Run a script, a module or the command of an installed package that imports lightning or pytorch_lightning, on lt.
+
+--pickle  for packages that put objects of theirs into checkpoints: these are written as Lightning writes them, and
+          all checkpoints are read even if they can run code. Only with files that you made yourself."""
 
 
 def install() -> None:
@@ -78,9 +81,17 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(_USAGE)
         return 0 if given else 2
+    if given[0] == "--pickle":
+        from lt_cli.pickled_checkpoints import use_pickles
+
+        use_pickles()
+        print(
+            "--pickle: checkpoints hold any object, and reading one can run code: only your own files.", file=sys.stderr
+        )
+        given = given[1:]
     install()
     _tell_children()
-    if given[0] == "-m":
+    if given[:1] == ["-m"]:
         if len(given) < 2:
             print(_USAGE, file=sys.stderr)
             return 2
@@ -88,6 +99,9 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.path[0] = os.getcwd()  # noqa: PTH109  (as `python -m` does)
         runpy.run_module(given[1], run_name="__main__", alter_sys=True)
         return 0
+    if not given:
+        print(_USAGE, file=sys.stderr)
+        return 2
     found = given[0] if Path(given[0]).is_file() else shutil.which(given[0])  # the command of an installed package
     if found is None:
         print(f"python -m lt.compat: there is no file {given[0]!r}. [LT168]", file=sys.stderr)
@@ -168,7 +182,8 @@ class _Answer(ModuleType):
             return trainer_class()
         found = counterpart(self._below, name)
         if found is not None and found.name:
-            return getattr(import_module(found.module), found.name)
+            value = getattr(import_module(found.module), found.name)
+            return _trusting(value) if name in ("LightningModule", "LightningDataModule") else value
         small = import_module("lt_cli.lightning_answers")
         if small.answers(name):
             return getattr(small, name)
@@ -193,6 +208,14 @@ class _Distribution(Distribution):
 
     def locate_file(self, path: Any) -> Path:
         return Path(path)
+
+
+def _trusting(base: type) -> type:
+    """Return a class of modules as it is, or one that trusts checkpoints where they hold any object."""
+    from lt_cli.lightning_trainer import trusting
+    from lt_cli.pickled_checkpoints import pickles
+
+    return trusting(base) if pickles() else base
 
 
 def _is_answered(below: str) -> bool:

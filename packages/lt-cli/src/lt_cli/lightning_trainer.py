@@ -6,12 +6,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lt_cli.lightning_states import RunningStage, TrainerFn, TrainerState, TrainerStatus
+from lt_cli.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_core import plugins
+from lt_core.checkpoint import CheckpointIO
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["state_of", "trainer_class"]
+__all__ = ["state_of", "trainer_class", "trusting"]
 
 
 @cache
@@ -21,6 +23,9 @@ def trainer_class() -> type:
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
+
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**_with_pickles(arguments) if pickles() else arguments)
 
         @property
         def state(self) -> TrainerState:
@@ -46,6 +51,26 @@ def __getattr__(name: str) -> type:
     if name == "Trainer":
         return trainer_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _with_pickles(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a Trainer's arguments with checkpoints that hold any object, unless another checkpoint IO is given."""
+    given = arguments.get("plugins") or []
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    if any(isinstance(plugin, CheckpointIO) for plugin in listed):
+        return arguments
+    return {**arguments, "plugins": [*listed, PickledCheckpointIO()]}
+
+
+@cache
+def trusting(base: type) -> type:
+    """Return a class whose ``load_from_checkpoint`` trusts the file, where checkpoints hold any object."""
+    plain: Any = base.__dict__["load_from_checkpoint"].__func__
+
+    def load_from_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
+        return plain(cls, *args, **{"weights_only": False, **kwargs})
+
+    return type(base.__name__, (base,), {"load_from_checkpoint": classmethod(load_from_checkpoint)})
 
 
 def state_of(trainer: TrainerAPI) -> TrainerState:

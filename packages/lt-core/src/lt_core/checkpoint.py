@@ -34,7 +34,13 @@ class CheckpointIO:
     that touch files; it is found by an entry point in ``lt.checkpoint_io``, a class or a function that returns an
     instance without arguments, or given to the Trainer as an object. Only the process that writes calls the writing
     members.
+
+    Attributes:
+        keeps_objects: whether :meth:`save_checkpoint` takes any Python object; hyperparameters then go there as they
+            are, in place of by name where they are no plain data. Reading such a file can run code.
     """
+
+    keeps_objects: bool = False
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         """Write ``checkpoint`` to ``path``; a file that is there already stays until the new one is complete.

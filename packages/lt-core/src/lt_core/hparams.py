@@ -116,7 +116,7 @@ def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name): _text_of_torch(_plain(value, names=True)) for name, value in hparams.items()}
 
 
-def saved_hparams(owner: HyperparametersMixin, prefix: str = "") -> dict[str, Any]:
+def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: bool = False) -> dict[str, Any]:
     """Return the entries that a checkpoint holds for ``owner``; none where it kept no hyperparameters.
 
     Keys, in Lightning's layout: ``hyper_parameters`` (a dict of those that are plain data), ``hparams_name`` (the
@@ -125,8 +125,9 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "") -> dict[str, An
     Args:
         owner: a module or a datamodule.
         prefix: ``"datamodule_"`` for a datamodule.
+        objects: keep all as they are, for a file that may hold any object.
     """
-    plain, by_name = _split(owner.hparams)
+    plain, by_name = (dict(owner.hparams), {}) if objects else _split(owner.hparams)
     if not plain and not by_name:
         return {}
     entries = {"hyper_parameters": plain, "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs"}

@@ -536,6 +536,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         hparams_file: str | PathLike[str] | None = None,
         strict: bool | None = None,
         trusted: bool = False,
+        weights_only: bool | None = None,
         **kwargs: Any,
     ) -> Self:
         """Make a module from a checkpoint: its saved hyperparameters go to ``__init__``, then the weights are loaded.
@@ -546,6 +547,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
             hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
             strict: whether keys must fit exactly; default: the module's ``strict_loading``.
             trusted: read the file even if it could run code. Only for files that you made yourself.
+            weights_only: False is Lightning's spelling of ``trusted=True``.
             kwargs: arguments of ``__init__`` that were not saved, or that replace saved ones.
 
         Raises:
@@ -554,7 +556,7 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         from lt_core.checkpoint import load_from_checkpoint
 
         loaded: Self = load_from_checkpoint(
-            cls, checkpoint_path, map_location, hparams_file, strict, trusted=trusted, **kwargs
+            cls, checkpoint_path, map_location, hparams_file, strict, trusted=trusted or weights_only is False, **kwargs
         )
         return loaded
 

@@ -132,6 +132,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         map_location: Any = None,
         hparams_file: str | PathLike[str] | None = None,
         trusted: bool = False,
+        weights_only: bool | None = None,
         **kwargs: Any,
     ) -> Self:
         """Return a datamodule made with the hyperparameters in a checkpoint, with its state loaded.
@@ -141,6 +142,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
             map_location: where tensors of its state go.
             hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
             trusted: read the file even if it could run code. Only for files that you made yourself.
+            weights_only: False is Lightning's spelling of ``trusted=True``.
             kwargs: arguments of ``__init__`` that were not saved, or that replace saved ones.
 
         Raises:
@@ -148,7 +150,9 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         """
         from lt_core.checkpoint import load_from_checkpoint
 
-        loaded: Self = load_from_checkpoint(cls, checkpoint_path, map_location, hparams_file, trusted=trusted, **kwargs)
+        loaded: Self = load_from_checkpoint(
+            cls, checkpoint_path, map_location, hparams_file, trusted=trusted or weights_only is False, **kwargs
+        )
         return loaded
 
     def __repr__(self) -> str:

@@ -49,14 +49,16 @@ def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
         weights_only: only the module's weights and hyperparameters.
     """
     position, strategy = run.position, run.strategy
+    objects = run.trainer.checkpoint_io.keeps_objects
+    data = run.datamodule
     tree: dict[str, Any] = {
         "epoch": position.epoch,
         "global_step": position.step,
         "pytorch-lightning_version": LIGHTNING_VERSION,
         "lt_version": _version(),
         "state_dict": strategy.module_state(run.model),
-        **saved_hparams(run.module),
-        **(saved_hparams(run.datamodule, "datamodule_") if isinstance(run.datamodule, HyperparametersMixin) else {}),
+        **saved_hparams(run.module, objects=objects),
+        **(saved_hparams(data, "datamodule_", objects=objects) if isinstance(data, HyperparametersMixin) else {}),
     }
     if not weights_only:
         tree |= _training_state(run)
@@ -66,7 +68,8 @@ def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
             run.datamodule.on_save_checkpoint(tree)
     if is_overridden(run.module, "on_save_checkpoint", LightningModule):
         run.module.on_save_checkpoint(tree)
-        settle_hparams(tree, run.module)
+        if not objects:
+            settle_hparams(tree, run.module)
     return tree
 
 

@@ -1,0 +1,70 @@
+"""Checkpoints that hold any Python object, as Lightning's do: for packages that put objects of theirs into them.
+
+Reading such a file can run code, so nothing here is used unless ``python -m lt.compat --pickle`` asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError
+from lt_core.safe_read import read_checkpoint
+
+__all__ = ["PickledCheckpointIO", "pickles", "use_pickles"]
+
+_VARIABLE = "LT_COMPAT_PICKLE"
+
+
+def use_pickles() -> None:
+    """Have checkpoints of this process, and of those that it starts, hold any object."""
+    os.environ[_VARIABLE] = "1"
+
+
+def pickles() -> bool:
+    """Return whether checkpoints may hold any object."""
+    return os.environ.get(_VARIABLE) == "1"
+
+
+class PickledCheckpointIO(CheckpointIO):
+    """Writes whatever it is given by ``torch.save``, and reads all files as trusted."""
+
+    keeps_objects = True
+
+    def save_checkpoint(
+        self, checkpoint: Mapping[str, Any], path: str | PathLike[str], storage_options: Any = None
+    ) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with beside.open("wb") as file:
+                torch.save(dict(checkpoint), file)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(target)
+        except OSError as error:
+            raise CheckpointError(f"{target} could not be written: {error.strerror or error}.", code="LT640") from error
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def load_checkpoint(
+        self,
+        path: str | PathLike[str],
+        map_location: Any = None,
+        *,
+        trusted: bool = False,
+        mmap: bool = False,
+        verify: bool = True,
+    ) -> dict[str, Any]:
+        return read_checkpoint(path, map_location, trusted=True, mmap=mmap, verify=verify)
+
+    def verify(self, path: str | PathLike[str]) -> None:
+        """Compare the checksums; that it holds objects is no fault here."""
+        read_checkpoint(path, "cpu", trusted=True)
