@@ -19,7 +19,6 @@ def cluster():
     import ray
 
     os.environ["RAY_AUTH_MODE"] = "disabled"
-    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # under `uv run` Ray would start its workers by another one
     ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
     yield
     ray.shutdown()
