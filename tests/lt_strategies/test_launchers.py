@@ -78,8 +78,17 @@ def test_torchrun_s_report_gets_the_error_and_its_traceback(tmp_path):
     assert "ValueError: boom" in report["message"]["message"]
 
 
-def torchrun(script, *arguments, logs=None, **environment):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_torchrun_starts_a_failed_job_again_and_it_trains(tmp_path):
+    done = torchrun("steps.py", "script", "raise-once", "1", FACTS=str(tmp_path), options=("--max-restarts=1",))
+    assert done.returncode == 0, done.stderr
+    assert "boom, once" in done.stderr
+    assert len(set(re.findall(r"rank \d of 2: -?[\d.]+", done.stdout))) == 4
+
+
+def torchrun(script, *arguments, logs=None, options=(), **environment):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
     command += [] if logs is None else ["--log-dir", str(logs)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LT_"))}
     return subprocess.run(

@@ -34,6 +34,8 @@ def fault(rank, index):
         return
     if FAULT in ("raise", "kill", "exit", "hang", "stopped"):
         note_fault()
+    if FAULT == "raise-once" and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
+        raise ValueError("boom, once")
     if FAULT == "raise":
         raise ValueError("boom")
     if FAULT == "kill":
@@ -100,7 +102,10 @@ def main():
         strategy = DDP(step_deadline=float(os.environ.get("DEADLINE", "600")))
         environment = Torchrun.detect() or LaunchedEnvironment.detect() or Environment()
         launcher = plugins.load("launchers", LAUNCHER)()
-        strategy.place(Placement(devices=tuple(range(WORLD)), environment=environment, launcher=launcher))
+        local = environment.local_world_size if environment.processes_exist else WORLD
+        nodes = environment.world_size // local if environment.processes_exist else 1
+        devices = tuple(range(local))
+        strategy.place(Placement(devices=devices, num_nodes=nodes, environment=environment, launcher=launcher))
         result = strategy.launch(run, strategy)
         print(f"rank {strategy.rank} of {strategy.world_size}: {result.outputs:.6f}", flush=True)
     if FAULT == "after" and strategy.rank == WHO:

@@ -111,7 +111,8 @@ def leave(*, failed: bool = False) -> None:
 
 def _make(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
     with _loopback_only(environment):
-        store = _store(environment, world_size, timeout)
+        attempt = f"attempt {environment.restart_count}"  # torchrun's store may outlive a failed one
+        store = PrefixStore(attempt, _store(environment, world_size, timeout))
         _wait_for_all(store, environment.rank, world_size, timeout)
         dist.init_process_group(
             backend,

@@ -226,8 +226,8 @@ class Watch:
             return False
         if self._in_run(rank):
             return True
-        script_is_over = self.page.read(0).state == ENDED  # then an exit status is the script's own
-        return status < 0 or (status > 0 and not script_is_over)
+        # a status of the script's own (sys.exit) concerns the others only while they wait for this rank in a run
+        return status < 0 or (status > 0 and any(self._in_run(other) for other in self.members))
 
     def _judge_report(self, report: dict[str, Any]) -> Verdict:
         rank = int(report["rank"])
