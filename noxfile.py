@@ -267,19 +267,16 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session
-def plugins(session: nox.Session) -> None:
-    """Each package of examples/plugins from its wheel, beside ours from wheels, with its own tests."""
-    if not PLUGINS:
-        session.skip("examples/plugins holds no package yet")
+@nox.parametrize("plugin", PLUGINS, ids=[plugin.name for plugin in PLUGINS])
+def plugins(session: nox.Session, plugin: Path) -> None:
+    """A package of examples/plugins from its wheel, beside ours from wheels, with its own tests."""
+    folder = ROOT / ".nox" / "plugin-wheels" / plugin.name
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run(UV, "build", "-q", "--wheel", str(plugin), "-o", str(folder), external=True)
+    theirs = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]  # a package without this extra is fine too
     ours = build_wheels(session, PACKAGES)
-    pins = constraints(session)
-    for plugin in PLUGINS:
-        folder = ROOT / ".nox" / "plugin-wheels" / plugin.name
-        shutil.rmtree(folder, ignore_errors=True)
-        session.run(UV, "build", "-q", "--wheel", str(plugin), "-o", str(folder), external=True)
-        wheels = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]  # a package without this extra is fine too
-        python = fill_environment(session, "isolated", "-c", pins, *ours, *wheels, *RUNNER)
-        session.run(python, "-m", "pytest", TIMEOUT, str(plugin), external=True)
+    python = fill_environment(session, "isolated", "-c", constraints(session), *ours, *theirs, *RUNNER)
+    session.run(python, "-m", "pytest", TIMEOUT, str(plugin), *session.posargs, external=True)
 
 
 @nox.session
