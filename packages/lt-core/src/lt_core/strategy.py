@@ -16,6 +16,7 @@ from lt_core.accelerator import Accelerator
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
+from lt_core.older import adapt
 from lt_core.precision import Precision
 from lt_core.transfer import move_to_device
 
@@ -109,6 +110,11 @@ class Strategy:
     launcher: str | Launcher | None = None
     placement: Placement = Placement()
     environment: Environment = Environment()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let a class that was written before an argument came to this interface go on working without it."""
+        super().__init_subclass__(**kwargs)
+        adapt(cls, Strategy)
 
     # ---- place -------------------------------------------------------------------------------------------------------
 

@@ -139,8 +139,8 @@ class XLAProcesses(XLA):
         finally:
             self._last = True
 
-    def backward(self, loss: Tensor) -> None:
-        super().backward(loss)
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        super().backward(loss, *args, **kwargs)
         if self._last:
             self.reduce_gradients(self._params)
 

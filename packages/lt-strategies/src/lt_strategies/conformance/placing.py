@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from lt_core.older import untaken
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Strategy
 from lt_strategies.conformance.bench import Bench, SmallNet, sgd
@@ -56,6 +57,13 @@ def capabilities_are_declared_as_such(bench: Bench) -> None:
     assert isinstance(strategy.capabilities, Capabilities)
     assert isinstance(type(strategy).interface_version, int)
     assert isinstance(strategy.name, str)
+
+
+@check()
+def members_take_all_that_the_interface_gives_them(bench: Bench) -> None:
+    for cls in type(bench.made()).__mro__:
+        if issubclass(cls, Strategy) and cls is not Strategy:
+            assert untaken(cls, Strategy) == {}, f"{cls.__name__}: arguments that came to the interface later"
 
 
 @check()

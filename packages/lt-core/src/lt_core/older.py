@@ -1,0 +1,71 @@
+"""Strategies that were written for an older interface: arguments that came later are dropped, and that is said once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import FunctionType
+from typing import Any
+
+from lt_core.errors import warn
+
+__all__ = ["adapt", "untaken"]
+
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def adapt(cls: type, interface: type) -> None:
+    """Wrap the members that ``cls`` overrides and that take less than the ``interface``'s do; all others stay bare."""
+    for name in untaken(cls, interface):
+        setattr(cls, name, _dropping(cls, name, vars(cls)[name]))
+
+
+def untaken(cls: type, interface: type) -> dict[str, list[str]]:
+    """Return, for each member that ``cls`` itself overrides, the arguments of the ``interface`` that it lacks."""
+    found = {}
+    for name, own in vars(cls).items():
+        newest = getattr(interface, name, None)
+        if name.startswith("_") or not isinstance(own, FunctionType) or not isinstance(newest, FunctionType):
+            continue
+        missing = _missing(own, newest)
+        if missing:
+            found[name] = missing
+    return found
+
+
+def _missing(own: FunctionType, newest: FunctionType) -> list[str]:
+    mine = inspect.signature(own).parameters
+    kinds = {parameter.kind for parameter in mine.values()}
+    if kinds.issuperset(_VARIABLE):
+        return []
+    missing = []
+    for name, parameter in inspect.signature(newest).parameters.items():
+        absent = parameter.kind not in kinds if parameter.kind in _VARIABLE else name not in mine
+        required = parameter.default is parameter.empty and parameter.kind not in _VARIABLE
+        if absent and not required and inspect.Parameter.VAR_KEYWORD not in kinds:
+            missing.append(name)
+    return missing
+
+
+def _dropping(cls: type, name: str, own: FunctionType) -> Any:
+    signature = inspect.signature(own)
+    positions = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in signature.parameters.values())
+    variable = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    told = False
+
+    @functools.wraps(own)
+    def taking_less(*args: Any, **kwargs: Any) -> Any:
+        nonlocal told
+        kept_args = args if variable else args[:positions]
+        kept = {key: value for key, value in kwargs.items() if key in signature.parameters}
+        dropped = [*map(repr, args[len(kept_args) :]), *(key for key in kwargs if key not in kept)]
+        if dropped and not told:
+            told = True
+            warn(
+                f"{cls.__name__}.{name}() was written for an older interface and does not take {', '.join(dropped)}: "
+                "dropped. Get a newer version of the package that brings it.",
+                code="LT723",
+            )
+        return own(*kept_args, **kept)
+
+    return taking_less
