@@ -46,6 +46,9 @@ _ANSWERED = (
 )
 """Modules of Lightning without a counterpart in lt whose names are in :mod:`lt_cli.lightning_answers`."""
 
+_READ_FILES = ("CheckpointIO", "LightningDataModule", "LightningModule", "TorchCheckpointIO")
+"""Classes that read checkpoints."""
+
 _USAGE = """usage: python -m lt.compat [--pickle] SCRIPT [ARGUMENT]...
        python -m lt.compat [--pickle] -m MODULE [ARGUMENT]...
 
@@ -183,7 +186,7 @@ class _Answer(ModuleType):
         found = counterpart(self._below, name)
         if found is not None and found.name:
             value = getattr(import_module(found.module), found.name)
-            return _trusting(value) if name in ("LightningModule", "LightningDataModule") else value
+            return _trusting(value) if name in _READ_FILES else value
         small = import_module("lt_cli.lightning_answers")
         if small.answers(name):
             return getattr(small, name)
@@ -211,11 +214,13 @@ class _Distribution(Distribution):
 
 
 def _trusting(base: type) -> type:
-    """Return a class of modules as it is, or one that trusts checkpoints where they hold any object."""
+    """Return a class that reads checkpoints as it is, or one that trusts them where they hold any object."""
     from lt_cli.lightning_trainer import trusting
-    from lt_cli.pickled_checkpoints import pickles
+    from lt_cli.pickled_checkpoints import PickledCheckpointIO, pickles
 
-    return trusting(base) if pickles() else base
+    if not pickles():
+        return base
+    return PickledCheckpointIO if hasattr(base, "save_checkpoint") else trusting(base)
 
 
 def _is_answered(below: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from lt_cli.lightning_states import RunningStage, TrainerFn, TrainerState, TrainerStatus
@@ -24,9 +24,6 @@ def trainer_class() -> type:
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
 
-        def __init__(self, **arguments: Any) -> None:
-            super().__init__(**_with_pickles(arguments) if pickles() else arguments)
-
         @property
         def state(self) -> TrainerState:
             """Status, method and loop of the present run."""
@@ -42,7 +39,13 @@ def trainer_class() -> type:
             """What prediction reads."""
             return PredictLoop(self)
 
-    Trainer.__qualname__ = "Trainer"
+    @wraps(base.__init__)  # packages read the signature
+    def initialize(self: Any, **arguments: Any) -> None:
+        base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+
+    made: Any = Trainer
+    made.__init__ = initialize
+    made.__qualname__ = "Trainer"
     return Trainer
 
 
