@@ -7,6 +7,7 @@ NAMES = {
     "ForkserverLauncher": "lt_strategies.processes:ForkserverLauncher",
     "Launcher": "lt_core.launcher:Launcher",
     "ScriptLauncher": "lt_strategies.script:ScriptLauncher",
+    "XLAProcesses": "lt_strategies.xla_launch:XLAProcesses",
     "SpawnLauncher": "lt_strategies.processes:SpawnLauncher",
 }
 """Each name, and where it comes from."""

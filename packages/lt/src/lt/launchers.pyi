@@ -5,6 +5,7 @@ from lt_strategies.processes import ForkLauncher as ForkLauncher
 from lt_strategies.processes import ForkserverLauncher as ForkserverLauncher
 from lt_strategies.processes import SpawnLauncher as SpawnLauncher
 from lt_strategies.script import ScriptLauncher as ScriptLauncher
+from lt_strategies.xla_launch import XLAProcesses as XLAProcesses
 
 __all__ = [
     "ForkLauncher",
@@ -12,4 +13,5 @@ __all__ = [
     "Launcher",
     "ScriptLauncher",
     "SpawnLauncher",
+    "XLAProcesses",
 ]

@@ -7,6 +7,7 @@ NAMES = {
     "CPUAccelerator": "lt_core.accelerator:Accelerator",
     "CUDAAccelerator": "lt_strategies.cuda:Cuda",
     "MPSAccelerator": "lt_strategies.mps:Mps",
+    "XLAAccelerator": "lt_strategies.xla_device:Xla",
 }
 """Each name, and where it comes from."""
 

@@ -4,6 +4,7 @@ from lt_core.accelerator import Accelerator as Accelerator
 from lt_core.accelerator import Accelerator as CPUAccelerator
 from lt_strategies.cuda import Cuda as CUDAAccelerator
 from lt_strategies.mps import Mps as MPSAccelerator
+from lt_strategies.xla_device import Xla as XLAAccelerator
 from lt.accelerators import accelerator as accelerator
 from lt.accelerators import cpu as cpu
 from lt.accelerators import cuda as cuda
@@ -14,6 +15,7 @@ __all__ = [
     "CPUAccelerator",
     "CUDAAccelerator",
     "MPSAccelerator",
+    "XLAAccelerator",
     "accelerator",
     "cpu",
     "cuda",

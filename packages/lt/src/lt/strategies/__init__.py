@@ -6,9 +6,16 @@ NAMES = {
     "DDP": "lt_strategies.ddp:DDP",
     "DDPStrategy": "lt_strategies.ddp:DDP",
     "Distributed": "lt_strategies.distributed:Distributed",
+    "FSDP": "lt_strategies.fsdp:FSDP",
+    "FSDPStrategy": "lt_strategies.fsdp:FSDP",
+    "ModelParallel": "lt_strategies.fsdp:ModelParallel",
+    "ModelParallelStrategy": "lt_strategies.fsdp:ModelParallel",
     "ParallelStrategy": "lt_strategies.distributed:Distributed",
     "SingleDeviceStrategy": "lt_core.strategy:Strategy",
     "Strategy": "lt_core.strategy:Strategy",
+    "XLA": "lt_strategies.xla:XLA",
+    "XLASPMD": "lt_strategies.xla:XLASPMD",
+    "XLAStrategy": "lt_strategies.xla:XLA",
 }
 """Each name, and where it comes from."""
 

@@ -6,6 +6,13 @@ from lt_strategies.ddp import DDP as DDP
 from lt_strategies.ddp import DDP as DDPStrategy
 from lt_strategies.distributed import Distributed as Distributed
 from lt_strategies.distributed import Distributed as ParallelStrategy
+from lt_strategies.fsdp import FSDP as FSDP
+from lt_strategies.fsdp import FSDP as FSDPStrategy
+from lt_strategies.fsdp import ModelParallel as ModelParallel
+from lt_strategies.fsdp import ModelParallel as ModelParallelStrategy
+from lt_strategies.xla import XLA as XLA
+from lt_strategies.xla import XLA as XLAStrategy
+from lt_strategies.xla import XLASPMD as XLASPMD
 from lt.strategies import ddp as ddp
 from lt.strategies import single_device as single_device
 from lt.strategies import strategy as strategy
@@ -14,9 +21,16 @@ __all__ = [
     "DDP",
     "DDPStrategy",
     "Distributed",
+    "FSDP",
+    "FSDPStrategy",
+    "ModelParallel",
+    "ModelParallelStrategy",
     "ParallelStrategy",
     "SingleDeviceStrategy",
     "Strategy",
+    "XLA",
+    "XLASPMD",
+    "XLAStrategy",
     "ddp",
     "single_device",
     "strategy",
