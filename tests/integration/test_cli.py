@@ -235,6 +235,49 @@ def test_further_ranks_and_spawned_processes_answer_the_names_too(tmp_path):
         assert "32 2 " in shown
 
 
+PICKLES = """
+import pytorch_lightning as pl
+import torch
+
+
+class Taste:
+    salt = 3
+
+
+class Net(pl.LightningModule):
+    def __init__(self, taste=None):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.ones(2, 2))
+
+
+quiet = dict(logger=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = pl.Trainer(max_steps=1, accelerator="cpu", **quiet)
+trainer.fit(Net(Taste()))
+path = trainer.checkpoint_callback.best_model_path
+assert type(torch.load(path, weights_only=False)["hyper_parameters"]["taste"]) is Taste
+print(Net.load_from_checkpoint(path).hparams.taste.salt)
+"""
+
+
+def test_objects_in_checkpoints_are_kept_where_that_was_asked_for(tmp_path):
+    (tmp_path / "script.py").write_text(PICKLES)
+    assert run_in(tmp_path, "-m", "lt.compat", "--pickle", "script.py").rstrip().endswith("3")
+    done = subprocess.run(
+        [sys.executable, "-m", "lt.compat", "script.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode != 0  # plain data only, where it was not
+
+
 def test_compat_comes_before_lightning(tmp_path):
     (tmp_path / "lightning").mkdir()
     (tmp_path / "lightning" / "__init__.py").write_text("")

@@ -43,6 +43,15 @@ def test_the_report_names_versions_devices_and_plugins(capsys):
     ].items() or any(plugin["name"] == "single" for plugin in shown["plugins"])
 
 
+def test_a_reader_that_goes_away_is_no_error():
+    code = "import sys; from lt_cli.main import main; sys.exit(main(['env', '--json']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
 def test_the_report_says_which_variables_change_where_a_run_happens(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert report()["variables"]["CUDA_VISIBLE_DEVICES"] == "3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -65,7 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_unknown(first), file=sys.stderr)
         return 2
     module, _, function = command.origin.partition(":")
-    status: int = getattr(import_module(module), function)(words if command.passes_name else words[1:])
+    try:
+        status: int = getattr(import_module(module), function)(words if command.passes_name else words[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # lt ... | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as a program that the pipe's end has killed
     return status
 
 

@@ -13,7 +13,8 @@ from lt_cli.complaints import with_places
 from lt_cli.config_places import short_path
 from lt_cli.lightning_cli import LightningCLI
 from lt_cli.run_metrics import has_metrics
-from lt_core.errors import ConfigError, did_you_mean, warn
+from lt_core import plugins
+from lt_core.errors import ConfigError, PluginError, did_you_mean, warn
 
 __all__ = ["TrainingCommand", "main"]
 
@@ -93,6 +94,11 @@ def main(words: Sequence[str]) -> int:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # --model my.module.Net is looked for where the user stands, as `python -m` does
+    try:
+        plugins.load("trainers", "default")
+    except PluginError as error:
+        print(f"lt {words[0]}: error: {error}", file=sys.stderr)
+        return 2
     TrainingCommand(words)
     return 0
 
