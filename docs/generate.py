@@ -11,6 +11,7 @@ import mkdocs_gen_files
 ROOT = Path(__file__).parent.parent
 ORDER = ("lt", "lt-core", "lt-loops", "lt-strategies", "lt-data", "lt-loggers", "lt-callbacks", "lt-cli")
 SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder
+PAGE = re.compile(r"\]\(\.\./\.\./docs/")  # its link to a page of this folder
 
 navigation = (ROOT / "docs" / "nav.md").read_text("utf-8").rstrip() + "\n"
 
@@ -18,7 +19,7 @@ navigation += "* Packages\n"
 for package in ORDER:
     readme = (ROOT / "packages" / package / "README.md").read_text("utf-8")
     with mkdocs_gen_files.open(f"packages/{package}.md", "w") as page:
-        page.write(SIBLING.sub(r"](\1.md)", readme))
+        page.write(PAGE.sub("](../", SIBLING.sub(r"](\1.md)", readme)))
     navigation += f"    * [{package}](packages/{package}.md)\n"
 
 navigation += "* Reference\n"
