@@ -11,7 +11,7 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("accelerator", "cpu", "cuda", "mps")
+MODULES = ("accelerator", "cpu", "cuda", "mps", "xla")
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

@@ -9,6 +9,7 @@ from lt.accelerators import accelerator as accelerator
 from lt.accelerators import cpu as cpu
 from lt.accelerators import cuda as cuda
 from lt.accelerators import mps as mps
+from lt.accelerators import xla as xla
 
 __all__ = [
     "Accelerator",
@@ -20,4 +21,5 @@ __all__ = [
     "cpu",
     "cuda",
     "mps",
+    "xla",
 ]

@@ -19,7 +19,7 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("ddp", "single_device", "strategy")
+MODULES = ("ddp", "fsdp", "model_parallel", "single_device", "strategy", "xla")
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

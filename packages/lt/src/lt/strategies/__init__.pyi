@@ -14,8 +14,11 @@ from lt_strategies.xla import XLA as XLA
 from lt_strategies.xla import XLA as XLAStrategy
 from lt_strategies.xla import XLASPMD as XLASPMD
 from lt.strategies import ddp as ddp
+from lt.strategies import fsdp as fsdp
+from lt.strategies import model_parallel as model_parallel
 from lt.strategies import single_device as single_device
 from lt.strategies import strategy as strategy
+from lt.strategies import xla as xla
 
 __all__ = [
     "DDP",
@@ -32,6 +35,9 @@ __all__ = [
     "XLASPMD",
     "XLAStrategy",
     "ddp",
+    "fsdp",
+    "model_parallel",
     "single_device",
     "strategy",
+    "xla",
 ]
