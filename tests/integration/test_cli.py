@@ -11,6 +11,7 @@ import yaml
 
 from lt_cli.main import main
 from lt_cli.new import create
+from lt_core.errors import LogError
 
 USERS = """
 import torch
@@ -99,6 +100,25 @@ def test_explain_says_what_a_fit_would_do_on_other_hardware(here, capsys):
     assert "8 ranks" in shown
     assert "8 per rank" in shown
     assert not (here / "lightning_logs").exists()
+
+
+def test_explain_takes_the_configuration_of_a_run(here, capsys):
+    main(["fit", *BASE, "--trainer.logger=csv"])
+    assert main(["explain", "--config=lightning_logs/version_0/config.yaml"]) == 0
+    assert "1 rank" in capsys.readouterr().out
+
+
+def test_an_error_without_lines_of_the_user_is_one_line(here, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["predict", *BASE])
+    assert end.value.code == 1
+    assert capsys.readouterr().err.startswith("lt predict: error: predict has no data")
+
+
+def test_an_error_in_the_users_code_keeps_its_traceback(here):
+    (here / "project_of_users.py").write_text(USERS.replace("return loss", "self.log('x', 'text')"))
+    with pytest.raises(LogError):
+        main(["fit", *BASE])
 
 
 def test_a_value_that_the_trainer_refuses_is_told_with_its_place(here, capsys):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ from lt_cli.config_places import short_path
 from lt_cli.lightning_cli import LightningCLI
 from lt_cli.run_metrics import has_metrics
 from lt_core import plugins
-from lt_core.errors import ConfigError, PluginError, did_you_mean, warn
+from lt_core.errors import ConfigError, LtError, PluginError, did_you_mean, warn
 
 __all__ = ["TrainingCommand", "main"]
+
+_LIBRARIES = frozenset({"contextlib", "functools", "importlib", "torch"})
+"""Modules whose frames may stand between lt's own."""
 
 
 class TrainingCommand(LightningCLI):
@@ -45,6 +50,13 @@ class TrainingCommand(LightningCLI):
             except ValueError as error:
                 parser.error(f"--link {source}={target}: {error} [LT160]")
 
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        if subcommand == "explain":  # a configuration saved by fit holds its arguments too
+            for name in ("--ckpt_path", "--weights_only"):
+                parser.add_argument(name, help=SUPPRESS)
+        return parser
+
     def before_instantiate_classes(self) -> None:
         prefix = f"LT_{self.subcommand}__".upper()
         known = {
@@ -67,6 +79,14 @@ class TrainingCommand(LightningCLI):
             names = self._get(self.config, "trainer").keys()
             text = with_places(str(error), names, "trainer", parser.places)
             parser.exit(2, f"lt {self.subcommand}: error: {text}\n")
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        try:
+            super()._run_subcommand(subcommand)
+        except LtError as error:
+            if _passes_users_code(error):
+                raise  # the user's lines say more than the message
+            self.parser.exit(1, f"lt {subcommand}: error: {error}\n")
 
     def after_fit(self) -> None:
         """Say how the metrics of the run can be looked at."""
@@ -101,6 +121,13 @@ def main(words: Sequence[str]) -> int:
         return 2
     TrainingCommand(words)
     return 0
+
+
+def _passes_users_code(error: BaseException) -> bool:
+    """Return whether an error came through code that is neither lt's nor of the libraries below it."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    roots = {name.partition(".")[0] for name in names}
+    return any(not root.startswith("lt_") and root not in _LIBRARIES for root in roots)
 
 
 def _take_links(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
