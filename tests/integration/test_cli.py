@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from lt_cli.main import main
@@ -148,6 +149,17 @@ def test_a_checkpoint_of_a_run_is_shown(here, capsys):
     assert main(["ckpt", "show", str(file), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out.partition("{")[2].join(["{", ""]))
     assert (shown["step"], shown["resumes"]) == (4, "exactly")
+
+
+@pytest.mark.fsdp
+@pytest.mark.ddp
+def test_a_sharded_checkpoint_is_shown_and_made_one_file(here):
+    sharded = ("--trainer.strategy=fsdp", "--trainer.strategy.state_dict_type=sharded", "--trainer.devices=2")
+    run_in(here, "-m", "lt_cli.main", "fit", *BASE, *sharded, "--trainer.logger=false")
+    (folder,) = here.rglob("*.ckpt")
+    assert main(["ckpt", "verify", str(folder)]) == 0
+    assert main(["ckpt", "convert", str(folder), "whole.ckpt"]) == 0
+    assert set(torch.load("whole.ckpt", weights_only=True)["state_dict"]) == {"layer.weight", "layer.bias"}
 
 
 def test_completion_knows_arguments_and_commands(capsys):

@@ -98,3 +98,9 @@ def test_a_prefix_that_no_weight_has_is_told(checkpoint):
 def test_other_endings_are_refused(checkpoint, target, capsys):
     assert main(["ckpt", "export", str(checkpoint), str(checkpoint.parent / target)]) == 2
     assert ".safetensors" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_checkpoint_is_told(tmp_path, capsys):
+    (tmp_path / "empty.ckpt").mkdir()
+    assert main(["ckpt", "verify", str(tmp_path / "empty.ckpt")]) == 1
+    assert "is a folder" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lt_cli.checkpoint_report import contents, tensors_of
 from lt_cli.command_error import CommandError
+from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, did_you_mean
 from lt_core.plugins import install_hint
@@ -53,15 +54,14 @@ def convert(
     Raises:
         CheckpointError: when a file cannot be read or written.
     """
-    io = CheckpointIO()
-    tree = io.load_checkpoint(source, map_location="cpu", trusted=trusted)
+    tree = _reader(source).load_checkpoint(source, map_location="cpu", trusted=trusted)
     if "state_dict" not in tree and all(isinstance(value, Tensor) for value in tree.values()):
         tree = {"epoch": 0, "global_step": 0, "pytorch-lightning_version": "2.5.0", "state_dict": tree, "loops": {}}
-    if weights_only:
+    if weights_only or source.is_dir():  # of a sharded one only its strategy can load the optimizers
         tree = {key: value for key, value in tree.items() if key not in _TRAINING_ONLY}
     if dtype is not None:
         tree["state_dict"] = {name: _cast(value, dtype) for name, value in tree.get("state_dict", {}).items()}
-    io.save_checkpoint(tree, target)
+    CheckpointIO().save_checkpoint(tree, target)
 
 
 _TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "native_amp_scaling_state")
@@ -80,7 +80,7 @@ def export(source: Path, target: Path, *, prefix: str = "", dtype: torch.dtype |
         CommandError: for another ending, a prefix that no name has, or when safetensors is not installed.
         CheckpointError: when a file cannot be read or written.
     """
-    tree = CheckpointIO().load_checkpoint(source, map_location="cpu")
+    tree = _reader(source).load_checkpoint(source, map_location="cpu")
     weights = weights_of(tree, prefix)
     if dtype is not None:
         weights = {name: _cast(tensor, dtype) for name, tensor in weights.items()}
@@ -155,8 +155,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(options: argparse.Namespace) -> int:
-    found = contents(CheckpointIO().load_checkpoint(options.path, map_location="cpu"), options.weights)
-    found = {"file": f"{options.path}, {options.path.stat().st_size / 1e6:.3f} MB, checksums right", **found}
+    found = contents(_reader(options.path).load_checkpoint(options.path, map_location="cpu"), options.weights)
+    found = {"file": f"{options.path}, {_size(options.path) / 1e6:.3f} MB", **found}
     if options.json:
         print(json.dumps(found, indent=2, default=str))
         return 0
@@ -170,13 +170,13 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    files = [file for path in options.paths for file in (sorted(path.rglob("*.ckpt")) if path.is_dir() else [path])]
+    files = [file for path in options.paths for file in _checkpoints(path)]
     if not files:
         raise CommandError(f"there is no *.ckpt in {', '.join(map(str, options.paths))}.", code="LT164")
     bad = 0
     for file in files:
         try:
-            CheckpointIO().verify(file)
+            _reader(file).verify(file)
             print(f"{file}: complete and undamaged")
         except CheckpointError as error:
             bad += 1
@@ -211,6 +211,25 @@ def _item(name: str, value: Any) -> list[str]:
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def _reader(path: Path) -> CheckpointIO:
+    """Return what reads a checkpoint: a sharded one is a folder, which the package of its strategy can read."""
+    reader = plugins.find("checkpoint_io", "sharded") if path.is_dir() else None
+    return CheckpointIO() if reader is None else reader()
+
+
+def _checkpoints(path: Path) -> list[Path]:
+    """Return the checkpoints that a path means: itself, or those below a folder that is none."""
+    if not path.is_dir() or path.suffix == ".ckpt":
+        return [path]
+    found = sorted(path.rglob("*.ckpt"))
+    return [file for file in found if not any(parent in found for parent in file.parents)]
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

@@ -34,7 +34,7 @@ def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
         "schedulers": len(tree.get("lr_schedulers", ())) or None,
         "callbacks": {str(name): _plain(state) for name, state in tree.get("callbacks", {}).items()},
         "left out": list(tree.get("left_out", ())),
-        "resumes": "exactly" if "lt" in tree else "from the epoch's start" if "loops" in tree else "no: weights only",
+        "resumes": _resumes(tree),
         "other keys": [key for key in tree if key not in _KNOWN],
     }
     if weights:
@@ -84,6 +84,12 @@ def _writer(tree: Mapping[str, Any]) -> str:
     if "pytorch-lightning_version" in tree:
         return f"Lightning {tree['pytorch-lightning_version']}"
     return "neither lt nor Lightning"
+
+
+def _resumes(tree: Mapping[str, Any]) -> str:
+    if "lt" in tree:
+        return "exactly" if "optimizer_states" in tree else "exactly, with the strategy that wrote it"
+    return "from the epoch's start" if "loops" in tree else "no: weights only"
 
 
 def _summary(state: Mapping[str, Any]) -> str:
