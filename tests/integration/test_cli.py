@@ -156,7 +156,7 @@ def test_a_checkpoint_of_a_run_is_shown(here, capsys):
 def test_a_sharded_checkpoint_is_shown_and_made_one_file(here):
     sharded = ("--trainer.strategy=fsdp", "--trainer.strategy.state_dict_type=sharded", "--trainer.devices=2")
     run_in(here, "-m", "lt_cli.main", "fit", *BASE, *sharded, "--trainer.logger=false")
-    (folder,) = here.rglob("*.ckpt")
+    (folder,) = here.glob("checkpoints/*.ckpt")
     assert main(["ckpt", "verify", str(folder)]) == 0
     assert main(["ckpt", "convert", str(folder), "whole.ckpt"]) == 0
     assert set(torch.load("whole.ckpt", weights_only=True)["state_dict"]) == {"layer.weight", "layer.bias"}
