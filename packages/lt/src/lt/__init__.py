@@ -20,6 +20,7 @@ MODULES = (
     "accelerators",
     "callbacks",
     "cli",
+    "compat",
     "core",
     "data",
     "errors",

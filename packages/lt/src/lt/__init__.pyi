@@ -9,6 +9,7 @@ from lt_loops.trainer import Trainer as Trainer
 from lt import accelerators as accelerators
 from lt import callbacks as callbacks
 from lt import cli as cli
+from lt import compat as compat
 from lt import core as core
 from lt import data as data
 from lt import errors as errors
@@ -32,6 +33,7 @@ __all__ = [
     "accelerators",
     "callbacks",
     "cli",
+    "compat",
     "core",
     "data",
     "errors",
