@@ -59,6 +59,8 @@ class LightningCLI:
         args: words or a configuration in place of this process's command line.
         run: False only makes the objects, and there are no subcommands.
         auto_configure_optimizers: add ``--optimizer`` and ``--lr_scheduler``, and use them where they are given.
+        load_from_checkpoint_support: kept for compatibility. No file says which classes are made: objects that a model
+            was given are given again to ``load_from_checkpoint``, or the saved ``config.yaml`` makes them.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class LightningCLI:
         args: ArgsType = None,
         run: bool = True,
         auto_configure_optimizers: bool = True,
+        load_from_checkpoint_support: bool = False,
     ) -> None:
         self.save_config_callback = save_config_callback
         self.save_config_kwargs = save_config_kwargs or {}
