@@ -1,5 +1,6 @@
-"""What all tests share: tests whose hardware is missing are skipped with one clear reason."""
+"""What all tests share: one thread of torch for each of several workers, and clear reasons where hardware is missing."""
 
+import os
 from functools import cache
 from importlib.util import find_spec
 
@@ -17,6 +18,17 @@ def missing(mark: str) -> str | None:
         if not torch.cuda.is_available():
             return "needs a CUDA device"
     return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each xdist worker one thread of torch: two workers with a pool each wait for one another's cores.
+
+    By a call and not by OMP_NUM_THREADS, which processes that a test starts would inherit.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import torch
+
+        torch.set_num_threads(1)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -401,6 +401,7 @@ def test_a_module_of_several_lightning_modules_logs_from_all(trainer):
     module.inner(torch.ones(1, 1))  # outside of the run nothing is logged, and nothing fails
 
 
+@pytest.mark.slow  # importing torch's compiler
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning", "ignore::DeprecationWarning")  # torch's, of torch
 def test_a_compiled_module_trains_logs_and_keeps_its_keys(trainer):
     class Logs(Doubles):
