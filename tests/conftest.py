@@ -1,4 +1,4 @@
-"""What all tests share: one thread of torch for each of several workers, and clear reasons where hardware is missing."""
+"""What all tests share: one torch thread per worker, and clear reasons where hardware is missing."""
 
 import os
 from functools import cache
