@@ -478,3 +478,16 @@ def test_ranks_agree_on_a_stretch_of_time_with_few_broadcasts(monkeypatch):
         now[0] += 0.01
     assert 3600.0 <= now[0] < 3601.0
     assert trainer.strategy.broadcasts < 60
+
+
+def test_a_pattern_that_fits_no_weight_is_an_error_before_the_first_step(tmp_path):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+    callback = ModelCheckpoint(dirpath=tmp_path, exclude="layr.*")
+    trainer = FakeTrainer()
+    callback.setup(trainer, Net(), "fit")
+    with pytest.raises(ConfigError, match=r"exclude='layr\.\*' fits no weight of .*Net"):
+        callback.on_train_start(trainer, Net())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,7 @@ from lt_callbacks.monitored import missing
 from lt_callbacks.pending_saves import PendingSave, PendingSaves
 from lt_core.callback import Callback
 from lt_core.errors import CheckpointError, ConfigError, warn
+from lt_core.partial_save import check_patterns
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -54,6 +55,9 @@ class ModelCheckpoint(Callback):
             it does not run exactly once an epoch.
         enable_version_counter: a file of another run is not overwritten, but ``-v1`` added.
         save_on_exception: save when an exception ends the run.
+        trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
+            load names them and compares the module's own values with those of this run.
+        exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
 
     Raises:
         ConfigError: for wrong values and combinations.
@@ -87,6 +91,9 @@ class ModelCheckpoint(Callback):
         save_on_train_epoch_end: bool | None = None,
         enable_version_counter: bool = True,
         save_on_exception: bool = False,
+        *,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
     ) -> None:
         if save_last not in (None, True, False, "link"):
             raise ConfigError(
@@ -101,6 +108,8 @@ class ModelCheckpoint(Callback):
         self.auto_insert_metric_name = auto_insert_metric_name
         self.enable_version_counter = enable_version_counter
         self.save_on_exception = save_on_exception
+        self.trainable_only = trainable_only
+        self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self.filename = check_template("ModelCheckpoint", filename) if filename is not None else None
         self.dirpath: str | None = _absolute(dirpath) if dirpath is not None else None
         self._own_dirpath = self.dirpath
@@ -237,6 +246,8 @@ class ModelCheckpoint(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Finish what a killed predecessor had begun."""
+        if self.exclude:
+            check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start()
         if self._resumed:
             self._resumed = False
@@ -271,7 +282,7 @@ class ModelCheckpoint(Callback):
         path = self.format_checkpoint_name(self._metrics(trainer))
         if trainer.is_global_zero:
             self._folder.record(path)
-        trainer.save_checkpoint(path, self.save_weights_only)
+        trainer.save_checkpoint(path, **self._contents)
         self._ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
@@ -283,7 +294,7 @@ class ModelCheckpoint(Callback):
         path = _join(self.dirpath, f"interrupted{self.FILE_EXTENSION}")
         if trainer.is_global_zero:
             self._folder.record(path)
-        trainer.request_save(path, owner=self)
+        trainer.request_save(path, owner=self, **{**self._contents, "weights_only": False})
         trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
 
     def on_saved(self, path: str) -> None:
@@ -337,6 +348,16 @@ class ModelCheckpoint(Callback):
         path = Path(filepath) if filepath is not None else Path(self.dirpath or "") / "best_k_models.yaml"
         lines = [f"{kept}: {float(score)}\n" for kept, score in self.best_k_models.items()]
         path.write_text("".join(lines), encoding="utf-8")
+
+    @property
+    def _contents(self) -> dict[str, Any]:
+        """What goes into a file, as :meth:`TrainerAPI.request_save` takes it; only what was asked for."""
+        asked = {
+            "weights_only": self.save_weights_only,
+            "trainable_only": self.trainable_only,
+            "exclude": self.exclude,
+        }
+        return {name: value for name, value in asked.items() if value}
 
     # ---- what --------------------------------------------------------------------------------------------------------
 
@@ -416,7 +437,7 @@ class ModelCheckpoint(Callback):
         self._record(trainer, path)
         self._saves.add(path, PendingSave(removes=removes, before=before, step=trainer.global_step))
         self._last_global_step_saved = trainer.global_step
-        trainer.request_save(path, weights_only=self.save_weights_only, owner=self)
+        trainer.request_save(path, owner=self, **self._contents)
 
     # ---- agreement and files -----------------------------------------------------------------------------------------
 
@@ -489,7 +510,7 @@ class ModelCheckpoint(Callback):
             if trainer.strategy.broadcast(self._folder.exists(path)):
                 self.on_saved(path)
             else:  # killed between two saves of one boundary, which is the boundary we stand at
-                trainer.request_save(path, weights_only=self.save_weights_only, owner=self)
+                trainer.request_save(path, owner=self, **self._contents)
 
     def _leave_behind(self, trainer: TrainerAPI) -> None:
         """Forget files that did not come along to this run's folder."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 from lt_core.hparams import AttributeDict, plain_hparams
 from lt_core.hparams_file import read_hparams_file
+from lt_core.partial_save import check_left_out
 from lt_core.remote_file import is_remote, local_copy
 from lt_core.safe_read import read_checkpoint
 
@@ -100,11 +101,13 @@ def load_state_dict_strictly(
         state: a state dict.
         path: where it comes from, for errors.
         strict: False: missing and unexpected keys are a warning; wrong shapes are an error all the same.
-        left_out: keys that were left out of the file on purpose (a partial save), and may be missing.
+        left_out: keys that were left out of the file on purpose (a partial save), and may be missing; where the file
+            describes them, the module's own values are compared (:func:`lt_core.partial_save.check_left_out`).
 
     Raises:
         CheckpointError: for missing, unexpected and wrongly shaped keys; the module may then be loaded in part.
     """
+    check_left_out(module, state, left_out, path)
     own = module.state_dict()
     shapes = [
         f"{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the module"

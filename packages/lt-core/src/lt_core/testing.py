@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -126,7 +126,14 @@ class FakeTrainer:
         for logger in self.loggers:
             logger.log_media(name, value, self.global_step if step is None else step)
 
-    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
+    def save_checkpoint(
+        self,
+        filepath: str | PathLike[str],
+        weights_only: bool = False,
+        *,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
+    ) -> None:
         """Write a small real checkpoint now."""
         tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
         Path(filepath).parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +141,13 @@ class FakeTrainer:
         self.saved.append(str(filepath))
 
     def request_save(
-        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        weights_only: bool = False,
+        owner: Callback | None = None,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
     ) -> None:
         """Write now what the loop would write at the boundary, and tell the owner as the loop does."""
         self.save_checkpoint(path, weights_only)

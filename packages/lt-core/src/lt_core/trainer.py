@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -252,14 +252,34 @@ class TrainerAPI(Protocol):
 
     # ---- actions -----------------------------------------------------------------------------------------------------
 
-    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
+    def save_checkpoint(
+        self,
+        filepath: str | PathLike[str],
+        weights_only: bool = False,
+        *,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
+    ) -> None:
         """Write a checkpoint now. Exact resume is promised for :meth:`request_save` only."""
 
     def request_save(
-        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        weights_only: bool = False,
+        owner: Callback | None = None,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position
         moved.
+
+        Args:
+            path: the file.
+            weights_only: leave out what a resume needs.
+            owner: told by ``on_saved(path)``.
+            trainable_only: leave out frozen parameters.
+            exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``).
         """
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from os import PathLike
 from typing import Any
@@ -12,6 +13,7 @@ from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError, LogError, warn
 from lt_core.media import as_media
 from lt_core.media_files import write_media
+from lt_core.partial_save import Contents
 from lt_loops.explain import explain
 from lt_loops.facts import TrainerFacts
 from lt_loops.run import Run
@@ -63,27 +65,51 @@ class TrainerActions(TrainerFacts):
         if self._run is not None:
             self._run.mark_dirty()
 
-    def save_checkpoint(self, filepath: str | PathLike[str], weights_only: bool = False) -> None:
+    def save_checkpoint(
+        self,
+        filepath: str | PathLike[str],
+        weights_only: bool = False,
+        *,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
+    ) -> None:
         """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
 
+        Args:
+            filepath: the file.
+            weights_only: only weights and hyperparameters.
+            trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
+                the module's own values with those of this run.
+            exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
+
         Raises:
+            ConfigError: for a pattern that fits no weight.
             ConfigTypeError: before the first run.
             CheckpointError: when the file cannot be written.
         """
         if self._run is None:
             raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
-        save_now(self._run if self._run.status == "running" else self._fitted or self._run, filepath, weights_only)
+        run = self._run if self._run.status == "running" else self._fitted or self._run
+        save_now(run, filepath, Contents.of(weights_only, trainable_only, exclude))
 
     def request_save(
-        self, path: str | PathLike[str], *, weights_only: bool = False, owner: Callback | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        weights_only: bool = False,
+        owner: Callback | None = None,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
 
-        The ``owner``'s ``on_saved(path)`` is called when it is.
+        The ``owner``'s ``on_saved(path)`` is called when it is. The other arguments are those of
+        :meth:`save_checkpoint`.
         """
         if self._run is None:
             raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
-        self._run.requests.append(SaveRequest(os.fspath(path), weights_only, owner))
+        contents = Contents.of(weights_only, trainable_only, exclude)
+        self._run.requests.append(SaveRequest(os.fspath(path), contents, owner))
         self._run.attention = True
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:

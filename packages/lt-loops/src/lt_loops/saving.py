@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lt_core.errors import CheckpointError, warn
+from lt_core.partial_save import Contents
 from lt_loops.profiled import measured_save
 from lt_loops.state import capture
 
@@ -21,7 +22,7 @@ class SaveRequest(NamedTuple):
     """A checkpoint that somebody asked for."""
 
     path: str
-    weights_only: bool
+    contents: Contents
     owner: Callback | None
 
 
@@ -36,14 +37,14 @@ def serve_requests(run: Run) -> None:
 def _serve(run: Run) -> None:
     confirm_saves(run)
     requests, run.requests = run.requests, []
-    kept: dict[bool, dict[str, Any]] = {}
+    kept: dict[Contents, dict[str, Any]] = {}
     run.sink.each(lambda logger: logger.save())
     for request in requests:
-        if request.weights_only not in kept:
-            kept[request.weights_only] = capture(run, weights_only=request.weights_only)
+        if request.contents not in kept:
+            kept[request.contents] = capture(run, request.contents)
         run.unconfirmed.append(request)
         try:
-            _write(run, request.path, kept[request.weights_only])
+            _write(run, request.path, kept[request.contents])
         except (CheckpointError, OSError) as error:
             run.unconfirmed.remove(request)
             _report(run, request, error)
@@ -79,10 +80,10 @@ def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
         request.owner.on_save_failed(request.path, error)
 
 
-def save_now(run: Run, path: str | PathLike[str], weights_only: bool = False) -> None:
+def save_now(run: Run, path: str | PathLike[str], contents: Contents) -> None:
     """Write a checkpoint of this moment; it is complete when this returns, on every rank."""
     with measured_save(run):
-        _write(run, fspath(path), capture(run, weights_only=weights_only))
+        _write(run, fspath(path), capture(run, contents))
         run.trainer.checkpoint_io.wait()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")

@@ -21,6 +21,7 @@ from lt_core.errors import CheckpointError
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_core.seed import capture_generators
 
 if TYPE_CHECKING:
@@ -40,13 +41,18 @@ __all__ = [
 LIGHTNING_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""
 
+EVERYTHING = Contents()
 
-def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
+
+def capture(run: Run, contents: Contents = EVERYTHING) -> dict[str, Any]:
     """Return everything that a resume needs, as plain data and tensors; called on every rank.
 
     Args:
         run: the run.
-        weights_only: only the module's weights and hyperparameters.
+        contents: what of it.
+
+    Raises:
+        ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
     """
     position, strategy = run.position, run.strategy
     objects = run.trainer.checkpoint_io.keeps_objects
@@ -60,7 +66,7 @@ def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
         **saved_hparams(run.module, objects=objects),
         **(saved_hparams(data, "datamodule_", objects=objects) if isinstance(data, HyperparametersMixin) else {}),
     }
-    if not weights_only:
+    if not contents.weights_only:
         tree |= _training_state(run)
         for callback in run.callbacks:
             callback.on_save_checkpoint(run.trainer, run.module, tree)
@@ -70,6 +76,9 @@ def capture(run: Run, *, weights_only: bool = False) -> dict[str, Any]:
         run.module.on_save_checkpoint(tree)
         if not objects:
             settle_hparams(tree, run.module)
+    if contents.trainable_only or contents.exclude:
+        tree["state_dict"] = dict(tree["state_dict"])
+        tree["left_out"] = leave_out(tree["state_dict"], run.module, contents)
     return tree
 
 
@@ -179,13 +188,23 @@ def restore_module(run: Run) -> None:
     if is_overridden(run.module, "on_load_checkpoint", LightningModule):
         run.module.on_load_checkpoint(tree)
     if not run.strategy.capabilities.sharded_parameters:
-        load_state_dict_strictly(run.module, tree["state_dict"], run.ckpt_path, strict=run.module.strict_loading)
+        load_state_dict_strictly(
+            run.module,
+            tree["state_dict"],
+            run.ckpt_path,
+            strict=run.module.strict_loading,
+            left_out=tree.get("left_out", ()),
+        )
 
 
 def restore_sharded_module(run: Run) -> None:
     """Load the weights of a module that the strategy has spread over the ranks by now."""
-    if run.restored is not None and run.strategy.capabilities.sharded_parameters:
-        run.strategy.load_module_state(run.model, run.restored["state_dict"], strict=run.module.strict_loading)
+    if run.restored is None or not run.strategy.capabilities.sharded_parameters:
+        return
+    left_out = run.restored.get("left_out", ())
+    check_left_out(run.module, run.restored["state_dict"], left_out, run.ckpt_path or "")
+    strict = run.module.strict_loading and not left_out
+    run.strategy.load_module_state(run.model, run.restored["state_dict"], strict=strict)
 
 
 def logger_states(run: Run) -> list[dict[str, Any]]:

@@ -1,0 +1,143 @@
+"""Checkpoints that leave weights out on purpose: which ones, and whether a module has the same ones when it loads.
+
+The file's key ``left_out`` names every weight that is missing with its shape, dtype and checksum, so that a load can
+say when the module's own values are not those that the run trained with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+from os import PathLike
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
+
+__all__ = ["Contents", "check_left_out", "check_patterns", "leave_out"]
+
+_checksums = WeakTensorKeyDictionary()  # frozen weights are summed once: tensor -> (its version, checksum)
+
+
+class Contents(NamedTuple):
+    """What goes into a checkpoint.
+
+    Attributes:
+        weights_only: only weights and hyperparameters, nothing that a resume needs.
+        trainable_only: leave out the parameters that do not require gradients (buffers stay).
+        exclude: leave out the weights whose names fit one of these patterns, as in ``"backbone.*"``.
+    """
+
+    weights_only: bool = False
+    trainable_only: bool = False
+    exclude: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, weights_only: bool, trainable_only: bool, exclude: str | Iterable[str]) -> Contents:
+        """Return the contents that a user's arguments ask for: one pattern may stand without a list."""
+        return cls(weights_only, trainable_only, (exclude,) if isinstance(exclude, str) else tuple(exclude))
+
+
+def leave_out(state: dict[str, Any], module: nn.Module, contents: Contents) -> dict[str, dict[str, Any]]:
+    """Take weights out of a state dict.
+
+    Args:
+        state: loses the keys.
+        module: whose state it is.
+        contents: which ones go.
+
+    Returns:
+        For each key that went its shape, dtype and CRC-32 (None where the tensor lies on several ranks).
+
+    Raises:
+        ConfigError: for a pattern that fits no weight.
+    """
+    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    if state:  # of a sharded module one rank may hold it all
+        check_patterns(contents.exclude, module, state)
+    gone = [key for key in state if _goes(key, own.get(key), contents)]
+    return {key: _described(state.pop(key), own.get(key)) for key in gone}
+
+
+def check_patterns(exclude: Iterable[str], module: nn.Module, keys: Collection[str]) -> None:
+    """Check that every pattern fits one of ``keys``.
+
+    Raises:
+        ConfigError: naming some of the keys.
+    """
+    for pattern in exclude:
+        if not any(fnmatchcase(key, pattern) for key in keys):
+            shown = ", ".join([*keys][:6]) + ("..." if len(keys) > 6 else "")
+            raise ConfigError(
+                f"exclude={pattern!r} fits no weight of {type(module).__qualname__}, which has {shown}. Patterns are "
+                f"those of file names: 'backbone.*'.{did_you_mean(pattern, keys)}",
+                code="LT614",
+            )
+
+
+def check_left_out(
+    module: nn.Module, state: Mapping[str, Any], left_out: Collection[str], path: str | PathLike[str]
+) -> None:
+    """Compare the weights that a file leaves out with those of the module that loads it.
+
+    Raises:
+        CheckpointError: for another shape.
+    """
+    if not isinstance(left_out, Mapping):
+        return  # names only: nothing to compare with
+    own = module.state_dict(keep_vars=True)
+    described = {key: saved for key, saved in left_out.items() if isinstance(saved, Mapping) and key not in state}
+    pairs = [(key, saved, value) for key, saved in described.items() if isinstance(value := own.get(key), Tensor)]
+    wrong = [
+        f"{key}: {saved['shape']} in the run that saved, {list(value.shape)} in the module"
+        for key, saved, value in pairs
+        if isinstance(saved.get("shape"), list) and saved["shape"] != list(value.shape)
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{path} leaves out weights that have other shapes in {type(module).__qualname__}: {'; '.join(wrong)}. "
+            "Make the module as it was made for that run.",
+            code="LT615",
+        )
+    other = [key for key, saved, value in pairs if _differs(saved.get("crc32"), _checksum(value))]
+    if other:
+        shown = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
+        warn(
+            f"{path} leaves out weights on purpose, and {type(module).__qualname__} holds other values than the run "
+            f"that saved it: {shown}. Load them first (the same pretrained weights) for the same results.",
+            code="LT616",
+            stacklevel=4,
+        )
+
+
+def _differs(one: object, other: int | None) -> bool:
+    return None not in (one, other) and one != other
+
+
+def _goes(key: str, tensor: Tensor | None, contents: Contents) -> bool:
+    frozen = contents.trainable_only and isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+    return frozen or any(fnmatchcase(key, pattern) for pattern in contents.exclude)
+
+
+def _described(value: Any, tensor: Tensor | None) -> dict[str, Any]:
+    if not isinstance(value, Tensor):
+        return {"shape": None, "dtype": None, "crc32": None}
+    summed = None if tensor is None else _checksum(tensor)
+    return {"shape": list(value.shape), "dtype": str(value.dtype), "crc32": summed}
+
+
+def _checksum(tensor: Tensor) -> int | None:
+    """Return the CRC-32 of a tensor's bytes; None for one whose bytes are not all here."""
+    if tensor.is_meta or hasattr(tensor, "to_local"):
+        return None
+    known = _checksums.get(tensor)
+    if known is not None and known[0] == tensor._version:
+        return int(known[1])
+    flat = tensor.detach().cpu().contiguous()
+    summed = zlib.crc32((ctypes.c_char * flat.nbytes).from_address(flat.data_ptr())) if flat.nbytes else 0
+    _checksums[tensor] = (tensor._version, summed)
+    return summed
