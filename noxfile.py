@@ -295,6 +295,7 @@ def docs(session: nox.Session) -> None:
         session.skip("there is no mkdocs.yml yet")
     uv_run(session, "python", "tools/mistakes.py", "--check")
     uv_run(session, "python", "tools/hooks.py", "--check")
+    uv_run(session, "python", "tools/codes.py", "--check")
     quiet = {"DISABLE_MKDOCS_2_WARNING": "true"}  # a notice about mkdocs 2, which the constraints keep out
     uv_run(session, "--group", "docs", "mkdocs", "build", "--strict", *session.posargs, **quiet)
 

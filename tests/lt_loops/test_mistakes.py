@@ -205,8 +205,9 @@ ARGUMENTS = [
         kind=TYPE,
     ),
     row("Trainer(compile={'full_graph': True})", "'full_graph'", way_out="Did you mean 'fullgraph'?"),
-    row("Trainer(silence='LT301')", "silence='LT301'", "a str", way_out="Write silence=['LT301']", kind=TYPE),
-    row("Trainer(silence=['301'])", "silence=['301']", way_out="'LT301' is one"),
+    row("Trainer(silence='LT321')", "silence='LT321'", "a str", way_out="Write silence=['LT321']", kind=TYPE),
+    row("Trainer(silence=['L321'])", "silence=['L321']", way_out="Did you mean 'LT321'?"),
+    row("Trainer(silence=['LT301'])", "silence=['LT301']", way_out="errors stay"),
     row("Trainer(on_signal='stop')", "on_signal='stop'", "'exit' or 'return'", way_out="Take 'exit'"),
     row("Trainer(on_signal=True)", "on_signal=True", "'exit' or 'return'", way_out="Write on_signal='exit'", kind=TYPE),
 ]

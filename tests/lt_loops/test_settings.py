@@ -31,7 +31,7 @@ def test_none_stands_for_every_default_but_one():
         ({"logger": Logger()}, "logger", list),
         ({"plugins": Precision()}, "plugins", list),
         ({"compile": True}, "compile", dict),
-        ({"silence": ["LT301"]}, "silence", tuple),
+        ({"silence": ["LT321"]}, "silence", tuple),
         ({"max_time": "00:00:10:00"}, "max_time", timedelta),
         ({"val_check_interval": {"minutes": 5}}, "val_check_interval", timedelta),
         ({"default_root_dir": Path("here")}, "default_root_dir", str),

@@ -102,7 +102,7 @@ MisconfigurationException = ConfigError
 
 
 class LtWarning(UserWarning):
-    """Base of all warnings of lt; silence one by its code: ``Trainer(silence=["LT301"])`` or a warnings filter."""
+    """Base of all warnings of lt; silence one by its code: ``Trainer(silence=["LT448"])`` or a warnings filter."""
 
 
 class LtDeprecationWarning(LtWarning, FutureWarning):

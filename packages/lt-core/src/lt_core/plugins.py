@@ -30,6 +30,7 @@ GROUPS = (
     "profilers",
     "defaults",
     "trainers",
+    "codes",
 )
 """The entry-point groups, each with the prefix ``lt.``."""
 

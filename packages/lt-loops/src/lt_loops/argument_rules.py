@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -259,8 +259,12 @@ def _codes(name: str, value: Any) -> Problem | None:
     expected = "a list of codes of warnings, as they stand in brackets at a warning's end"
     if isinstance(value, str) or not isinstance(value, Iterable):
         return wrong_type(name, value, expected, f"Write {name}=[{value!r}]." if isinstance(value, str) else "")
-    wrong = [code for code in value if not (isinstance(code, str) and re.fullmatch(r"LT\d{3}", code))]
-    return wrong_value(name, value, expected, f"{wrong[0]!r} is none; 'LT301' is one.") if wrong else None
+    known = set().union(*(plugins.load("codes", package) for package in plugins.names("codes")))
+    wrong = [code for code in value if code not in known]
+    if not wrong:
+        return None
+    hint = did_you_mean(str(wrong[0]), sorted(known))
+    return wrong_value(name, value, expected, f"No installed package warns with {wrong[0]!r}; errors stay.{hint}")
 
 
 # ---- objects ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from lt_core.data import teardown
-from lt_core.errors import warn
+from lt_core.errors import silence, warn
 from lt_core.module import LightningModule
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
@@ -42,6 +42,7 @@ class Session:
     def __enter__(self) -> None:
         """Open the strategy and attach everything."""
         run = self.run
+        silence(run.trainer.settings.silence)  # in a spawned process the Trainer was not made anew
         run.strategy.open()
         self.anomaly = torch.is_anomaly_enabled()
         if run.trainer.settings.detect_anomaly and run.stage == "fit":

@@ -1,0 +1,20 @@
+"""The codes of the warnings of lt-callbacks, which ``Trainer(silence=[...])`` takes."""
+
+# Written by tools/codes.py from the package's code.
+
+__all__ = ["WARNINGS"]
+
+WARNINGS: frozenset[str] = frozenset(
+    {
+        "LT181",
+        "LT241",
+        "LT351",
+        "LT353",
+        "LT532",
+        "LT631",
+        "LT632",
+        "LT633",
+        "LT634",
+        "LT635",
+    }
+)

@@ -1,0 +1,21 @@
+"""The codes of the warnings of lt-core, which ``Trainer(silence=[...])`` takes."""
+
+# Written by tools/codes.py from the package's code.
+
+__all__ = ["WARNINGS"]
+
+WARNINGS: frozenset[str] = frozenset(
+    {
+        "LT190",
+        "LT201",
+        "LT510",
+        "LT602",
+        "LT616",
+        "LT651",
+        "LT654",
+        "LT655",
+        "LT663",
+        "LT665",
+        "LT723",
+    }
+)

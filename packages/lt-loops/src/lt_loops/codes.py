@@ -1,0 +1,31 @@
+"""The codes of the warnings of lt-loops, which ``Trainer(silence=[...])`` takes."""
+
+# Written by tools/codes.py from the package's code.
+
+__all__ = ["WARNINGS"]
+
+WARNINGS: frozenset[str] = frozenset(
+    {
+        "LT142",
+        "LT147",
+        "LT215",
+        "LT221",
+        "LT309",
+        "LT321",
+        "LT322",
+        "LT331",
+        "LT333",
+        "LT334",
+        "LT341",
+        "LT406",
+        "LT520",
+        "LT521",
+        "LT613",
+        "LT640",
+        "LT801",
+        "LT901",
+        "LT902",
+        "LT903",
+        "LT904",
+    }
+)

@@ -1,0 +1,13 @@
+"""The codes of the warnings of lt-strategies, which ``Trainer(silence=[...])`` takes."""
+
+# Written by tools/codes.py from the package's code.
+
+__all__ = ["WARNINGS"]
+
+WARNINGS: frozenset[str] = frozenset(
+    {
+        "LT712",
+        "LT732",
+        "LT801",
+    }
+)
