@@ -2,12 +2,15 @@
 
 import functools
 import multiprocessing
+import signal
 import traceback
 from pathlib import Path
 
 import pytest
+import torch
 
 from lt_core import Callback, Logger
+from lt_core.strategy import Strategy
 
 
 class Boom(Exception):
@@ -281,3 +284,26 @@ def test_a_failing_logger_does_not_end_the_run(trainer, checks):
         fit.fit(Logs())
     assert len(told) == 1
     assert fit.global_step == 4
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
+    class Counts(Strategy):
+        opened = closed = 0
+
+        def open(self):
+            self.opened += 1
+
+        def close(self, error=None):
+            self.closed += 1
+
+    class Old(checks):
+        def training_epoch_end(self, outputs):
+            """Warns that it is old, and here warnings are errors."""
+
+    strategy, before = Counts(), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(FutureWarning, match="training_epoch_end"):
+        trainer(strategy=strategy, detect_anomaly=True).fit(Old())
+    assert (strategy.opened, strategy.closed) == (1, 1)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not torch.is_anomaly_enabled()

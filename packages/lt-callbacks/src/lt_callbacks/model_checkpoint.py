@@ -280,8 +280,7 @@ class ModelCheckpoint(Callback):
         if not self.save_on_exception or not self._may_save(trainer):
             return
         path = self.format_checkpoint_name(self._metrics(trainer))
-        if trainer.is_global_zero:
-            self._folder.record(path)
+        self._record(trainer, path)
         trainer.save_checkpoint(path, **self._contents)
         self._ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
@@ -291,11 +290,16 @@ class ModelCheckpoint(Callback):
         """A signal ends the run: save what resumes it as ``interrupted.ckpt``, unless this step is saved already."""
         if not self._may_save(trainer) or self.dirpath is None:
             return
-        path = _join(self.dirpath, f"interrupted{self.FILE_EXTENSION}")
-        if trainer.is_global_zero:
-            self._folder.record(path)
+        path = self._interrupted
+        self._record(trainer, path)
         trainer.request_save(path, owner=self, **{**self._contents, "weights_only": False})
         trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
+
+    def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """The run came to its end: what once resumed it is of no more use, where something newer was kept."""
+        finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
+        if finished and self.dirpath is not None and self._kept() - {""}:
+            self._remove(trainer, [self._interrupted])
 
     def on_saved(self, path: str) -> None:
         """A checkpoint is with the writer: links and deletions follow it, and are left out where it fails."""
@@ -440,6 +444,10 @@ class ModelCheckpoint(Callback):
         trainer.request_save(path, owner=self, **self._contents)
 
     # ---- agreement and files -----------------------------------------------------------------------------------------
+
+    @property
+    def _interrupted(self) -> str:
+        return _join(self.dirpath or "", f"interrupted{self.FILE_EXTENSION}")
 
     @property
     def _folder(self) -> CheckpointFiles:

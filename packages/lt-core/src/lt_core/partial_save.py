@@ -20,7 +20,7 @@ from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 
 __all__ = ["Contents", "check_left_out", "check_patterns", "leave_out"]
 
-_checksums = WeakTensorKeyDictionary()  # frozen weights are summed once: tensor -> (its version, checksum)
+_checksums: Any = WeakTensorKeyDictionary()  # frozen weights are summed once: tensor -> (its version, checksum)
 
 
 class Contents(NamedTuple):

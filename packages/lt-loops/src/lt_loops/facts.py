@@ -275,8 +275,9 @@ class TrainerFacts(TrainerLimits):
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal or Ctrl-C ended the last run."""
-        return self._run is not None and self._run.status == "interrupted"
+        """Whether a signal or Ctrl-C ended the last run, or ends this one."""
+        run = self._run
+        return run is not None and (run.status == "interrupted" or (run.status == "running" and run.signal is not None))
 
     @property
     def received_sigterm(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,20 @@ class Session:
         self.anomaly = False
 
     def __enter__(self) -> None:
-        """Open the strategy and attach everything."""
-        run = self.run
-        silence(run.trainer.settings.silence)  # in a spawned process the Trainer was not made anew
-        run.strategy.open()
+        """Open the strategy and attach everything; what fails here closes the strategy again."""
+        silence(self.run.trainer.settings.silence)  # in a spawned process the Trainer was not made anew
+        self.run.strategy.open()
         self.anomaly = torch.is_anomaly_enabled()
+        try:
+            self._begin()
+        except BaseException as error:
+            self.failed = error
+            self._try(partial(self.run.strategy.close, error))
+            self._leave()
+            raise
+
+    def _begin(self) -> None:
+        run = self.run
         if run.trainer.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
         self.signals.install()
@@ -82,12 +92,16 @@ class Session:
             if feed is not None:
                 self._try(feed.close)
         self._try(lambda: run.strategy.close(error))
-        self.signals.restore()
-        torch.autograd.set_detect_anomaly(self.anomaly)
-        run.phase = ""
-        detach(run)
+        self._leave()
         if self.failed is not None and self.failed is not error:
             raise self.failed
+
+    def _leave(self) -> None:
+        """Give signals, torch's settings and the module back as they were."""
+        self.signals.restore()
+        torch.autograd.set_detect_anomaly(self.anomaly)
+        self.run.phase = ""
+        detach(self.run)
 
     def _tear_down(self) -> None:
         run = self.run

@@ -1,0 +1,53 @@
+"""Signals: the first one ends a run at the next batch with a checkpoint, and the script with the status of shells."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, so that torch is imported once")
+
+STATUS = {"SIGTERM": 143, "SIGUSR1": 138, "SIGHUP": 129, "SIGINT": 130}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("signals")
+
+
+@pytest.fixture(scope="module")
+def report(root):
+    """What runs left that were sent a signal; they are made once for all tests."""
+    job = Path(__file__).parent / "jobs" / "signalled.py"
+    done = subprocess.run([sys.executable, str(job), str(root)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_a_signal_ends_the_script_with_its_status_and_a_checkpoint(report, name):
+    status, left, _, _ = report[name]
+    assert status == STATUS[name]
+    assert left == ["epoch=0-step=8.ckpt", "interrupted.ckpt"]
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_the_next_start_ends_as_if_there_had_been_no_signal(report, root, name):
+    _, _, again, kept = report[name]
+    assert again == 0
+    assert kept == ["epoch=2-step=24.ckpt"]
+    whole, resumed = (torch.load(root / folder / "end.pt", weights_only=True) for folder in ("whole", name))
+    for key, value in whole.items():
+        assert torch.equal(value, resumed[key]), key
+
+
+def test_a_second_ctrl_c_stops_at_once(report):
+    assert report["twice"] == 99
+
+
+def test_on_signal_return_hands_the_script_back_and_the_fit_goes_on(report):
+    assert report["return"] == 0
