@@ -125,9 +125,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy --strict over all packages, the plug-in examples, and the workspace's own tools."""
+    """Mypy --strict over all packages, the plug-in examples and the tools; stubs and API snapshots are current."""
     modules = [argument for package in PACKAGES for argument in ("-p", import_name(package))]
     uv_run(session, "python", "tools/stubs.py", "--check")
+    uv_run(session, "python", "tools/api.py", "--check")
     uv_run(session, "mypy", *modules)
     uv_run(session, "mypy", "noxfile.py", *(str(path) for path in sorted(ROOT.glob("tools/*.py"))))
     for plugin in PLUGINS:

@@ -7,7 +7,7 @@ uv run python tools/codes.py --check   fails where one is not what the code says
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,7 +123,7 @@ def told_in(path: Path) -> Iterator[Told]:
         yield Told(code=code, warning=warning, message=message, package=package, file=path.name)
 
 
-def from_calls(tree: ast.AST, constants: dict[str, object]) -> Iterator[tuple[str, bool, str]]:
+def from_calls(tree: ast.AST, constants: Mapping[str, object]) -> Iterator[tuple[str, bool, str]]:
     """Yield code, whether it is a warning's, and message of each call with `code=`."""
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.collectives import ModuleCollectives
 from lt_core.data import DataSource
 from lt_core.errors import ConfigError
 from lt_core.export import to_onnx, to_torchscript
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lt_core.logger import Logger
     from lt_core.optimizer import LightningOptimizer, ManualOptimization
     from lt_core.recorder import Recorder
+    from lt_core.strategy import Strategy
     from lt_core.trainer import TrainerAPI
 
 __all__ = ["LightningModule"]
@@ -31,7 +33,7 @@ __all__ = ["LightningModule"]
 _RUN_ONLY = ("_trainer", "_recorder", "_manual")
 
 
-class LightningModule(HyperparametersMixin, DataSource, nn.Module):
+class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Module):
     """A model with its steps. Define ``training_step`` and ``configure_optimizers``; the Trainer does the rest.
 
     It is an ordinary ``nn.Module`` and works as one without a Trainer: steps can be called in a unit test, where
@@ -382,18 +384,9 @@ class LightningModule(HyperparametersMixin, DataSource, nn.Module):
         self.__dict__.pop("_device", None)
         return moved
 
-    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it is.
-
-        Args:
-            data: a tensor, or a nest of them.
-            group: kept for compatibility; the run's group is used.
-            sync_grads: let gradients flow back to the ranks that gave the tensors.
-        """
-        from lt_core.gather import gather_nested
-
-        trainer = self.trainer
-        return data if trainer.world_size == 1 else gather_nested(data, trainer.strategy, sync_grads=sync_grads)
+    def _ranks(self) -> Strategy | None:
+        trainer = self._attached_trainer()
+        return None if trainer is None or trainer.world_size == 1 else trainer.strategy
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only, without tearing the progress bar."""

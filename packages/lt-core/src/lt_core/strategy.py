@@ -274,6 +274,10 @@ class Strategy:
         """Return the ranks' tensors stacked in rank order, shape ``(world_size, *tensor.shape)``; shapes must agree."""
         return tensor.unsqueeze(0)
 
+    def reduce(self, tensor: Tensor, group: Any = None, reduce_op: str = "mean") -> Tensor:
+        """Return :meth:`all_reduce` of ``tensor``; Lightning's name for it, which callbacks of users call."""
+        return self.all_reduce(tensor, {"avg": "mean"}.get(reduce_op.lower(), reduce_op.lower()))
+
     def gather_objects(self, value: Any) -> list[Any]:
         """Return every rank's ``value`` (plain data), in rank order, on every rank."""
         return [value]

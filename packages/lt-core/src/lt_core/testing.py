@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
+from lt_core.collectives import Collectives
 from lt_core.data import DataSource
 from lt_core.logger import Logger
 from lt_core.logger_kit import LoggerKit
@@ -29,7 +30,7 @@ from lt_core.trainer import TrainerAPI
 __all__ = ["FakeTrainer", "LoggerKit"]
 
 
-class FakeTrainer:
+class FakeTrainer(Collectives):
     """A Trainer for unit tests of callbacks and modules: all of ``TrainerAPI`` as plain attributes, no loop.
 
     Set what the test needs by keyword (``FakeTrainer(global_step=10, callback_metrics={"loss": 1.0})``) or later.
@@ -166,6 +167,9 @@ class FakeTrainer:
     def reload_train_loader(self) -> None:
         """Count the calls."""
         self.reloads += 1
+
+    def _ranks(self) -> Strategy | None:
+        return None if self.world_size == 1 else self.strategy
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Keep what would be printed."""

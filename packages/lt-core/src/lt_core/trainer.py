@@ -296,6 +296,20 @@ class TrainerAPI(Protocol):
     def reload_train_loader(self) -> None:
         """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
 
+    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it
+        is.
+        """
+
+    def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
+        """Return a number or tensor reduced over the ranks: ``"mean"``, ``"sum"``, ``"min"`` or ``"max"``."""
+
+    def broadcast(self, value: Any, src: int = 0) -> Any:
+        """Return rank ``src``'s ``value`` on every rank."""
+
+    def barrier(self, name: str = "") -> None:
+        """Wait until every rank is here."""
+
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only, without tearing the progress bar."""
 

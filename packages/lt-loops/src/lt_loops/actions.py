@@ -9,11 +9,13 @@ from os import PathLike
 from typing import Any
 
 from lt_core.callback import Callback
+from lt_core.collectives import Collectives
 from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError, LogError, warn
 from lt_core.media import as_media
 from lt_core.media_files import write_media
 from lt_core.partial_save import Contents
+from lt_core.strategy import Strategy
 from lt_loops.explain import explain
 from lt_loops.facts import TrainerFacts
 from lt_loops.run import Run
@@ -24,7 +26,7 @@ from lt_loops.trial import Trial, run_trial
 __all__ = ["TrainerActions"]
 
 
-class TrainerActions(TrainerFacts):
+class TrainerActions(TrainerFacts, Collectives):
     """The doing half of the Trainer."""
 
     _fitted: Run | None
@@ -190,6 +192,9 @@ class TrainerActions(TrainerFacts):
             run.train_feed.close()
             run.train_feed = run.feed_state = None
         run.loaders.forget("train")
+
+    def _ranks(self) -> Strategy | None:
+        return None if self.world_size == 1 else self.strategy
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""

@@ -312,5 +312,7 @@ def after_epoch(run: Run) -> None:
         recorder.reset("train")
         step_epoch_schedulers(run)
         position.next_epoch((run.train_feed.samples if run.train_feed is not None else None) or 0)
+    if run.compile_report is not None:
+        run.compile_report.tell(run)
     run.phase = ""
     serve_requests(run)

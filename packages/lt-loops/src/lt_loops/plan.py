@@ -145,7 +145,11 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     own = getattr(run.module, method)
     takes_index = count_arguments(own, _offered(run)) >= 2
     step = own if direct else run.strategy.bind(run.model, method)
-    step = run.trainer.compiled(run.precision.wrap_step(step))
+    step = run.precision.wrap_step(step)
+    if run.trainer.compile_options is not None:
+        from lt_loops.compile_report import compiled
+
+        step = compiled(run, step)
     profiler = run.trainer.active_profiler
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lt_core.precision import Precision
     from lt_core.strategy import Strategy
     from lt_loops.agreement import Agreement
+    from lt_loops.compile_report import CompileReport
     from lt_loops.hook_calls import HookCalls
     from lt_loops.log_sink import LogSink
     from lt_loops.optimizers import SchedulerConfig
@@ -150,6 +151,7 @@ class Run:
         dirty: the plan must be made again.
         signal: the signal that asked the run to stop; ``leaving`` where it is obeyed at this boundary.
         agreement: how several ranks agree on that boundary.
+        compile_report: what torch.compile does in this run; None where nothing is compiled.
         generators: states to put back right before the first epoch of a resumed run.
         clock: when the present stretch of training began (``time.perf_counter``).
         stop_reason: why the run ends, in words; empty while it goes on.
@@ -163,6 +165,7 @@ class Run:
         "callbacks",
         "ckpt_path",
         "clock",
+        "compile_report",
         "datamodule",
         "deadline",
         "dirty",
@@ -254,6 +257,7 @@ class Run:
         self.status = "running"
         self.signal: int | None = None
         self.agreement: Agreement | None = None
+        self.compile_report: CompileReport | None = None
         self.leaving = self.interrupt_told = self.loss_told = False
         self.begun = False
         self.strict = True
@@ -308,5 +312,4 @@ class Run:
         }
 
     def _cpu_weights(self) -> dict[str, Any]:
-        state = self.strategy.module_state(self.model)
-        return {name: value.detach().cpu() if hasattr(value, "detach") else value for name, value in state.items()}
+        return self.strategy.full_module_state(self.model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from os import PathLike
 from typing import Any
@@ -432,10 +432,10 @@ class Trainer(TrainerActions, LegacyArguments):
 
     _compile_options: dict[str, Any] | None = None
 
-    def compiled(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the training step compiled where ``compile`` was asked for, else as it is."""
-        options = self._compile_options if self.settings.compile is False else self.settings.compile
-        return step if options is None else torch.compile(step, **options)
+    @property
+    def compile_options(self) -> dict[str, Any] | None:
+        """The arguments of ``torch.compile`` for the training step; None where it is not compiled."""
+        return self._compile_options if self.settings.compile is False else self.settings.compile
 
     @property
     def active_profiler(self) -> Profiler | None:

@@ -213,7 +213,8 @@ def _flush() -> None:
 def _save(path: Path, value: Any) -> None:
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:
-        torch.save(value, file)
+        # torch's default, protocol 2, stores exceptions under the names of Python 2: ConnectionError would be OSError
+        torch.save(value, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
     draft.replace(path)
 
 

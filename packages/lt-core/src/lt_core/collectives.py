@@ -1,0 +1,88 @@
+"""What users say to the other ranks: on a LightningModule and on the Trainer. With one rank all comes back as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from lt_core.strategy import Strategy
+
+__all__ = ["Collectives", "ModuleCollectives"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Collectives:
+    """Every rank must make the same calls in the same order; a difference is an error that names ranks and calls."""
+
+    def _ranks(self) -> Strategy | None:
+        """Return through whom to talk, or None where there is one rank only."""
+        raise NotImplementedError
+
+    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it is.
+
+        Args:
+            data: a tensor, or a nest of them; shapes must be the same on all ranks.
+            group: kept for compatibility; the run's group is used.
+            sync_grads: let gradients flow back to the ranks that gave the tensors.
+        """
+        from lt_core.gather import gather_nested
+
+        ranks = self._ranks()
+        return data if ranks is None else gather_nested(data, ranks, sync_grads=sync_grads)
+
+    def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
+        """Return a number or tensor reduced over the ranks; same shape, without gradient.
+
+        Args:
+            data: of the same shape on all ranks.
+            op: ``"mean"``, ``"sum"``, ``"min"`` or ``"max"``.
+        """
+        ranks = self._ranks()
+        tensor = torch.as_tensor(data, device=None if ranks is None or isinstance(data, Tensor) else ranks.device)
+        return tensor.detach() if ranks is None else ranks.all_reduce(tensor, op)
+
+    def broadcast(self, value: Any, src: int = 0) -> Any:
+        """Return rank ``src``'s ``value`` (a tensor or plain data) on every rank."""
+        ranks = self._ranks()
+        return value if ranks is None else ranks.broadcast(value, src)
+
+    def barrier(self, name: str = "") -> None:
+        """Wait until every rank is here; ``name`` appears in the error when one never comes."""
+        ranks = self._ranks()
+        if ranks is not None:
+            ranks.barrier(name)
+
+
+class _Yielding:
+    """A method that gives way to a submodule, parameter or buffer of its name: ``self.reduce = nn.Conv2d(...)``."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, module: Any, kind: type | None = None) -> Any:
+        if module is None:
+            return self._method
+        for kept in ("_modules", "_parameters", "_buffers"):
+            found = module.__dict__.get(kept, {}).get(self._method.__name__)
+            if found is not None:
+                return found
+        return self._method.__get__(module, kind)
+
+
+def _yielding(method: F) -> F:
+    return cast("F", _Yielding(method))
+
+
+class ModuleCollectives(Collectives):
+    """The same for modules, whose users may have layers of these names."""
+
+    reduce = _yielding(Collectives.reduce)
+    broadcast = _yielding(Collectives.broadcast)
+    barrier = _yielding(Collectives.barrier)

@@ -1,0 +1,105 @@
+"""``Trainer(compile=...)``: the compiled step, and what torch.compile made of it, told after the first epoch."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import lt_core
+
+if TYPE_CHECKING:
+    from lt_loops.run import Run
+
+__all__ = ["CompileReport", "compiled"]
+
+_OURS = str(Path(lt_core.__file__).parent)
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
+_SHOWN = 10  # lines of each kind
+
+
+def compiled(run: Run, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the training step compiled with the Trainer's options.
+
+    What is compiled is the outermost callable: autocast around the strategy's wrapper around the user's step. The
+    module itself stays as it is, and so do the keys of its state dict.
+    """
+    if run.compile_report is None:
+        run.compile_report = CompileReport()
+    return torch.compile(step, **(run.trainer.compile_options or {}))
+
+
+class CompileReport:
+    """Programs, graph breaks and recompilations since it was made, as torch's own log of compilations has them."""
+
+    def __init__(self) -> None:
+        """Begin to count."""
+        self._told = False
+        self._before = _records()  # kept alive, so that no other record gets their ids
+
+    def tell(self, run: Run) -> None:
+        """Print the report once, on rank 0."""
+        if not self._told:
+            self._told = True
+            run.trainer.print(self.text())
+
+    def text(self) -> str:
+        """Return how many there were, and a line for each break and each recompilation."""
+        before = set(map(id, self._before))
+        mine = [record for record in _records() if id(record) not in before]
+        breaks = [line for record in mine for line in _breaks(record)]
+        again = [f"{_place(record)}: {_first_line(record.recompile_reason)}" for record in mine if _is_again(record)]
+        counts = (_count(len(mine), "program"), _count(len(breaks), "graph break"), _count(len(again), "recompilation"))
+        lines = [f"torch.compile, after the first epoch: {', '.join(counts)}"]
+        lines += [f"  graph break in {line}" for line in _shortened(breaks)]
+        lines += [f"  recompilation of {line}" for line in _shortened(again)]
+        return "\n".join(lines)
+
+
+def _records() -> list[Any]:
+    """Return torch's records of compilations; none where nothing was compiled yet."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return [] if utils is None else list(utils.get_compilation_metrics())
+
+
+def _breaks(record: Any) -> list[str]:
+    """Return a line for each graph break of the user's functions; self.log has more than one inside, told once."""
+    if record.co_filename is None or record.co_filename.startswith(_OURS):
+        return []
+    return [f"{_place(record)}: {_reason(text)}" for text in sorted(record.restart_reasons or ())]
+
+
+def _reason(text: str) -> str:
+    if "log_outside_the_graph" in text:
+        return "self.log; what it takes leaves the graph there"
+    return _first_line(text)
+
+
+def _is_again(record: Any) -> bool:
+    return bool(record.recompile_reason) and not str(record.co_filename).startswith(_OURS)
+
+
+def _place(record: Any) -> str:
+    """Return function, file and line; for the rest of a function after a break, the function's own name."""
+    resumed = _RESUMED.match(record.co_name)
+    name = resumed[1] if resumed else record.co_name
+    return f"{name} ({Path(record.co_filename).name}:{record.co_firstlineno})"
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().splitlines()[0]
+    guard = re.match(r"\d+/\d+: (.*)", line)  # the compilation whose guard failed
+    return re.sub(r"\s{2,}", "  ", guard[1] if guard else line)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    left = len(lines) - _SHOWN
+    return lines if left <= 0 else [*lines[:_SHOWN], f"... and {left} more"]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"

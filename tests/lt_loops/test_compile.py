@@ -1,0 +1,75 @@
+"""``Trainer(compile=...)``: the same numbers and keys as without it, and a report of what torch made of the step."""
+
+import pytest
+import torch
+
+# torch hides this warning of its own while it traces, but not from a filter that makes it an error
+pytestmark = pytest.mark.filterwarnings("default:The .grad attribute of a Tensor:UserWarning")
+
+EAGER = {"backend": "eager"}  # graphs are made and counted as ever; only the code generation is left away
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """Every test compiles anew."""
+    torch._dynamo.reset()
+
+
+class Breaking:
+    """What makes a graph break: reading a value in the middle of the step."""
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        if loss.item() > 1e9:
+            raise ValueError("the loss explodes")
+        return loss * 1.0
+
+
+def test_a_compiled_step_trains_as_the_plain_one_and_keeps_the_keys(trainer, net, loader, seeded, same):
+    plain = seeded(net)
+    trainer(max_epochs=2).fit(plain, loader())
+    compiled = seeded(net)
+    trainer(max_epochs=2, compile=EAGER).fit(compiled, loader())
+    same(compiled, plain)
+    assert list(compiled.state_dict()) == list(net().state_dict())
+
+
+def test_a_whole_graph_is_reported_as_such_after_the_first_epoch(trainer, net, loader, capsys):
+    trainer(max_epochs=3, compile=EAGER).fit(net(), loader())
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("torch.compile")]
+    assert told == ["torch.compile, after the first epoch: 1 program, 0 graph breaks, 0 recompilations"]
+
+
+def test_a_graph_break_is_reported_with_function_line_and_reason(trainer, net, loader, capsys):
+    kind = type("Net", (Breaking, net), {})
+    trainer(compile=EAGER, limit_train_batches=1).fit(kind(), loader())
+    head, line, *_ = [line for line in capsys.readouterr().out.splitlines() if "compile" in line or "break" in line]
+    assert "1 graph break, " in head
+    assert line.startswith("  graph break in training_step (test_compile.py:")
+    assert "Tensor.item()" in line
+
+
+def test_logging_is_named_as_the_cause_of_its_graph_break_once(trainer, net, loader, capsys):
+    class Logging(net):
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.log("loss", loss)
+            return loss
+
+    trainer(compile=EAGER, limit_train_batches=2).fit(Logging(), loader())
+    out = capsys.readouterr().out
+    assert out.count("graph break in") == 1
+    assert "self.log; what it takes leaves the graph there" in out
+
+
+def test_batches_of_other_sizes_are_reported_as_recompilations(trainer, net, loader, capsys):
+    trainer(compile={**EAGER, "dynamic": False}).fit(net(), loader(samples=10))
+    out = capsys.readouterr().out
+    assert "1 recompilation\n" in out
+    assert "recompilation of training_step" in out
+    assert "size mismatch at index 0. expected 4, actual 2" in out
+
+
+def test_without_compile_nothing_is_reported(trainer, net, loader, capsys):
+    trainer().fit(net(), loader())
+    assert "torch.compile" not in capsys.readouterr().out
