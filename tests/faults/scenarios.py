@@ -69,21 +69,28 @@ class Net(LightningModule):
 
 
 class Diary(Callback):
-    """Writes down every batch and loss; a batch done again after a kill overwrites itself."""
+    """Each rank writes down its batches and losses, those done again after a kill too; rank 0 how the run ended."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         line = [trainer.current_epoch, batch_idx, batch[2].tolist(), outputs["loss"].item()]
-        with self.path.open("a") as file:
+        with (self.folder / f"diary_{trainer.global_rank}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        optimizer = trainer.optimizers[0].state_dict()
+        end = {"weights": pl_module.state_dict(), "optimizer": optimizer, "step": trainer.global_step}
+        if trainer.is_global_zero:
+            torch.save(end, self.folder / "end.pt")
 
 
 SCENARIOS: dict[str, dict[str, Any]] = {
     "dropout, shuffle, scheduler, accumulation": {"accumulate_grad_batches": 2, "val_check_interval": 5},
     "two workers, augmentation": {"workers": 2, "augmented": True},
     "EMA, early stopping, best-k": {"ema": True, "stops": True, "accumulate_grad_batches": 1},
+    "two ranks": {"strategy": "ddp_fork", "devices": 2, "accumulate_grad_batches": 2, "val_check_interval": 3},
 }
 
 
@@ -94,7 +101,7 @@ def train(folder: Path, name: str) -> None:
     options = dict(SCENARIOS[name])
     data = Data(workers=options.pop("workers", 0), augmented=options.pop("augmented", False))
     callbacks: list[Any] = [
-        Diary(folder / "diary.jsonl"),
+        Diary(folder),
         ModelCheckpoint(dirpath=folder / "steps", every_n_train_steps=2, save_top_k=1),
         ModelCheckpoint(dirpath=folder / "best", monitor="val_loss", save_top_k=2, filename="{epoch}-{step}"),
     ]
@@ -112,18 +119,17 @@ def train(folder: Path, name: str) -> None:
         enable_model_summary=False,
         **options,
     )
-    net = Net()
-    trainer.fit(net, datamodule=data, ckpt_path="auto")
-    end = {"weights": net.state_dict(), "optimizer": trainer.optimizers[0].state_dict(), "step": trainer.global_step}
-    torch.save(end, folder / "end.pt")
+    trainer.fit(Net(), datamodule=data, ckpt_path="auto")
 
 
 def left_behind(folder: Path) -> dict[str, Any]:
     """Return what a finished run left: batches and losses, rows, kept files, weights and optimizer."""
     diary: dict[str, Any] = {}
-    for line in (folder / "diary.jsonl").read_text().splitlines():
-        epoch, batch, samples, loss = json.loads(line)
-        diary[f"{epoch}/{batch}"] = (samples, loss)
+    for path in sorted(folder.glob("diary_*.jsonl")):
+        for line in path.read_text().splitlines():
+            epoch, batch, samples, loss = json.loads(line)
+            done = diary.setdefault(f"{path.stem}/{epoch}/{batch}", (samples, loss))
+            assert done == (samples, loss), f"{path}: epoch {epoch}, batch {batch} went otherwise the second time"
     rows = sorted(path.read_text() for path in folder.glob("lightning_logs/*/metrics.csv"))
     kept = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.ckpt"))
     return {"diary": diary, "rows": rows, "kept": kept, "end": torch.load(folder / "end.pt", weights_only=True)}
