@@ -102,8 +102,8 @@ def train(folder: Path, name: str) -> None:
     data = Data(workers=options.pop("workers", 0), augmented=options.pop("augmented", False))
     callbacks: list[Any] = [
         Diary(folder),
-        ModelCheckpoint(dirpath=folder / "steps", every_n_train_steps=2, save_top_k=1),
-        ModelCheckpoint(dirpath=folder / "best", monitor="val_loss", save_top_k=2, filename="{epoch}-{step}"),
+        ModelCheckpoint(dirpath=folder / "steps", every_n_train_steps=2, save_top_k=1, save_last="link"),
+        ModelCheckpoint(dirpath=folder / "best", monitor="val_loss", save_top_k=2, save_last=True),
     ]
     callbacks += [EarlyStopping("val_loss", patience=2)] if options.pop("stops", False) else []
     callbacks += [EMAWeightAveraging(decay=0.9)] if options.pop("ema", False) else []
@@ -123,13 +123,16 @@ def train(folder: Path, name: str) -> None:
 
 
 def left_behind(folder: Path) -> dict[str, Any]:
-    """Return what a finished run left: batches and losses, rows, kept files, weights and optimizer."""
+    """Return what a finished run left: batches and losses, rows, kept files, weights and optimizer.
+
+    The rows are those of the newest version: one that was killed before its first checkpoint stays as it was.
+    """
     diary: dict[str, Any] = {}
     for path in sorted(folder.glob("diary_*.jsonl")):
         for line in path.read_text().splitlines():
             epoch, batch, samples, loss = json.loads(line)
             done = diary.setdefault(f"{path.stem}/{epoch}/{batch}", (samples, loss))
             assert done == (samples, loss), f"{path}: epoch {epoch}, batch {batch} went otherwise the second time"
-    rows = sorted(path.read_text() for path in folder.glob("lightning_logs/*/metrics.csv"))
+    rows = max(folder.glob("lightning_logs/version_?/metrics.csv")).read_text()
     kept = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.ckpt"))
     return {"diary": diary, "rows": rows, "kept": kept, "end": torch.load(folder / "end.pt", weights_only=True)}

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ KILLS = int(os.environ.get("LT_KILLS", "6"))
 MOST_KILLS_OF_ONE_RUN = 3
 
 
-def start(folder: Path, name: str) -> int:
-    """Train in a child of this process; return its number."""
+def start(folder: Path, name: str, before: Callable[[], object] = lambda: None) -> int:
+    """Train in a child of this process, which does ``before`` first; return its number."""
     child = os.fork()
     if child == 0:
         os.setsid()  # so that its loader workers die with it
@@ -35,6 +36,7 @@ def start(folder: Path, name: str) -> int:
         try:
             from tests.faults.scenarios import train
 
+            before()
             train(folder, name)
             status = 0
         except BaseException:
