@@ -51,12 +51,14 @@ def files_with(mark: str) -> list[str]:
     return [str(path) for path in sorted(ROOT.glob("tests/**/test_*.py")) if f"mark.{mark}" in path.read_text("utf-8")]
 
 
-def marked_tests(session: nox.Session, expression: str, mark: str, *command: str, **env: str) -> None:
+def marked_tests(
+    session: nox.Session, expression: str, mark: str, *command: str, timeout: str = TIMEOUT, **env: str
+) -> None:
     """Run the tests that carry a mark, from the files that hold any."""
     files = files_with(mark)
     if not files:
         session.skip(f"no test is marked {mark!r} yet")
-    uv_run(session, *command, "pytest", "-m", expression, TIMEOUT, *(session.posargs or files), **env)
+    uv_run(session, *command, "pytest", "-m", expression, timeout, *(session.posargs or files), **env)
 
 
 def need_program(session: nox.Session, program: str, why: str) -> None:
@@ -206,8 +208,9 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """All fault tests: processes that are killed, hang, or find the disk full."""
-    marked_tests(session, "faults", "faults")
+    """All fault tests, each scenario killed 200 times (LT_KILLS): a kill, a crash at a file operation, a full disk."""
+    kills = os.environ.get("LT_KILLS", "200")
+    marked_tests(session, "faults", "faults", timeout="--timeout=3600", LT_KILLS=kills)
 
 
 @nox.session(name="faults-small")

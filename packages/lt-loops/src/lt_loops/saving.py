@@ -85,6 +85,8 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents) -> None:
     with measured_save(run):
         _write(run, fspath(path), capture(run, contents))
         run.trainer.checkpoint_io.wait()
+    if run.status != "running":
+        run.trainer.checkpoint_io.teardown()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")
 

@@ -91,6 +91,7 @@ class Session:
         for feed in [run.train_feed, *(f for feeds in run.eval_feeds.values() for f in feeds)]:
             if feed is not None:
                 self._try(feed.close)
+        self._try(run.trainer.checkpoint_io.teardown)
         self._try(lambda: run.strategy.close(error))
         self._leave()
         if self.failed is not None and self.failed is not error:
