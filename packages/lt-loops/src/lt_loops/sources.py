@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, length_of, make_feed
-from lt_core.errors import ConfigError, ConfigTypeError, DataError
+from lt_core.errors import ConfigError, ConfigTypeError, DataError, warn
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Shard, Strategy
 from lt_loops.fitted import fitted
@@ -226,9 +226,11 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
     if run.trainer.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
-    _refuse_empty(loaders, kind)
+    _tell_empty(loaders, kind)
     run.loaders.epochs[kind] = run.position.epoch
     capable = run.strategy.capabilities
+    stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
+    several = stand_ins and run.strategy.data_shard.count > 1
     return [
         make_feed(
             loader,
@@ -236,20 +238,23 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
             shard=_shard(run),
             seed=run.trainer.data_seed,
             transfer=make_transfer(run, dataloader_idx=index),
-            stand_ins=capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks,
+            gather=run.strategy.gather_objects if several else None,
+            stand_ins=stand_ins,
         )
         for index, loader in enumerate(loaders)
     ]
 
 
-def _refuse_empty(loaders: list[Any], kind: str) -> None:
+def _tell_empty(loaders: list[Any], kind: str) -> None:
+    """Warn of loaders without a batch: their metrics will be missing, their predictions an empty list."""
     for index, loader in enumerate(loaders):
         if length_of(loader) == 0:
             which = f"{_NOUNS[kind]} loader" + (f" {index}" if len(loaders) > 1 else "")
-            raise DataError(
+            warn(
                 f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with "
                 "drop_last=True?",
-                code="LT404",
+                code="LT408",
+                stacklevel=6,
             )
 
 
