@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -168,6 +169,7 @@ class Trainer(TrainerActions, LegacyArguments):
         self._should_stop = False
         self._media_told = False
         self._log_axis = "step"
+        self._hinted = ""
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -386,6 +388,7 @@ class Trainer(TrainerActions, LegacyArguments):
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
                 self.print(f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stop_reason}.")
+                self._say_where_it_is_shown()
         if run.save_error is not None and not run.saved:
             raise CheckpointError(
                 f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The "
@@ -394,6 +397,14 @@ class Trainer(TrainerActions, LegacyArguments):
             ) from run.save_error
         if run.signal is not None and exits_process(self.settings.on_signal):
             raise SystemExit(EXIT_STATUS[run.signal])
+
+    def _say_where_it_is_shown(self) -> None:
+        """Print, once for each folder of a run, what an installed package says about looking at it."""
+        hint = plugins.find_role("run_hint")
+        text = hint(self) if hint is not None and self.is_global_zero else None
+        if text and text != self._hinted:
+            self._hinted = text
+            self.print(text)
 
     def _absorb(self, run: Run, result: RunResult) -> None:
         """Bring the results of a run in other processes into this one."""
