@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, length_of, make_feed
-from lt_core.errors import ConfigError, ConfigTypeError, DataError, warn
+from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Shard, Strategy
 from lt_loops.fitted import fitted
 from lt_loops.overfit import in_order
+from lt_loops.problems import a, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,15 +147,15 @@ def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | N
         return None
     stages: list[Callable[[Any], Any]] = []
     if before is not None:
-        stages.append(lambda batch: before(batch, dataloader_idx))
+        stages.append(_hooked(_TRANSFER_HOOKS[0], before, dataloader_idx))
     if move is not None:
-        stages.append(lambda batch: move(batch, device, dataloader_idx))
+        stages.append(_hooked(_TRANSFER_HOOKS[1], move, device, dataloader_idx))
     elif not stays:
         stages.append(run.strategy.to_device)
     if _converts(run):
         stages.append(run.precision.convert_input)
     if after is not None:
-        stages.append(lambda batch: after(batch, dataloader_idx))
+        stages.append(_hooked(_TRANSFER_HOOKS[2], after, dataloader_idx))
     return stages[0] if len(stages) == 1 else partial(_in_turn, stages)
 
 
@@ -178,6 +179,18 @@ def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:
         if owner is not None and is_overridden(owner, name, DataSource):
             return fitted(getattr(owner, name), name)
     return None
+
+
+def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], Any]:
+    """Return ``hook`` as a stage of the transfer; one that forgets its ``return batch`` is told."""
+
+    def stage(batch: Any) -> Any:
+        changed = hook(batch, *more)
+        if changed is None and batch is not None:
+            raise HookError(f"{name} returned None; expected the batch. End it with: return batch.", code="LT217")
+        return changed
+
+    return stage
 
 
 def make_train_feed(run: Run) -> Feed:
@@ -278,10 +291,11 @@ def check_loader(loader: Any, kind: str) -> Any:
             f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405"
         )
     if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
-        raise ConfigTypeError(f"{expected} {loader!r:.80} ({type(loader).__name__}).", code="LT405")
+        raise ConfigTypeError(f"{expected} {shown(loader)} ({type(loader).__name__}).", code="LT405")
     if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
         return loader
-    raise ConfigTypeError(f"{expected} {type(loader).__name__}, which cannot be iterated.", code="LT405")
+    remedy = " Call it." if callable(loader) else ""
+    raise ConfigTypeError(f"{expected} {a(loader)}, which cannot be iterated.{remedy}", code="LT405")
 
 
 def _shard(run: Run) -> Shard:

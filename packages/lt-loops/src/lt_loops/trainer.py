@@ -32,6 +32,7 @@ from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, translate
 from lt_loops.limits import first_values
 from lt_loops.predict import iterate_predictions, run_predict
+from lt_loops.problems import a, shown
 from lt_loops.resolve import resolve
 from lt_loops.run import Run
 from lt_loops.settings import Settings
@@ -336,8 +337,8 @@ class Trainer(TrainerActions, LegacyArguments):
         module = self._module_of(model, stage)
         if datamodule is not None and not isinstance(datamodule, DataSource):
             raise ConfigTypeError(
-                f"datamodule={datamodule!r:.60} ({type(datamodule).__name__}): expected a LightningDataModule "
-                "instance. Loaders are passed as dataloaders= (train_dataloaders= in fit).",
+                f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received {a(datamodule)}. "
+                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
                 code="LT133",
             )
         given = [name for name, value in loaders.items() if value is not None]
