@@ -1,4 +1,4 @@
-"""Write docs/mistakes.md: what users get wrong and what they are told, from the table that the tests check.
+"""Write docs/mistakes.md: what users get wrong and what they are told, from the tables that the tests check.
 
 uv run python tools/mistakes.py           writes it
 uv run python tools/mistakes.py --check   fails where the page is not what the table says
@@ -11,31 +11,35 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-TABLE = ROOT / "tests" / "lt_loops" / "test_mistakes.py"
+TABLES = [ROOT / "tests" / "lt_loops" / name for name in ("test_mistakes.py", "test_mistakes_in_runs.py")]
 PAGE = ROOT / "docs" / "mistakes.md"
 HEAD = """# Mistakes, and what you are told
 
-Each mistake below is an error before the first step. The message says what was expected, what was received and the way
-out; several mistakes in one call are told together. In the examples `self` is the module, `optimizer` and `scheduler`
-are its own, `plateau` is a `ReduceLROnPlateau`, `other` is another model.
+Each mistake below is told before the first step, or at the first step that shows it. The message says what was
+expected, what was received and the way out; several mistakes in one call of `Trainer` are told together. In the
+examples `self` is the module, `net` another one, `loader` has four batches, `unsized` no length; `optimizer` and
+`scheduler` are the module's own, `plateau` is a `ReduceLROnPlateau`, `other` is another model. `fit(...)` stands for
+`Trainer(...).fit(...)`.
 
-<!-- Written by tools/mistakes.py from tests/lt_loops/test_mistakes.py. -->
+<!-- Written by tools/mistakes.py from tests/lt_loops/test_mistakes.py and test_mistakes_in_runs.py. -->
 """
 
 
 def page() -> str:
     """Return the page as the table has it."""
-    table = runpy.run_path(str(TABLE))
     parts = [HEAD]
-    for title, mistakes in table["MISTAKES"].items():
-        parts.append(f"\n## {title}\n\n| You write | You are told |\n| --- | --- |\n")
-        parts += [line(mistake, table["message_of"](mistake)) for mistake in mistakes]
+    for path in TABLES:
+        table = runpy.run_path(str(path))
+        for title, mistakes in table["MISTAKES"].items():
+            parts.append(f"\n## {title}\n\n| You write | You are told |\n| --- | --- |\n")
+            parts += [line(mistake, table["message_of"](mistake)) for mistake in mistakes]
     return "".join(parts)
 
 
 def line(mistake: Any, error: Exception) -> str:
     """Return one row: the mistake as code, and the message with the parts that look like code marked."""
-    message = str(error).replace(str(TABLE), "notes.txt").replace("\n", " ")
+    text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    message = text.replace(str(TABLES[0]), "notes.txt").replace("\n", " ")
     return f"| {code(mistake.wrote)} | {type(error).__name__}: {cell(message)} |\n"
 
 

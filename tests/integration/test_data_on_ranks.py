@@ -1,13 +1,15 @@
 """Data on several ranks, by the Trainer on forked processes: the numbers of one process, and epochs that continue."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from lt_callbacks import BasePredictionWriter
 from lt_core import Callback, LightningModule
 from lt_data import LightningDataModule
 from lt_loops import Trainer
@@ -74,16 +76,34 @@ def seen(folder, word):
     return [(int(line.split(":")[0]), int(n)) for line in lines for n in line.split(":")[1].split()]
 
 
-@pytest.mark.parametrize("total", [13, 7, 1])
+class Positions(BasePredictionWriter):
+    """Writes down which samples each batch of predictions is of."""
+
+    def __init__(self, folder):
+        super().__init__("epoch")
+        self.folder = folder
+
+    def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
+        found = [[output.tolist(), indices] for output, indices in zip(predictions, batch_indices or [], strict=True)]
+        (Path(self.folder) / f"positions-{trainer.global_rank}").write_text(json.dumps(found))
+
+
+@pytest.mark.filterwarnings("ignore:The test loader is empty", "ignore:The prediction loader is empty")
+@pytest.mark.parametrize("total", [13, 7, 1, 0])
 def test_metrics_and_predictions_are_those_of_one_process(tmp_path, total):
     def evaluate(ranks):
         loader = DataLoader(table(total), batch_size=2)
-        trainer = make_trainer(ranks, tmp_path)
+        trainer = make_trainer(ranks, tmp_path, callbacks=[Positions(tmp_path)])
         [metrics] = trainer.test(Line(), loader, verbose=False)
-        return metrics, trainer.predict(Line(), loader)
+        predictions = trainer.predict(Line(), loader)
+        for rank in range(ranks):
+            for samples, positions in json.loads((tmp_path / f"positions-{rank}").read_text()):
+                assert positions == samples
+        return metrics, predictions
 
     expected, predictions = evaluate(1)
-    assert expected["total"] == sum(range(total))
+    assert expected.get("total", 0) == sum(range(total))
+    assert bool(expected) == bool(total)
     for ranks in (2, 3):
         metrics, outputs = evaluate(ranks)
         assert metrics == pytest.approx(expected, abs=1e-6)
@@ -115,6 +135,55 @@ def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
         rest = seen(tmp_path, f"on{ranks}")
         assert sorted(n for epoch, n in begun + rest if epoch == 0) == list(range(14))
         assert {n for epoch, n in rest if epoch == 1} == set(range(14)), "with a stand-in where 2 are left for 3 ranks"
+
+
+class OwnPart(IterableDataset):
+    """A stream that reads its rank's part by itself; the parts differ in length, and nobody knows it beforehand."""
+
+    shards_itself = True
+
+    def __init__(self, totals):
+        self.totals = totals
+
+    def part(self, rank):
+        return [row for number, row in enumerate(zip(*table(40).tensors, strict=True)) if number % 4 == rank][
+            : self.totals[rank]
+        ]
+
+    def __iter__(self):
+        yield from self.part(torch.distributed.get_rank())
+
+
+def joined_by_hand(parts, epochs, per_step):
+    """Train on what all ranks read in each step; a batch of ``per_step`` samples of each."""
+    model = Line()
+    optimizer = model.configure_optimizers()
+    steps = max(-(-len(part) // per_step) for part in parts)
+    for step in list(range(steps)) * epochs:
+        rows = [row for part in parts for row in part[step * per_step : (step + 1) * per_step]]
+        x, y = (torch.stack([row[i] for row in rows]) for i in (0, 1))
+        optimizer.zero_grad()
+        mse_loss(model.layer(x), y).backward()
+        optimizer.step()
+    return model.layer.weight.detach()
+
+
+@pytest.mark.filterwarnings("ignore:To continue in the middle of the epoch")
+@pytest.mark.parametrize("totals", [[7, 3], [0, 3, 5]])
+def test_streams_that_shard_themselves_may_end_at_different_batches(tmp_path, totals):
+    ranks, data = len(totals), OwnPart(totals)
+
+    def fit(word, ckpt_path=None, **arguments):
+        model = Line(tmp_path, word)
+        trainer = make_trainer(ranks, tmp_path, max_epochs=2, **arguments)
+        trainer.fit(model, DataLoader(data, batch_size=2), ckpt_path=ckpt_path)
+        return model.layer.weight.detach()
+
+    whole = fit("whole")
+    assert torch.allclose(whole, joined_by_hand([data.part(rank) for rank in range(ranks)], 2, 2), atol=1e-6)
+    path = tmp_path / "middle.ckpt"  # all but the longest stream have ended there
+    fit("begun", callbacks=[SaveAndStop(path, max(-(-total // 2) for total in totals) - 1)])
+    assert torch.equal(fit("rest", path), whole)
 
 
 class Noisy(Dataset):

@@ -262,3 +262,9 @@ def test_stages_are_measured_one_by_one(hands):
 def test_wrong_timers_are_refused(arguments):
     with pytest.raises(ConfigError, match="Timer"):
         Timer(**arguments)
+
+
+def test_other_callbacks_can_monitor_a_learning_rate():
+    trainer = make_trainer(optimizers=[sgd(0.1)])
+    LearningRateMonitor("epoch").on_train_epoch_start(trainer, trainer.lightning_module)
+    assert trainer.callback_metrics["lr-SGD"] == 0.1

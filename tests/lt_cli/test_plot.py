@@ -35,6 +35,15 @@ def test_without_a_name_the_newest_run_is_drawn(run):
     assert (run / "metrics.png").exists()
 
 
+def test_a_run_of_single_values_after_it_is_passed_over(run):
+    pytest.importorskip("matplotlib")
+    later = run.parent / "version_1"
+    later.mkdir()
+    (later / "metrics.csv").write_text("step,test_loss\n10,0.4\n")
+    assert main(["plot"]) == 0
+    assert (run / "metrics.png").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

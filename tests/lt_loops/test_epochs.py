@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from lt_core import Callback, ConfigError, DataError
+from lt_core import Callback, ConfigError, DataError, LtWarning
 
 
 class Watch(Callback):
@@ -133,12 +133,15 @@ def test_a_fraction_of_a_loader_without_a_length_is_an_error(read):
         read(data=unsized(), val_check_interval=0.5)
 
 
-def test_an_empty_loader_is_an_error_before_the_first_step(read):
+def test_an_empty_training_loader_is_an_error_before_the_first_step(read):
     with pytest.raises(DataError, match=r"training loader.* is empty"):
         read(data=[])
-    with pytest.raises(DataError, match=r"validation loader is empty"):
-        read(val=DataLoader([], batch_size=4))
     assert read.watch.seen == [] if hasattr(read, "watch") else True
+
+
+def test_an_empty_loader_to_evaluate_on_is_told_and_gives_nothing(read):
+    with pytest.warns(LtWarning, match=r"The validation loader is empty .*LT408"):
+        read(val=DataLoader([], batch_size=4))
 
 
 def test_a_generator_gives_one_epoch_and_then_an_error_with_the_way_out(read, loader):

@@ -304,8 +304,8 @@ def test_fit_names_the_hook_that_is_missing(missing, trainer):
         ((nn.Linear(1, 1),), r"expected a LightningModule, got a Linear"),
         ((Doubles(), 3), r"train_dataloaders: expected a DataLoader.*got 3 \(int\)"),
         ((Doubles(), DataLoader), r"got the class DataLoader. Pass an instance"),
-        ((Doubles(), object()), r"got object, which cannot be iterated"),
-        ((Doubles(), None, None, 3), r"datamodule=3 \(int\): expected a LightningDataModule"),
+        ((Doubles(), object()), r"got an object, which cannot be iterated"),
+        ((Doubles(), None, None, 3), r"datamodule=3: expected a LightningDataModule instance, received an int"),
         ((Doubles(), [torch.ones(1, 1)], None, DataSource()), r"both loaders \(train\) and a datamodule"),
     ],
 )

@@ -180,3 +180,32 @@ def test_what_cannot_be_filled_is_an_error_with_both_signatures() -> None:
 
     with pytest.raises(HookError, match=r"surprise.*on_train_batch_start\(batch, batch_idx\)"):
         fitted(hook, "on_train_batch_start")
+
+
+def test_the_end_of_an_epoch_gets_the_outputs_of_its_steps_where_it_wants_them() -> None:
+    seen: dict[str, Any] = {}
+
+    class Net(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 1)
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return {"loss": self.layer(batch[0]).mean(), "number": batch_idx}
+
+        def validation_step(self, batch: Any, batch_idx: int) -> int:
+            return 10 * batch_idx
+
+        def on_train_epoch_end(self, outputs: Any) -> None:
+            seen["train"] = [output["number"] for output in outputs]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    class Keeps(Callback):
+        def on_validation_epoch_end(self, trainer: Any, pl_module: Any, outputs: Any) -> None:
+            seen["validation"] = outputs
+
+    with pytest.warns(LtDeprecationWarning, match=r"(train|validation)_epoch_end\(outputs\)"):
+        Trainer(**{**QUIET, "max_epochs": 2}, callbacks=Keeps()).fit(Net(), loader(3), loader(2))
+    assert seen == {"train": [0, 1, 2], "validation": [0, 10]}

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lt_strategies.watcher import STILL
+
 pytestmark = pytest.mark.faults
 
 SECONDS = 5.0  # from the fault to the end of the last process; our own watcher's promise
@@ -58,12 +60,21 @@ def test_a_rank_that_raises_ends_the_job_with_the_user_s_traceback(failing, laun
     assert "Connection closed" not in done.stderr
 
 
-@pytest.mark.parametrize("launcher", ["script", "fork", pytest.param("spawn", marks=SLOW)])
-def test_a_killed_rank_ends_the_job_and_its_signal_is_named(failing, launcher):
-    done, late = failing(launcher, "kill", 1)
+@pytest.mark.parametrize(
+    ("launcher", "who"),
+    [
+        ("script", 1),
+        ("fork", 1),
+        pytest.param("fork", 0, marks=SLOW),
+        pytest.param("spawn", 0, marks=SLOW),
+        pytest.param("spawn", 1, marks=SLOW),
+    ],
+)
+def test_a_killed_rank_ends_the_job_and_its_signal_is_named(failing, launcher, who):
+    done, late = failing(launcher, "kill", who)
     assert done.returncode == 1
     assert late < SECONDS
-    assert "Rank 1 of 2 was killed by SIGKILL" in done.stderr.rstrip().splitlines()[-1]
+    assert f"Rank {who} of 2 was killed by SIGKILL" in done.stderr.rstrip().splitlines()[-1]
     assert "in train batch 4" in done.stderr.rstrip().splitlines()[-1]
     assert "Connection closed" not in done.stderr
 
@@ -74,17 +85,38 @@ def test_the_watcher_speaks_when_the_script_itself_is_killed(failing):
     assert "Rank 0 of 2 was killed by SIGKILL" in done.stderr.rstrip().splitlines()[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["script", "fork"])
-def test_a_rank_that_exits_in_a_run_ends_the_job_and_its_status_is_named(failing, launcher):
-    done, late = failing(launcher, "exit", 1)
-    assert done.returncode == 1
+@pytest.mark.parametrize("fault", ["exit", pytest.param("exit-0", marks=SLOW), pytest.param("sys.exit", marks=SLOW)])
+@pytest.mark.parametrize(
+    ("launcher", "who"),
+    [
+        ("script", 1),
+        pytest.param("script", 0, marks=SLOW),
+        pytest.param("fork", 0, marks=SLOW),
+        pytest.param("fork", 1, marks=SLOW),
+        pytest.param("spawn", 0, marks=SLOW),
+        pytest.param("spawn", 1, marks=SLOW),
+    ],
+)
+def test_a_rank_that_exits_in_a_run_ends_the_job_and_its_status_is_named(failing, launcher, who, fault):
+    done, late = failing(launcher, fault, who)
+    how = {"exit": "exited with status 3, ", "exit-0": "exited with status 0 in the middle of a run, "}
     assert late < SECONDS
-    assert "Rank 1 of 2 exited with status 3, in train batch 4" in done.stderr
+    assert f"Rank {who} of 2 {how.get(fault, 'failed ')}in train batch 4" in done.stderr
+    assert "Connection closed" not in done.stderr
+    own = {"exit": 3, "exit-0": 0} if launcher == "script" and who == 0 else {}  # the user's process is rank 0 itself
+    assert done.returncode == own.get(fault, 1)
 
 
 @pytest.mark.parametrize(
-    ("launcher", "who"), [pytest.param("script", 0, marks=SLOW), ("script", 1), pytest.param("fork", 1, marks=SLOW)]
+    ("launcher", "who"),
+    [
+        pytest.param("script", 0, marks=SLOW),
+        ("script", 1),
+        pytest.param("fork", 0, marks=SLOW),
+        pytest.param("fork", 1, marks=SLOW),
+        pytest.param("spawn", 0, marks=SLOW),
+        pytest.param("spawn", 1, marks=SLOW),
+    ],
 )
 def test_a_rank_that_hangs_is_found_by_the_step_deadline_with_the_line_where_it_stood(failing, launcher, who):
     done, late = failing(launcher, "hang", who, DEADLINE="1.5")
@@ -129,10 +161,13 @@ def test_three_ranks_are_all_ended(failing):
 
 
 @pytest.mark.slow
-def test_a_rank_that_stops_early_is_found_by_the_deadline_and_every_place_is_shown(failing):
-    done, _ = failing("script", "unequal", 1, DEADLINE="1.5")
+@pytest.mark.parametrize("launcher", ["script", "fork"])
+def test_a_rank_that_stops_early_is_found_long_before_the_deadline_and_every_place_is_shown(failing, launcher):
+    done, late = failing(launcher, "unequal", 1)
     assert done.returncode == 1
-    assert "All ranks wait for one another: did they make different calls?" in done.stderr
+    assert late < STILL + SECONDS
+    assert "All ranks wait for one another" in done.stderr
+    assert "rank 0 in train batch 4 of this run, rank 1 in train batch 4 of this run" in done.stderr
     assert "Rank 0 stood here" in done.stderr
     assert "Rank 1 stood here" in done.stderr
 

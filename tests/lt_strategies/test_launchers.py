@@ -143,6 +143,15 @@ def test_an_exception_of_a_rank_comes_back_as_itself_with_the_other_process_s_tr
 
 
 @pytest.mark.ddp
+def test_an_error_with_another_name_in_python_2_comes_back_under_its_own(ranks):
+    def fail(strategy):
+        raise ConnectionRefusedError(111, "the data server is down")
+
+    with pytest.raises(ConnectionRefusedError, match="the data server is down"):
+        ranks(fail, 2)
+
+
+@pytest.mark.ddp
 def test_an_exception_that_cannot_be_pickled_is_told_in_words(ranks):
     class Local(Exception):
         pass

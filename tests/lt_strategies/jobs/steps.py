@@ -1,7 +1,7 @@
 """A small training on the Strategy interface alone, with a fault on demand.
 
-Arguments: launcher name, and what is to happen (``none``, ``raise``, ``kill``, ``exit``, ``hang``, ``mid-backward``,
-``after``, ``unequal``), on which rank. The folder in FACTS gets one file for each rank's process, and the fault's time.
+Arguments: launcher name, and what is to happen (``none``, ``raise``, ``kill``, ``exit``, ``exit-0``, ``sys.exit``,
+``hang``, ``mid-backward``, ``after``, ``unequal``), on which rank. The folder in FACTS gets one file for each rank's process, and the fault's time.
 """
 
 import os
@@ -32,7 +32,7 @@ def note_fault():
 def fault(rank, index):
     if rank != WHO or index != 3:
         return
-    if FAULT in ("raise", "kill", "exit", "hang", "stopped"):
+    if FAULT in ("raise", "kill", "exit", "exit-0", "sys.exit", "hang", "stopped"):
         note_fault()
     if FAULT == "raise-once" and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
         raise ValueError("boom, once")
@@ -42,6 +42,10 @@ def fault(rank, index):
         os.kill(os.getpid(), signal.SIGKILL)
     if FAULT == "exit":
         os._exit(3)
+    if FAULT == "exit-0":
+        os._exit(0)
+    if FAULT == "sys.exit":
+        sys.exit("the user's own words")
     if FAULT == "hang":
         time.sleep(1000)
     if FAULT == "stopped":

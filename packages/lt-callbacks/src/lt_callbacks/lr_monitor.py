@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice
@@ -24,7 +25,7 @@ class LearningRateMonitor(Callback):
     """Sends the learning rates of all optimizers to the loggers: ``lr-Adam``, ``lr-Adam/pg1`` for a parameter group.
 
     A scheduler's ``name`` in ``configure_optimizers`` takes the place of ``lr-Adam``; a parameter group's ``name`` that
-    of ``pg1``.
+    of ``pg1``. Other callbacks can monitor them: ``EarlyStopping("lr-Adam")``.
 
     Args:
         logging_interval: ``"step"``, ``"epoch"``, or None for both.
@@ -89,6 +90,9 @@ class LearningRateMonitor(Callback):
                 if self.log_weight_decay and "weight_decay" in group:
                     decay = float(group["weight_decay"])
                     values[f"{group_name}-weight_decay"] = self.last_weight_decay_values[group_name] = decay
+        trainer.callback_metrics.update(
+            {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+        )
         trainer.log_metrics(values, step)
 
 

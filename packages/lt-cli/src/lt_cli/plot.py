@@ -173,8 +173,16 @@ def _check_axis(runs: Sequence[RunMetrics], axis: str) -> None:
 
 
 def _newest_run() -> Path:
-    below = find_runs([Path("lightning_logs")])
-    return max(below, key=lambda path: path.stat().st_mtime)
+    """Return the newest run that has curves: a test after a fit leaves a run of single values."""
+    runs = find_runs([Path("lightning_logs")])
+    return next((run for run in reversed(runs) if _has_curves(run)), runs[-1])
+
+
+def _has_curves(run: Path) -> bool:
+    try:
+        return any(len(points) > 1 for points in read_run(run).curves.values())
+    except CommandError:  # nothing was written yet
+        return False
 
 
 def _default_target(runs: Sequence[RunMetrics]) -> Path:
@@ -194,7 +202,7 @@ def _weight(text: str) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lt plot", description="Draw the metrics of one or several runs.")
     parser.add_argument(
-        "runs", nargs="*", type=Path, metavar="RUN", help="folders or files; default: the newest run in lightning_logs"
+        "runs", nargs="*", type=Path, metavar="RUN", help="folders or files; default: the newest run with curves"
     )
     parser.add_argument("--metrics", nargs="+", metavar="NAME", help="only these: loss, val_accuracy...")
     parser.add_argument("--x", default="step", metavar="NAME", help="draw along another metric: epoch")

@@ -12,9 +12,7 @@ from typing import Any
 
 from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.complaints import with_places
-from lt_cli.config_places import short_path
 from lt_cli.lightning_cli import LightningCLI
-from lt_cli.run_metrics import has_metrics
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtError, PluginError, did_you_mean, warn
 
@@ -87,13 +85,6 @@ class TrainingCommand(LightningCLI):
             if _passes_users_code(error):
                 raise  # the user's lines say more than the message
             self.parser.exit(1, f"lt {subcommand}: error: {error}\n")
-
-    def after_fit(self) -> None:
-        """Say how the metrics of the run can be looked at."""
-        logger = self.trainer.logger
-        folder = logger.log_dir if logger is not None else None
-        if folder and self.trainer.is_global_zero and has_metrics(Path(folder)):
-            print(f"Metrics: lt plot {short_path(Path(folder))}")
 
     def explain(self, model: Any, datamodule: Any = None, **counts: int | None) -> None:
         """Print what ``lt fit`` would do; data is set up to count its batches, and nothing is trained."""

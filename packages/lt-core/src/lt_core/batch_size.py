@@ -13,10 +13,10 @@ from lt_core.errors import warn
 __all__ = ["batch_size_of"]
 
 
-def batch_size_of(batch: Any) -> int:
+def batch_size_of(batch: Any, *, tell: bool = True) -> int:
     """Return the first dimension that the batch's tensors share; 1 where nothing tells it.
 
-    Where tensors disagree the first one is taken, and one warning (LT510) says which.
+    Where tensors disagree the first one is taken, and one warning (LT510) says which, unless ``tell`` is False.
     """
     if isinstance(batch, Tensor):
         return batch.shape[0] if batch.dim() else 1
@@ -30,7 +30,7 @@ def batch_size_of(batch: Any) -> int:
     if not sizes:
         return len(batch) if isinstance(batch, (list, tuple)) and batch else 1
     where, first = sizes[0]
-    if any(size != first for _, size in sizes):
+    if tell and any(size != first for _, size in sizes):
         others = ", ".join(f"{w}: {s}" for w, s in sizes[:5])
         warn(
             f"The batch's tensors have different first dimensions ({others}), so its size is ambiguous; {where} "

@@ -283,9 +283,13 @@ class Recorder:
     # ---- what others read --------------------------------------------------------------------------------------------
 
     def callback_metrics(self) -> dict[str, Tensor]:
-        """Return everything logged so far, by name, pending step values included; 0-dim tensors."""
+        """Return everything logged so far, by name, pending step values included; 0-dim tensors.
+
+        What a callback puts into it is there for those that read it later: a way to have something monitored without
+        logging it.
+        """
         self._publish_all()
-        return {name: _as_tensor(value) for name, value in self.callback_values.items()}
+        return _CallbackMetrics(self.callback_values)
 
     def logged_metrics(self) -> dict[str, Tensor]:
         """Return what went to the loggers last, or goes to them when a row is due, by name; 0-dim tensors."""
@@ -341,6 +345,29 @@ class Recorder:
             self.callback_values[slot.plain_name] = value
         if slot.prog_bar:
             self.bar_values[shown] = value
+
+
+class _CallbackMetrics(dict[str, Tensor]):
+    """Values as tensors; changes go on to where they came from."""
+
+    def __init__(self, kept: dict[str, Any]) -> None:
+        super().__init__({name: _as_tensor(value) for name, value in kept.items()})
+        self._kept = kept
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._kept[name] = value
+        super().__setitem__(name, _as_tensor(value))
+
+    def __delitem__(self, name: str) -> None:
+        self._kept.pop(name, None)
+        super().__delitem__(name)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 class _Anything:

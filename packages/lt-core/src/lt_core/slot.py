@@ -251,10 +251,8 @@ class Slot:
         raise self._not_a_number(value)
 
     def _take_metric(self, metric: Any) -> None:
-        if self.metric is None and self._restored is not None:
-            for name, state in self._restored.items():
-                setattr(metric, name, state)
-            self._restored = None
+        if self._restored is not None:
+            self._restore_metric(metric)
         self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
             self._last = getattr(metric, "_forward_cache", None)
@@ -283,8 +281,18 @@ class Slot:
         if self.reduce == "mean":
             return self._typed(self.total / self.count if self.count else math.nan)
         if callable(self.reduce):
-            return self.reduce(torch.stack([torch.as_tensor(v) for v in self._values]))
+            return self._reduced(self._values)
         return self._typed(self.total)
+
+    def _reduced(self, values: list[Any]) -> Any:
+        """Return what the user's function makes of ``values``; it gets them in the type in which they were logged."""
+        assert callable(self.reduce)
+        if any(isinstance(value, Tensor) for value in values):
+            return self.reduce(torch.stack([torch.as_tensor(value) for value in values]))
+        if self.dtype is not None and self.dtype.is_floating_point:
+            return self.reduce(torch.tensor(values, dtype=_shown(self.dtype, self.dtype)))
+        fractions = any(isinstance(value, float) for value in values)
+        return self.reduce(torch.tensor(values, dtype=torch.float64 if fractions else None))
 
     def _typed(self, number: Any) -> Any:
         if isinstance(number, Tensor):
@@ -344,7 +352,7 @@ class Slot:
 
     def _joined(self, parts: list[dict[str, Any]]) -> Any:
         if callable(self.reduce):
-            return self.reduce(torch.tensor([value for part in parts for value in part["values"]]))
+            return self._reduced([value for part in parts for value in part["values"]])
         total = _fold_plain(str(self.reduce), [part["total"] for part in parts])
         if self.reduce == "mean":
             count = sum(part["count"] for part in parts)
@@ -356,20 +364,27 @@ class Slot:
         if self.reduce == "mean":
             return self._typed(sum(values) / len(values))
         if callable(self.reduce):
-            return self.reduce(torch.tensor(values))
+            return self._reduced(values)
         return self._typed(_fold_plain(str(self.reduce), values))
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return name, settings and sums, as plain data and tensors."""
-        metric = {n: getattr(self.metric, n) for n in getattr(self.metric, "_defaults", {})} if self.metric else None
         return {
             **self.packed(),
             "last": self._last,
             "updated": self.updated,
-            "metric": metric,
+            "metric": _metric_state(self.metric) if self.metric is not None and self.updated else None,
         }
+
+    def _restore_metric(self, metric: Any) -> None:
+        """Give a metric object the sums that it had when the state was saved."""
+        for name, state in (self._restored or {}).items():
+            setattr(metric, name, _beside(getattr(metric, name, None), state))
+        if hasattr(metric, "_computed"):
+            metric._computed = None
+        self.metric, self._restored = metric, None
 
     @classmethod
     def from_state(cls, state: dict[str, Any], recorder: Recorder, phase: str, loader: int | None) -> Slot:
@@ -389,10 +404,25 @@ class Slot:
         slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
         slot._last, slot.updated = state.get("last"), state.get("updated", False)
         slot._restored = state.get("metric")
+        if slot._restored and state.get("metric_path") and recorder.module is not None:
+            slot._restore_metric(recorder.module.get_submodule(state["metric_path"]))
         slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
         if callable_reduction:
             slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False
         return slot
+
+
+def _metric_state(metric: Any) -> dict[str, Any]:
+    """Return the sums of a torchmetrics-like object: what it names in ``_defaults``, and how often it was updated."""
+    names = [*getattr(metric, "_defaults", {}), *(["_update_count"] if hasattr(metric, "_update_count") else [])]
+    return {name: _beside(None, getattr(metric, name)) for name in names}  # metrics add to theirs in place
+
+
+def _beside(present: Any, state: Any) -> Any:
+    """Return a copy of a metric's saved state on the device of its present one."""
+    if isinstance(state, Tensor):
+        return state.to(present.device, copy=True) if isinstance(present, Tensor) else state.clone()
+    return list(state) if isinstance(state, list) else state
 
 
 def _unknown_function(values: Tensor) -> Tensor:

@@ -15,16 +15,6 @@ __all__ = ["log_outside_the_graph"]
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def log_outside_the_graph(
-    module: LightningModule,
-    name: str,
-    value: Any,
-    batch_size: int | None,
-    prog_bar: bool,
-    logger: bool | None,
-    on_step: bool | None,
-    on_epoch: bool | None,
-    reduce_fx: Any,
-) -> None:
-    """Log from a compiled step: the graph breaks here, and goes on after it."""
-    module.log(name, value, prog_bar, logger, on_step, on_epoch, reduce_fx, batch_size=batch_size)
+def log_outside_the_graph(module: LightningModule, name: str, value: Any, **settings: Any) -> None:
+    """Log from a compiled step, with the arguments of ``self.log``: the graph breaks here, and goes on after it."""
+    module.log(name, value, **settings)

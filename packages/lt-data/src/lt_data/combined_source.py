@@ -38,6 +38,10 @@ class CombinedSource(Source):
     def length(self) -> int | None:
         return self._as_fed(self.loader).length(self.loader.epoch)
 
+    @property
+    def positions(self) -> list[int] | None:
+        return self.feeds[self.dataloader_idx].indices if self.loader.mode in ("sequential", "weighted") else None
+
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind
 
@@ -66,6 +70,10 @@ class CombinedSource(Source):
     def close(self) -> None:
         for feed in self.feeds:
             feed.close()
+
+    def content(self, item: Any) -> Any:
+        batches, number = item
+        return self.loader.nested(batches) if number is None else batches[0]
 
     def advice(self) -> str:
         slowest = max(self.feeds, key=lambda feed: feed.num_batches or 0)

@@ -71,12 +71,18 @@ class LoaderFeed(Feed):
         return self._done if self._resume is None else self._batches_before
 
     @property
+    def indices(self) -> list[int] | None:  # type: ignore[override]
+        """Positions in the dataset of the samples of the batch just yielded, in prediction; None where unknown."""
+        return self.source.positions
+
+    @property
     def dataloader_idx(self) -> int:
         """Number of the loader that the batch just yielded is from, where a CombinedLoader's take turns."""
         return self.source.dataloader_idx
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
+        self._own_source.set_epoch(epoch)
         self.num_batches = self._own_source.length  # it may have grown or shrunk since the last epoch
 
     def begin_round(self, number: int) -> None:
@@ -242,7 +248,7 @@ class LoaderFeed(Feed):
         self._gather = None
         first = list(islice(items, 1))
         for item in first:
-            warn_if_same(gather, item[0] if self.source.unwrap is not None else item, type(self.loader).__name__)
+            warn_if_same(gather, self.source.content(item), type(self.loader).__name__)
         return chain(first, items)
 
     # ---- checks ------------------------------------------------------------------------------------------------------

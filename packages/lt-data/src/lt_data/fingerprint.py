@@ -58,9 +58,9 @@ def require_same(gather: Callable[[Any], list[Any]] | None, name: str) -> Callab
 
 
 def warn_if_same(gather: Callable[[Any], list[Any]], batch: Any, name: str) -> None:
-    """Warn where two ranks that shard by themselves read the same first batch."""
-    marks = gather(fingerprint(batch))
-    twins = [rank for rank, mark in enumerate(marks) if marks.count(mark) > 1]
+    """Warn where two ranks that shard by themselves read the same first batch; None stands for a rank without one."""
+    marks = gather(None if batch is None else fingerprint(batch))
+    twins = [rank for rank, mark in enumerate(marks) if mark is not None and marks.count(mark) > 1]
     if twins and len(marks) > 1:
         warn(
             f"Ranks {', '.join(map(str, twins))} read the same first batch from {name}, which lt does not shard: each "

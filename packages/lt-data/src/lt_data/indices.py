@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils.data.distributed import DistributedSampler
 from lt_core.errors import DataError, warn
 from lt_data.generators import HostState, host_state, plain, probe, set_host_state, unplain
 
-__all__ = ["Watched", "checked", "draws_once", "plain_notes", "read_notes", "samplers_of"]
+__all__ = ["Noted", "Watched", "as_positions", "checked", "draws_once", "plain_notes", "read_notes", "samplers_of"]
 
 _DRAW_AT_FIRST = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 _MOST_NOTES = 2000
@@ -210,6 +211,48 @@ class Watched:
             return next(indices)
         except StopIteration:
             raise _EndError from None
+
+
+class Noted:
+    """Stands in for an index sampler, and keeps what it gives until the batch made of it is delivered."""
+
+    def __init__(self, sampler: Any) -> None:
+        """Stand in for ``sampler``."""
+        self.sampler = sampler
+        self._waiting: deque[Any] = deque()
+        self._last: Any = None
+
+    def __len__(self) -> int:
+        """Return the sampler's length."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return an iterator of the sampler; the last one made is the one that counts."""
+        return self.note(iter(self.sampler))
+
+    def note(self, indices: Iterator[Any]) -> Iterator[Any]:
+        """Yield ``indices``, and keep them."""
+        self._waiting.clear()
+        for index in indices:
+            self._waiting.append(index)
+            yield index
+
+    def delivered(self, batch: Any) -> Any:
+        """Return ``batch``, which is the next one that was made of what was kept."""
+        self._last = self._waiting.popleft()
+        return batch
+
+    @property
+    def positions(self) -> list[int] | None:
+        """The indices of the batch that was delivered last."""
+        return as_positions(self._last)
+
+
+def as_positions(indices: Any) -> list[int] | None:
+    """Return indices of samples (a tensor, a list, a range or a single one) as a list; None where they are no ints."""
+    found = indices.tolist() if isinstance(indices, torch.Tensor) else indices
+    found = list(found) if isinstance(found, (list, tuple, range)) else [found]
+    return found if all(isinstance(index, int) for index in found) else None
 
 
 class _EndError(Exception):

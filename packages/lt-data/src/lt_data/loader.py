@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from lt_core.data import length_of
 from lt_core.errors import DataError, warn
 from lt_data.generators import find_owned, host_state, owned_states, plain, set_host_state, set_owned_states, unplain
-from lt_data.indices import Watched, draws_once, plain_notes, read_notes, samplers_of
+from lt_data.indices import Noted, Watched, draws_once, plain_notes, read_notes, samplers_of
 from lt_data.reading import Reading, read_worker_states
 from lt_data.source import Source
 from lt_data.workers import is_stateful
@@ -37,19 +37,27 @@ class LoaderSource(Source):
 
     kind = "loader"
 
-    def __init__(self, loader: DataLoader[Any], *, exact: bool = True) -> None:
-        """Read ``loader``; ``exact`` where a resume in the middle of an epoch must be possible (training)."""
+    def __init__(self, loader: DataLoader[Any], *, exact: bool = True, noted: bool = False) -> None:
+        """Read ``loader``.
+
+        Args:
+            loader: the user's.
+            exact: whether a resume in the middle of an epoch must be possible (training).
+            noted: whether :attr:`positions` is wanted (prediction).
+        """
         self.loader = loader
         self.exact = exact
         self.streams = isinstance(loader.dataset, IterableDataset)
         sampler = index_sampler(loader)
         quiet = self.streams or draws_once(sampler)
         self.indices = Watched(sampler, generator=loader.generator, watch=not quiet)
-        self.reading = Reading(loader, self.indices if exact else None, travel=exact)
+        noted = noted and not exact and not self.streams and getattr(loader, "in_order", True)
+        self.noted = Noted(sampler) if noted else None
+        self.reading = Reading(loader, self.indices if exact else self.noted, travel=exact)
         workers = loader.num_workers
         self.ahead = bool(workers) and quiet
         self.parcels = self.reading.travels
-        self.unwrap = self.reading.unwrap if self.parcels else None
+        self.unwrap = self.reading.unwrap if self.parcels else self.noted.delivered if self.noted is not None else None
         self._quiet = quiet
         self._bare = False
         self._rest: dict[str, Any] | None = None
@@ -66,9 +74,14 @@ class LoaderSource(Source):
         """Batches in an epoch."""
         return length_of(self.loader)
 
+    @property
+    def positions(self) -> list[int] | None:
+        return None if self.noted is None else self.noted.positions
+
     def begin(self, epoch: int) -> Iterator[Any]:
         if not self.exact:  # persistent workers are the feed's own, so that they end with it
-            return self.reading.open() if self.reading.persistent else self.reading.bare()
+            own = self.reading.persistent or self.noted is not None
+            return self.reading.open() if own else self.reading.bare()
         self._settle()
         self._before = self._capture_before()
         self._starts_workers = not self.reading.alive and self._rest is None

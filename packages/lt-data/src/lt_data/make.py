@@ -18,6 +18,7 @@ from lt_data.feed import LoaderFeed
 from lt_data.fingerprint import require_same
 from lt_data.indices import samplers_of
 from lt_data.iterables import IterableSource, SharedIterableSource
+from lt_data.joined import counting, join
 from lt_data.loader import LoaderSource
 from lt_data.lookahead import plain_cuda_device
 from lt_data.reading import copied
@@ -48,8 +49,11 @@ def feed(
         loader = CombinedLoader(loader, "max_size_cycle" if stage == "fit" else "sequential")
     check_loader(loader, stage)
     exact = stage == "fit"
-    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=plain_cuda_device(transfer) is not None)
+    pins = plain_cuda_device(transfer) is not None
+    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=stage == "predict")
     source = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.source()
+    if gather is not None and maker.is_users_own and (exact or stand_ins):
+        source = join(source, gather, exact=exact)
     made = LoaderFeed(
         loader,
         source,
@@ -77,9 +81,10 @@ class _Maker:
         stand_ins: bool,
         gather: Callable[..., Any] | None,
         pins: bool,
+        noted: bool,
     ) -> None:
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
-        self.gather, self.pins = gather, pins
+        self.gather, self.pins, self.noted = gather, pins, noted
         self.is_users_own = shard.count == 1  # then several ranks, if there are, shard by themselves
 
     def source(self) -> Source:
@@ -95,7 +100,11 @@ class _Maker:
         find = partial(find_rows, loader, pins=self.pins)
         rows = find()
         exact = self.exact
-        source = LoaderSource(loader, exact=exact) if rows is None else RowsSource(loader, rows, find, exact=exact)
+        source = (
+            LoaderSource(loader, exact=exact, noted=self.noted)
+            if rows is None
+            else RowsSource(loader, rows, find, exact=exact, noted=self.noted)
+        )
         source.shard = self.shard
         return source
 
@@ -120,8 +129,9 @@ class _Maker:
 
     def combined(self, stage: str) -> Source:
         """Return what reads a CombinedLoader."""
+        gather = None if self.is_users_own else self.gather  # the ranks' own ones are joined as a whole
         feeds = [
-            feed(loader, stage=stage, shard=self.shard, seed=self.seed, stand_ins=self.stand_ins)
+            feed(loader, stage=stage, shard=self.shard, seed=self.seed, gather=gather, stand_ins=self.stand_ins)
             for loader in self.loader.flattened
         ]
         return CombinedSource(self.loader, feeds, self.shard)
@@ -140,6 +150,8 @@ class _Maker:
                 return self._shared_stream(loader)
             loader = copied(loader, dataset=part)
             self.is_users_own = True
+        if self.gather is not None and self.is_users_own and self.exact:
+            loader = counting(loader)
         source = LoaderSource(loader, exact=self.exact)
         source.shard = self.shard
         return source

@@ -179,7 +179,13 @@ class RowsSource(LoaderSource):
     """
 
     def __init__(
-        self, loader: DataLoader[Any], rows: Rows, find: Callable[[], Rows | None], *, exact: bool = True
+        self,
+        loader: DataLoader[Any],
+        rows: Rows,
+        find: Callable[[], Rows | None],
+        *,
+        exact: bool = True,
+        noted: bool = False,
     ) -> None:
         """Read ``loader``.
 
@@ -188,10 +194,11 @@ class RowsSource(LoaderSource):
             rows: takes its batches.
             find: returns the same again, for the data as it is then.
             exact: whether a resume in the middle of an epoch must be possible (training).
+            noted: whether :attr:`positions` is wanted (prediction).
         """
-        super().__init__(loader, exact=exact)
+        super().__init__(loader, exact=exact, noted=noted)
         self.ahead = self._bare = self._quiet
-        self.parcels, self.unwrap = False, None
+        self.parcels, self.unwrap = False, None if self.noted is None else self.noted.delivered
         self._rows, self._find = rows, find
         self._keeps_workers = bool(loader.num_workers and loader.persistent_workers)
         self._started = False
@@ -203,7 +210,8 @@ class RowsSource(LoaderSource):
         self.indices.begin(born=False)
         self._open = True
         self._rows = self._find() or self._rows  # tensors and indices may be others than in the last epoch
-        return map(self._rows.take, self._indices())
+        indices = self._indices()
+        return map(self._rows.take, indices if self.noted is None else self.noted.note(indices))
 
     def rest_state(self) -> dict[str, Any]:
         return {**super().rest_state(), "started": self._started}

@@ -16,7 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
 from lt_data.generators import find_owned, host_state, owned_states, set_host_state, set_owned_states, unplain
-from lt_data.indices import Watched, checked, read_notes, samplers_of
+from lt_data.indices import Watched, as_positions, checked, read_notes, samplers_of
 from lt_data.loader import advice, index_sampler
 from lt_data.reading import Reading, read_worker_states
 from lt_data.rows import Rows
@@ -80,10 +80,15 @@ class ShardedSource(Source):
         self._rest: dict[str, Any] | None = None
         self._born: list[int] = [0, 0]
         self._open = False
+        self._delivered: Share | None = None
         self._lone = loader.batch_sampler is None  # items are single indices, not lists of them
 
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind or (kind == "loader" and shard == Shard())
+
+    @property
+    def positions(self) -> list[int] | None:
+        return None if self._delivered is None else as_positions(self._delivered.items)
 
     # ---- lengths -----------------------------------------------------------------------------------------------------
 
@@ -206,7 +211,8 @@ class ShardedSource(Source):
         return self.reading.open(states=states, first=first, base=base)
 
     def _unwrap(self, item: Any) -> Any:
-        self.weight = self.indices.weights.popleft()
+        self._delivered = share = self.indices.waiting.popleft()
+        self.weight = share.weight
         return self.reading.unwrap(item) if self.parcels else item
 
     def _position(self, batches: int) -> int:
@@ -270,29 +276,29 @@ class ShardedSource(Source):
 
 
 class _Shares:
-    """The index sampler of a rank: hands on the items of its shares, and keeps their weights until delivery."""
+    """The index sampler of a rank: hands on the items of its shares, and keeps these until delivery."""
 
     def __init__(self) -> None:
-        self.weights: deque[float] = deque()
+        self.waiting: deque[Share] = deque()
         self.stopped = False
         self._shares: Iterator[Share] = iter(())
         self._lone = False
 
     def follow(self, shares: Iterator[Share], *, lone: bool) -> None:
         """Hand on ``shares`` from now on; ``lone`` for single indices in place of lists."""
-        self.weights.clear()
+        self.waiting.clear()
         self.stopped, self._shares, self._lone = False, shares, lone
 
     def __iter__(self) -> Iterator[Any]:
         while not self.stopped and (share := next(self._shares, None)) is not None:
-            self.weights.append(share.weight)
+            self.waiting.append(share)
             items = share.items.tolist() if isinstance(share.items, Tensor) else list(share.items)
             yield items[0] if self._lone else items
 
     def tensors(self, rows: Rows) -> Iterator[Tensor]:
         """Yield the items of each share as a tensor of int64, shape ``(n,)``."""
         for share in self._shares:
-            self.weights.append(share.weight)
+            self.waiting.append(share)
             items = share.items
             if isinstance(items, range):
                 items = torch.arange(items.start, items.stop, device="cpu")

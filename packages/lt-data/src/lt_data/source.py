@@ -41,6 +41,14 @@ class Source:
         """Items in an epoch on this rank, or None where unknown."""
         return None
 
+    @property
+    def positions(self) -> list[int] | None:
+        """Positions in the dataset of the samples of the batch that was delivered last; None where unknown."""
+        return None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Epoch ``epoch`` comes next; called on every rank."""
+
     def begin(self, epoch: int) -> Iterator[Any]:
         """Return the iterator of a new epoch; draws what the loader's own ``iter`` draws."""
         raise NotImplementedError
@@ -52,6 +60,10 @@ class Source:
     def accepts(self, kind: str, shard: Shard) -> bool:
         """Return whether a state of this kind, written for this shard, can be resumed."""
         return kind == self.kind and shard == self.shard
+
+    def content(self, item: Any) -> Any:
+        """Return the batch in an item that is not delivered yet; None for one of another rank."""
+        return item[0] if self.parcels else item
 
     def state(self, batches: int) -> dict[str, Any]:
         """Return what :meth:`resume` needs, as plain data, ``batches`` items into the epoch."""

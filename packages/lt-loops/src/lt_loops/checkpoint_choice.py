@@ -6,7 +6,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_core.errors import CheckpointError, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, warn
+from lt_loops.problems import a
 
 if TYPE_CHECKING:
     from lt_loops.trainer import Trainer
@@ -24,10 +25,16 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         stage: the run, for the error.
 
     Raises:
+        ConfigTypeError: for what is no path.
         CheckpointError: for ``"best"`` or ``"last"`` where there is none.
     """
     if ckpt_path is None:
         return None
+    if not isinstance(ckpt_path, (str, PathLike)):
+        raise ConfigTypeError(
+            f"{stage}(ckpt_path={ckpt_path!r}): expected a path, 'best', 'last' or 'auto'; received {a(ckpt_path)}.",
+            code="LT135",
+        )
     word = fspath(ckpt_path)
     if word == "best":
         return _best(trainer, stage)

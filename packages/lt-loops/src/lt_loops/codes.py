@@ -18,6 +18,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT334",
         "LT341",
         "LT406",
+        "LT408",
         "LT520",
         "LT521",
         "LT613",

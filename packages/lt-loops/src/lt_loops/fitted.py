@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lt_core.errors import HookError
+from lt_loops.signatures import unfit
 
 __all__ = ["CURRENT", "fitted"]
 
@@ -78,7 +78,7 @@ def fitted(function: Callable[..., Any], name: str, **more: Any) -> Callable[...
         place, constant, found = _source_of(parameter, current, places, {**_HISTORIC, **more})
         if not found:
             if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
-                raise _unfit(function, name, current)
+                raise unfit(function, name, current)
             break
         places.append(place)
         constants.append(constant)
@@ -111,12 +111,3 @@ def _adapter(function: Callable[..., Any], places: list[int | None], constants: 
         return function(*[constant if place is None else arguments[place] for place, constant in pairs])
 
     return call
-
-
-def _unfit(function: Callable[..., Any], name: str, current: tuple[str, ...]) -> HookError:
-    where = getattr(function, "__qualname__", name)
-    return HookError(
-        f"{where}{inspect.signature(function)} does not fit: lt calls {name}({', '.join(current)}). Take these "
-        "parameters, in this order; the later ones may be left away.",
-        code="LT211",
-    )

@@ -57,17 +57,18 @@ class HookCalls:
             calls += self._old[name]
         if not part and is_overridden(run.module, name, LightningModule):
             hook = getattr(run.module, name)
-            calls.append(
-                self._measured(f"{type(run.module).__name__}.{name}", fitted(hook, name) if name in CURRENT else hook)
-            )
+            calls.append(self._measured(f"{type(run.module).__name__}.{name}", self._fitted(hook, name)))
         return [call for call in calls if call is not None]
 
     def _of_callback(self, callback: Callback, name: str) -> Callable[..., Any] | None:
         if not is_overridden(callback, name, Callback):
             return None
         hook: Callable[..., Any] = partial(getattr(callback, name), self._run.trainer, self._run.module)
-        hook = fitted(hook, name) if name in CURRENT else hook
+        hook = self._fitted(hook, name)
         return self._measured(f"{type(callback).__name__}.{name}", hook)
+
+    def _fitted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
+        return fitted(hook, name) if name in CURRENT else self._old.with_outputs(hook, name)
 
     def _measured(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
         return hook if self._profiler is None else self._profiler.wrap(name, hook)

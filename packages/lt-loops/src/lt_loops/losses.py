@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from lt_core.errors import HookError, did_you_mean
+from lt_loops.problems import shown
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
@@ -28,6 +30,8 @@ def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
         return None, None
     if isinstance(output, Mapping) and "loss" in output:
         weight = output.get("loss_weight")
+        if weight is not None and not isinstance(weight, (Tensor, Real)):
+            raise _no_loss(output, f"its 'loss_weight' is a {type(weight).__name__}, expected a number of samples")
         loss = output["loss"]
         if loss is None:
             return None, None
@@ -112,13 +116,13 @@ def _scalar(loss: Tensor) -> Tensor:
 
 
 def _no_loss(output: Any, why: str) -> HookError:
-    shown = (
+    what = (
         f"a dict with the keys {list(output)}"
         if isinstance(output, Mapping)
-        else f"{output!r:.60} ({type(output).__name__})"
+        else f"{shown(output)} ({type(output).__name__})"
     )
     return HookError(
-        f"training_step returned {shown}: {why}. Return the loss (a tensor with one element), a dict with the key "
+        f"training_step returned {what}: {why}. Return the loss (a tensor with one element), a dict with the key "
         "'loss', or None to skip the batch; in manual optimization set self.automatic_optimization = False.",
         code="LT304",
     )

@@ -12,7 +12,7 @@ from lt_core.errors import LtDeprecationWarning, warn
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["OLD_HOOKS", "OldHooks"]
+__all__ = ["OLD_HOOKS", "OldHooks", "takes_outputs"]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -31,6 +31,9 @@ _RENAMED = {
 }
 """Hooks without batch arguments, and when they are called."""
 
+
+_WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end")
+"""Hooks that from 1.0 to 1.3 got the outputs of the epoch's steps."""
 
 OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, "tbptt_split_batch"))
 """The names of all of them."""
@@ -68,10 +71,31 @@ class OldHooks:
                     call = method if owner is run.module else partial(method, run.trainer, run.module)
                     for name in names:
                         self._add(name, partial(_without_arguments, call))
+        for name in _WITH_OUTPUTS:
+            own = [getattr(run.module, name), *(partial(getattr(cb, name), None, None) for cb in run.callbacks)]
+            if any(takes_outputs(hook, name) for hook in own):
+                self._keep_outputs(name)
 
     def __getitem__(self, name: str) -> list[Callable[..., Any]]:
         """Return what is to be called at hook ``name``, before the module's own."""
         return self._calls.get(name, [])
+
+    def with_outputs(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Return ``hook`` called with the outputs of the epoch's steps where it wants them, as in 1.0 to 1.3."""
+        if not takes_outputs(hook, name):
+            return hook
+        return partial(self._with_kept, name, hook)
+
+    def _keep_outputs(self, name: str) -> None:
+        word = name.removesuffix("epoch_end")
+        self._tell(f"{name}(outputs)", f"{name}() and keep the outputs yourself")
+        self._outputs.setdefault(name, [])
+        self._add(f"{word}epoch_start", self._outputs[name].clear)
+        self._add(f"{word}batch_end", partial(self._collect, name))
+
+    def _with_kept(self, name: str, hook: Callable[[Any], Any]) -> None:
+        kept = self._outputs[name]
+        hook(list(kept[0]) if len(kept) == 1 else [list(part) for part in kept])
 
     def _add(self, name: str, call: Callable[..., Any]) -> None:
         self._calls.setdefault(name, []).append(call)
@@ -91,6 +115,11 @@ class OldHooks:
             return
         self._told.add(old)
         warn(f"The hook {old} is one of 1.x: write {new}.", code="LT904", category=LtDeprecationWarning, stacklevel=7)
+
+
+def takes_outputs(hook: Callable[..., Any], name: str) -> bool:
+    """Return whether an epoch's end wants the outputs of its steps: ``on_train_epoch_end(self, outputs)``."""
+    return name in _WITH_OUTPUTS and not _takes(hook, 0) and _takes(hook, 1)
 
 
 def _takes(method: Callable[..., Any], count: int) -> bool:

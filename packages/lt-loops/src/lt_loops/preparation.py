@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
+from lt_loops.hook_check import check_signatures
 from lt_loops.intervals import check_interval
 from lt_loops.old_hooks import OLD_HOOKS
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
@@ -94,9 +96,10 @@ def _attach_callbacks(run: Run) -> None:
     from lt_loops.session import attach
 
     brought = (
-        run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else []
+        run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else None
     )
-    extra = [brought] if isinstance(brought, Callback) else list(brought or [])
+    brought = [] if brought is None else brought
+    extra = [brought] if isinstance(brought, Callback) or not isinstance(brought, Iterable) else list(brought)
     for callback in extra:
         if not isinstance(callback, Callback):
             raise ConfigTypeError(
@@ -135,6 +138,7 @@ def _check_hooks(run: Run) -> None:
         raise HookError(
             f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {method} in the module.", code="LT403"
         )
+    check_signatures(run)
     warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | OLD_HOOKS)
     for callback in run.callbacks:
         warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | OLD_HOOKS)

@@ -13,7 +13,7 @@ from lt_core.errors import LtError, warn
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["watch_loss"]
+__all__ = ["describe_anomaly", "watch_loss"]
 
 
 def watch_loss(run: Run, output: Any) -> None:
@@ -36,6 +36,13 @@ def watch_loss(run: Run, output: Any) -> None:
     if run.trainer.settings.detect_anomaly:
         raise LtError(f"{message}.", code="LT341")
     warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341", stacklevel=5)
+
+
+def describe_anomaly(run: Run) -> str:
+    """Return where a backward pass met a number that is not finite, as torch's anomaly detection found it."""
+    position = run.position
+    where = f"optimizer step {position.step} (epoch {position.epoch}, batch {position.batch})"
+    return f"this was at {where}; {_first_bad(run)}."
 
 
 def _first_bad(run: Run) -> str:

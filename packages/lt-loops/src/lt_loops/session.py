@@ -17,6 +17,7 @@ from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
 from lt_loops.profiled import measure_logging, profile_begins, profile_ends
 from lt_loops.saving import confirm_saves
+from lt_loops.sentinel import describe_anomaly
 from lt_loops.signals import Signals
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Session:
         self.failed = error
         if error is not None:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            _explain(error)
+            _explain(run, error)
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))
@@ -161,8 +162,10 @@ def _tear_down_data(source: DataSource | None, stage: str) -> None:
         teardown(source, stage, lambda: hook(stage))
 
 
-def _explain(error: BaseException) -> None:
+def _explain(run: Run, error: BaseException) -> None:
     """Add to errors of torch that many meet what they mean here."""
+    if isinstance(error, RuntimeError) and "returned nan values" in str(error):
+        error.add_note(f"lt: {describe_anomaly(run)} [LT341]")
     for sign, meaning in _MEANINGS.items():
         if isinstance(error, RuntimeError) and sign in str(error):
             error.add_note(f"lt: {meaning}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from lt_core.errors import HookError
 
-__all__ = ["count_arguments"]
+__all__ = ["called", "count_arguments", "described", "takes_first", "unfit"]
 
 
 def count_arguments(function: Callable[..., Any], offered: Sequence[str], required: int = 1) -> int:
@@ -36,22 +37,49 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], requir
             break
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.KEYWORD_ONLY):
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-                raise _unfit(function, signature, offered)
+                raise unfit(function, _name_of(function), offered)
             continue
         optional = parameter.default is not parameter.empty
         if optional and (taken >= len(offered) or parameter.name not in offered):
             break
         taken += 1
     if taken > len(offered) or taken < required:
-        raise _unfit(function, signature, offered)
+        raise unfit(function, _name_of(function), offered)
     return taken
 
 
-def _unfit(function: Callable[..., Any], signature: inspect.Signature, offered: Sequence[str]) -> HookError:
-    name = getattr(function, "__qualname__", repr(function))
-    short = name.rpartition(".")[2]
+def takes_first(function: Callable[..., Any], count: int) -> bool:
+    """Return whether ``function`` takes so many positional arguments at least."""
+    try:
+        inspect.signature(function).bind_partial(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # no signature can be told
+        return True
+    return True
+
+
+def described(function: Callable[..., Any]) -> str:
+    """Return a function's name and signature as the user wrote it: ``Net.on_train_start(trainer)``."""
+    own = function.func if isinstance(function, partial) else function
+    return f"{getattr(own, '__qualname__', repr(own))}{inspect.signature(own)}"
+
+
+def called(function: Callable[..., Any], name: str, offered: Sequence[str]) -> str:
+    """Return how lt calls a hook: callbacks get the Trainer and the module first."""
+    first = ("trainer", "pl_module") if isinstance(function, partial) else ()
+    return f"{name}({', '.join((*first, *offered))})"
+
+
+def unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> HookError:
+    """Return the error for a hook whose parameters cannot be filled."""
     return HookError(
-        f"{name}{signature} does not fit: lt calls {short}({', '.join(offered)}). Take these parameters, in this "
-        "order; the later ones may be left away.",
+        f"{described(function)} does not fit: lt calls {called(function, name, offered)}. Take these parameters, in "
+        "this order; the later ones may be left away.",
         code="LT211",
     )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    own = function.func if isinstance(function, partial) else function
+    return str(getattr(own, "__name__", repr(own)))

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, length_of, make_feed
-from lt_core.errors import ConfigError, ConfigTypeError, DataError
+from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Shard, Strategy
 from lt_loops.fitted import fitted
 from lt_loops.overfit import in_order
+from lt_loops.problems import a, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,15 +147,15 @@ def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | N
         return None
     stages: list[Callable[[Any], Any]] = []
     if before is not None:
-        stages.append(lambda batch: before(batch, dataloader_idx))
+        stages.append(_hooked(_TRANSFER_HOOKS[0], before, dataloader_idx))
     if move is not None:
-        stages.append(lambda batch: move(batch, device, dataloader_idx))
+        stages.append(_hooked(_TRANSFER_HOOKS[1], move, device, dataloader_idx))
     elif not stays:
         stages.append(run.strategy.to_device)
     if _converts(run):
         stages.append(run.precision.convert_input)
     if after is not None:
-        stages.append(lambda batch: after(batch, dataloader_idx))
+        stages.append(_hooked(_TRANSFER_HOOKS[2], after, dataloader_idx))
     return stages[0] if len(stages) == 1 else partial(_in_turn, stages)
 
 
@@ -178,6 +179,18 @@ def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:
         if owner is not None and is_overridden(owner, name, DataSource):
             return fitted(getattr(owner, name), name)
     return None
+
+
+def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], Any]:
+    """Return ``hook`` as a stage of the transfer; one that forgets its ``return batch`` is told."""
+
+    def stage(batch: Any) -> Any:
+        changed = hook(batch, *more)
+        if changed is None and batch is not None:
+            raise HookError(f"{name} returned None; expected the batch. End it with: return batch.", code="LT217")
+        return changed
+
+    return stage
 
 
 def make_train_feed(run: Run) -> Feed:
@@ -226,9 +239,11 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
     if run.trainer.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
-    _refuse_empty(loaders, kind)
+    _tell_empty(loaders, kind)
     run.loaders.epochs[kind] = run.position.epoch
     capable = run.strategy.capabilities
+    stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
+    several = stand_ins and run.strategy.data_shard.count > 1
     return [
         make_feed(
             loader,
@@ -236,20 +251,23 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
             shard=_shard(run),
             seed=run.trainer.data_seed,
             transfer=make_transfer(run, dataloader_idx=index),
-            stand_ins=capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks,
+            gather=run.strategy.gather_objects if several else None,
+            stand_ins=stand_ins,
         )
         for index, loader in enumerate(loaders)
     ]
 
 
-def _refuse_empty(loaders: list[Any], kind: str) -> None:
+def _tell_empty(loaders: list[Any], kind: str) -> None:
+    """Warn of loaders without a batch: their metrics will be missing, their predictions an empty list."""
     for index, loader in enumerate(loaders):
         if length_of(loader) == 0:
             which = f"{_NOUNS[kind]} loader" + (f" {index}" if len(loaders) > 1 else "")
-            raise DataError(
+            warn(
                 f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with "
                 "drop_last=True?",
-                code="LT404",
+                code="LT408",
+                stacklevel=6,
             )
 
 
@@ -273,10 +291,11 @@ def check_loader(loader: Any, kind: str) -> Any:
             f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405"
         )
     if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
-        raise ConfigTypeError(f"{expected} {loader!r:.80} ({type(loader).__name__}).", code="LT405")
+        raise ConfigTypeError(f"{expected} {shown(loader)} ({type(loader).__name__}).", code="LT405")
     if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
         return loader
-    raise ConfigTypeError(f"{expected} {type(loader).__name__}, which cannot be iterated.", code="LT405")
+    remedy = " Call it." if callable(loader) else ""
+    raise ConfigTypeError(f"{expected} {a(loader)}, which cannot be iterated.{remedy}", code="LT405")
 
 
 def _shard(run: Run) -> Shard:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -31,6 +32,7 @@ from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, translate
 from lt_loops.limits import first_values
 from lt_loops.predict import iterate_predictions, run_predict
+from lt_loops.problems import a, shown
 from lt_loops.resolve import resolve
 from lt_loops.run import Run
 from lt_loops.settings import Settings
@@ -168,6 +170,7 @@ class Trainer(TrainerActions, LegacyArguments):
         self._should_stop = False
         self._media_told = False
         self._log_axis = "step"
+        self._hinted = ""
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -334,8 +337,8 @@ class Trainer(TrainerActions, LegacyArguments):
         module = self._module_of(model, stage)
         if datamodule is not None and not isinstance(datamodule, DataSource):
             raise ConfigTypeError(
-                f"datamodule={datamodule!r:.60} ({type(datamodule).__name__}): expected a LightningDataModule "
-                "instance. Loaders are passed as dataloaders= (train_dataloaders= in fit).",
+                f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received {a(datamodule)}. "
+                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
                 code="LT133",
             )
         given = [name for name, value in loaders.items() if value is not None]
@@ -386,6 +389,7 @@ class Trainer(TrainerActions, LegacyArguments):
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
                 self.print(f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stop_reason}.")
+                self._say_where_it_is_shown()
         if run.save_error is not None and not run.saved:
             raise CheckpointError(
                 f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The "
@@ -394,6 +398,14 @@ class Trainer(TrainerActions, LegacyArguments):
             ) from run.save_error
         if run.signal is not None and exits_process(self.settings.on_signal):
             raise SystemExit(EXIT_STATUS[run.signal])
+
+    def _say_where_it_is_shown(self) -> None:
+        """Print, once for each folder of a run, what an installed package says about looking at it."""
+        hint = plugins.find_role("run_hint")
+        text = hint(self) if hint is not None and self.is_global_zero else None
+        if text and text != self._hinted:
+            self._hinted = text
+            self.print(text)
 
     def _absorb(self, run: Run, result: RunResult) -> None:
         """Bring the results of a run in other processes into this one."""

@@ -20,7 +20,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +31,9 @@ POLL = 0.1  # seconds between two looks
 PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequences (broken connections) are known
 GRACE = 1.5  # seconds in which the other ranks may end by themselves
 LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
+
+STILL = 10.0  # seconds without a batch and without work on any rank, after which they are asked where they stand
+WORK = 0.5  # seconds of processor time of all ranks together that count as work
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter only
 _REALTIME = getattr(signal, "SIGRTMIN", None)
@@ -168,6 +171,7 @@ class Watch:
         self.folder, self.members, self.world_size, self.deadline = Path(folder), members, world_size, deadline
         self.page = Page(self.folder / "page")
         self._trouble_since: float | None = None
+        self._still = Stillness()
 
     def all_ended(self) -> bool:
         """Return whether no process is left."""
@@ -190,7 +194,7 @@ class Watch:
             if time.monotonic() - self._trouble_since > PATIENCE:
                 return self._judge_report(min(reports.values(), key=lambda report: float(report["time"])))
             return None
-        return self._judge_hang()
+        return self._judge_standstill() or self._judge_hang()
 
     def end(self, verdict: Verdict, *, spare: int | None = None) -> None:
         """Make the verdict known, and end all processes: each may first end by itself.
@@ -246,6 +250,23 @@ class Watch:
             how = f"exited with status {status}" + (" in the middle of a run" if status == 0 else "")
         return Verdict(rank, f"Rank {rank} of {self.world_size} {how}, {line.place}.")
 
+    def _judge_standstill(self) -> Verdict | None:
+        """Judge ranks that all wait for one another: with nobody else in the job they would wait for ever."""
+        lines = {rank: self.page.read(rank) for rank in self.members}
+        if not self._still.seen(lines) or any(line.state not in (RUNNING, STEPPING) for line in lines.values()):
+            return None
+        stacks = self._stacks(lines)
+        if len(stacks) < 2 or set(stacks) != set(lines) or not all(map(waits_for_others, stacks.values())):
+            return None
+        if len(set(stacks.values())) == 1:
+            return None  # all in the same call: a device may be at work
+        places = ", ".join(f"rank {rank} {line.place}" for rank, line in lines.items())
+        head = (
+            f"All ranks wait for one another, and none has done anything for {STILL:g} s: {places}. They must make the "
+            "same calls and take the same number of batches: did one stop early, skip a batch, or talk alone?"
+        )
+        return Verdict(max(lines), "\n\n".join([head, *_shown(stacks, sorted(stacks))]), hangs=True)
+
     def _judge_hang(self) -> Verdict | None:
         if self.deadline is None:
             return None
@@ -266,8 +287,7 @@ class Watch:
             head += " All ranks wait for one another: did they make different calls?"
         if silent:
             head += " It does not answer either: stopped, or stuck in a system call."
-        shown = [rank] if suspects else sorted(stacks)
-        places = [f"Rank {r} stood here:\n{stacks[r]}" for r in shown if stacks.get(r)]
+        places = _shown(stacks, [rank] if suspects else sorted(stacks))
         return Verdict(rank, "\n\n".join([head, *places]), hangs=True)
 
     def _stacks(self, lines: Mapping[int, Line]) -> dict[int, str]:
@@ -282,6 +302,40 @@ class Watch:
             with contextlib.suppress(OSError):
                 found[rank] = main_stack((self.folder / f"stack_{rank}.txt").read_text("utf-8", "replace"))
         return found
+
+
+class Stillness:
+    """Notices that nothing happens in a job: no rank writes a new line, and none uses the processor."""
+
+    def __init__(self) -> None:
+        self._since = self._looked = time.monotonic()
+        self._lines: Mapping[int, Line] = {}
+        self._used = 0.0
+
+    def seen(self, lines: Mapping[int, Line]) -> bool:
+        """Return whether :data:`STILL` seconds have passed like that; then begin anew. Looks once a second."""
+        now = time.monotonic()
+        if now - self._looked < 1.0:
+            return False
+        self._looked = now
+        used = sum(processor_seconds(line.pid) for line in lines.values())
+        moved = lines != self._lines or not used - self._used <= WORK  # also where nobody knows: inf - inf
+        over = not moved and now - self._since > STILL
+        if moved or over:
+            self._since, self._lines, self._used = now, lines, used
+        return over
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used; infinite where the platform does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return float("inf")
+
+
+def _shown(stacks: Mapping[int, str], ranks: Sequence[int]) -> list[str]:
+    return [f"Rank {rank} stood here:\n{stacks[rank]}" for rank in ranks if stacks.get(rank)]
 
 
 def waits_for_others(stack: str) -> bool:
@@ -366,7 +420,9 @@ def _watch(watch: Watch) -> int:
 def _conclude(watch: Watch, verdict: Verdict) -> int:
     """Say what happened, unless rank 0 lives to say it, or said it itself."""
     rank_0_is_gone = watch.members[0].status() is not None
-    said = (watch.folder / "heard").exists() or read_report(watch.folder, 0) is not None
+    own = read_report(watch.folder, 0)
+    raised = own is not None and not own["error"].startswith("SystemExit")  # whose words alone Python prints
+    said = raised or (watch.folder / "heard").exists()
     if rank_0_is_gone and not said and verdict.text != INTERRUPTED:
         sys.stderr.write(f"lt: {verdict.text}\n")
     return 1

@@ -1,0 +1,143 @@
+"""Logs in every way on the ranks that it is started with; each rank writes what it saw. Also what one process gives."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection, R2Score
+
+from lt_core import Callback, LightningModule
+from lt_core.logger import Logger
+from lt_loops import Trainer
+
+QUIET = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+SAMPLES, VALIDATED, BATCH = 23, 9, 4
+
+
+def data(samples=SAMPLES):
+    generator = torch.Generator().manual_seed(3)
+    return TensorDataset(torch.randn(samples, 5, generator=generator, dtype=torch.float64))
+
+
+def log_sum_exp(values):
+    return torch.logsumexp(values, 0)
+
+
+class Rows(Logger):
+    """Keeps what it is given."""
+
+    def __init__(self):
+        self.rows = []
+
+    def log_metrics(self, metrics, step=None):
+        self.rows.append({"at": step, **{name: float(value) for name, value in metrics.items()}})
+
+
+class Logs(LightningModule):
+    """Logs values that do not depend on how the samples are put into batches, whatever the ranks."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
+        self.alone = MeanSquaredError()
+        self.together = MetricCollection({"mae": MeanAbsoluteError(), "r2": R2Score()}, prefix="metric_")
+        self.val_alone, self.val_together = self.alone.clone(), self.together.clone(prefix="val_metric_")
+        for metric in (self.alone, self.together, self.val_alone, self.val_together):
+            metric.set_dtype(torch.float64)
+
+    def write(self, rows, stage, alone, together):
+        settings = {"on_step": False, "on_epoch": True}
+        values = rows[:, 0]
+        self.log(f"{stage}mean", values.mean(), **settings)
+        self.log(f"{stage}python", values.mean().item(), **settings)
+        self.log(f"{stage}synced", values.mean(), sync_dist=True, **settings)
+        self.log(f"{stage}sum", values.sum(), reduce_fx="sum", **settings)
+        self.log(f"{stage}count", len(values), reduce_fx="sum", **settings)
+        self.log(f"{stage}min", values.min(), reduce_fx="min", **settings)
+        self.log(f"{stage}max", values.max(), reduce_fx=torch.max, **settings)
+        self.log(f"{stage}callable", torch.logsumexp(values, 0), reduce_fx=log_sum_exp, **settings)
+        self.log(f"{stage}callable_python", torch.logsumexp(values, 0).item(), reduce_fx=log_sum_exp, **settings)
+        self.log(f"{stage}weighted", rows[:, 1].sum().item(), batch_size=1, reduce_fx="sum", **settings)
+        alone.update(rows[:, 0], rows[:, 1])
+        self.log(f"{stage}metric", alone, **settings)
+        together.update(rows[:, 0], rows[:, 1])
+        self.log_dict(together, **settings)
+
+    def training_step(self, batch, batch_idx):
+        self.write(batch[0], "", self.alone, self.together)
+        self.log("rank", float(self.global_rank), sync_dist=True)
+        self.log("mine", float(self.global_rank))
+        return (batch[0] @ self.weight).sum() * 0.0
+
+    def validation_step(self, batch, batch_idx):
+        self.write(batch[0], "val_", self.val_alone, self.val_together)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    def train_dataloader(self):
+        return DataLoader(data(), batch_size=BATCH)
+
+    def val_dataloader(self):
+        return DataLoader(data(VALIDATED), batch_size=BATCH)
+
+
+class Exchanges(Callback):
+    """Counts what ranks send to each other while an epoch's values are put together."""
+
+    def __init__(self):
+        self.count = 0
+
+    def on_fit_start(self, trainer, pl_module):
+        gather = trainer.strategy.gather_objects
+
+        def counted(value):
+            self.count += 1
+            return gather(value)
+
+        trainer.strategy.gather_objects = counted
+
+
+class OneKeyMissing(Logs):
+    def training_step(self, batch, batch_idx):
+        if self.global_rank == 0:
+            self.log("only_zero", 1.0, on_epoch=True, sync_dist=True)
+        return super().training_step(batch, batch_idx)
+
+
+def run(ranks):
+    """Fit once; return what callbacks and loggers saw on this rank, and its number."""
+    rows, exchanges = Rows(), Exchanges()
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=ranks,
+        strategy="ddp" if ranks > 1 else "auto",
+        max_epochs=1,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+        logger=rows,
+        callbacks=[exchanges],
+        **QUIET,
+    )
+    trainer.fit(Logs())
+    metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
+    return {"metrics": metrics, "rows": rows.rows, "exchanges": exchanges.count}, trainer.global_rank
+
+
+def mistake(ranks):
+    """Return the error of a key that one rank does not log."""
+    trainer = Trainer(accelerator="cpu", devices=ranks, strategy="ddp", max_epochs=1, logger=Rows(), **QUIET)
+    try:
+        trainer.fit(OneKeyMissing())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    folder, world_size = Path(sys.argv[1]), int(sys.argv[2])
+    seen, rank = run(world_size)
+    torch.save({**seen, "mistake": mistake(world_size)}, folder / f"rank{rank}.pt")

@@ -1,0 +1,105 @@
+"""What is logged on several ranks with ragged shards is what one process logs, to the last digits of float64."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.ddp
+
+pytest.importorskip("lt_strategies")
+pytest.importorskip("lt_data")
+pytest.importorskip("torchmetrics")
+
+JOB = Path(__file__).parent / "jobs" / "logs.py"
+_spec = importlib.util.spec_from_file_location("logs_job", JOB)
+logs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(logs)
+
+NAMES = [
+    f"{stage}{name}"
+    for stage in ("", "val_")
+    for name in ("mean", "python", "synced", "sum", "count", "min", "max", "callable", "callable_python", "weighted")
+]
+METRICS = [f"{stage}{name}" for stage in ("", "val_") for name in ("metric", "metric_mae", "metric_r2")]
+
+
+def on_ranks(count, folder):
+    done = subprocess.run(
+        [sys.executable, str(JOB), str(folder), str(count)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    paths = [folder / f"rank{rank}.pt" for rank in range(count)]  # the status is that of the mistake at the end
+    assert all(path.exists() for path in paths), done.stdout[-2000:] + done.stderr[-6000:]
+    return [torch.load(path, weights_only=True) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def on_one():
+    return logs.run(1)[0]
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
+def ranks(request, tmp_path_factory):
+    """Log on 2 ranks, and on 3, of which one has no batch of validation."""
+    return on_ranks(request.param, tmp_path_factory.mktemp("ranks"))
+
+
+def test_one_process_logs_what_the_samples_say(on_one):
+    (values, other) = logs.data().tensors[0].T[:2]
+    metrics = on_one["metrics"]
+    expected = {
+        "mean": values.mean(),
+        "sum": values.sum(),
+        "count": len(values),
+        "min": values.min(),
+        "max": values.max(),
+        "callable": torch.logsumexp(values, 0),
+        "metric": (values - other).pow(2).mean(),
+        "metric_mae": (values - other).abs().mean(),
+    }
+    for name, value in expected.items():
+        assert metrics[name] == pytest.approx(float(value), rel=1e-12), name
+
+
+@pytest.mark.parametrize("name", NAMES + METRICS)
+def test_ranks_log_what_one_process_logs(name, on_one, ranks):
+    for rank in ranks:
+        assert rank["metrics"][name] == pytest.approx(on_one["metrics"][name], rel=1e-12, abs=1e-12)
+
+
+def test_the_loggers_get_the_same_epoch_row_from_rank_0_alone(on_one, ranks):
+    def epoch_row(rows):
+        return next(row for row in rows if "mean" in row)
+
+    whole, shared = epoch_row(on_one["rows"]), epoch_row(ranks[0]["rows"])
+    assert {**shared, "at": 0} == pytest.approx({**whole, "at": 0}, rel=1e-12)
+    assert [rank["rows"] for rank in ranks[1:]] == [[]] * (len(ranks) - 1)
+
+
+def test_step_values_are_rank_0s_unless_they_are_synced(ranks):
+    steps = [row for row in ranks[0]["rows"] if "rank" in row]
+    assert len(steps) == -(-logs.SAMPLES // (logs.BATCH * len(ranks)))
+    assert {row["rank"] for row in steps} == {(len(ranks) - 1) / 2}
+    assert {row["mine"] for row in steps} == {0.0}
+
+
+def test_ranks_exchange_once_for_a_due_step_and_a_few_times_for_an_epoch_whatever_the_number_of_keys(ranks):
+    steps = -(-logs.SAMPLES // (logs.BATCH * len(ranks)))
+    for rank in ranks:
+        # the epoch's values of training are looked at before the hooks of its end, between them and after, those of
+        # validation before and after
+        assert rank["exchanges"] <= steps + 3 + 2
+
+
+def test_a_synced_key_that_one_rank_does_not_log_is_an_error_that_names_rank_and_key(ranks):
+    for rank in ranks:
+        assert "Rank 1 did not log 'only_zero' (in 'train_batch')" in rank["mistake"]

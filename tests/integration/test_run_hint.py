@@ -1,0 +1,64 @@
+"""A finished run says the command that draws it, where lt-cli is installed and there are files to draw."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+pytest.importorskip("lt_cli")
+
+from lt_core import LightningModule, Logger
+from lt_loggers import CSVLogger
+from lt_loops import Trainer
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch).square().mean()
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.fixture
+def fit(monkeypatch, tmp_path):
+    """Train for two steps in ``tmp_path``; return the Trainer."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(logger, **arguments):
+        quiet = {"enable_checkpointing": False, "enable_model_summary": False, "accelerator": "cpu"}
+        trainer = Trainer(logger=logger, max_epochs=1, log_every_n_steps=1, **quiet, **arguments)
+        trainer.fit(Net(), DataLoader(torch.ones(2, 1)))
+        return trainer
+
+    return run
+
+
+def test_a_finished_run_says_how_to_draw_it_once(fit, capsys):
+    trainer = fit(CSVLogger(".", name="my runs"))
+    assert capsys.readouterr().out.endswith("Metrics: lt plot 'my runs/version_0'\n")
+    trainer.max_epochs = 2
+    trainer.fit(trainer.lightning_module, DataLoader(torch.ones(2, 1)))
+    assert "lt plot" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("settings", [{"enable_progress_bar": False}, {"fast_dev_run": True}])
+def test_quiet_and_trial_runs_say_nothing(settings, fit, capsys):
+    fit(CSVLogger("."), **settings)
+    assert "lt plot" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("logger", [False, Logger()])
+def test_without_files_there_is_nothing_to_say(logger, fit, capsys):
+    fit(logger)
+    assert "lt plot" not in capsys.readouterr().out
+
+
+def test_the_first_of_several_loggers_that_left_files_is_named(fit, capsys):
+    fit([Logger(), CSVLogger(".", name="b"), CSVLogger(".", name="c")])
+    assert capsys.readouterr().out.count("lt plot") == 1

@@ -1,0 +1,28 @@
+"""``self.log`` from a step that torch compiles."""
+
+import pytest
+import torch
+
+from lt_core import LightningModule
+from lt_core.recorder import Recorder
+
+
+@pytest.mark.slow  # importing torch's compiler
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_all_settings_reach_the_recorder_from_compiled_code():
+    class Net(LightningModule):
+        def training_step(self, batch):
+            loss = (batch * 2).sum()
+            self.log("loss", loss, prog_bar=True, on_epoch=True, reduce_fx="max", sync_dist=True, batch_size=3)
+            self.log("own", loss, add_dataloader_idx=False, rank_zero_only=True, logger=False)
+            return loss
+
+    module, recorder = Net(), Recorder()
+    recorder.enter("train_batch", loader_idx=1)
+    module.__dict__["_recorder"] = recorder
+    step = torch.compile(module.training_step, backend="eager")
+    assert step(torch.ones(4)) == 8
+    loss, own = recorder.slots["loss"], recorder.slots["own"]
+    assert (loss.prog_bar, loss.forks, loss.reduce, loss.sync_dist) == (True, True, "max", True)
+    assert loss.step_name == "loss_step/dataloader_idx_1"
+    assert (own.step_name, own.to_logger) == ("own", False)
