@@ -23,12 +23,12 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_core.seed import capture_generators
+from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
 __all__ = [
-    "LIGHTNING_VERSION",
     "capture",
     "feed_state",
     "logger_states",
@@ -37,9 +37,6 @@ __all__ = [
     "restore_sharded_module",
     "restore_training",
 ]
-
-LIGHTNING_VERSION = "2.5.0"
-"""The version of Lightning whose checkpoint layout is written."""
 
 EVERYTHING = Contents()
 
@@ -58,7 +55,7 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> dict[str, Any]:
     objects = run.trainer.checkpoint_io.keeps_objects
     data = run.datamodule
     tree: dict[str, Any] = {
-        "epoch": position.epoch,
+        "epoch": position.epoch if position.batch else max(position.epoch - 1, 0),  # as Lightning: the last one begun
         "global_step": position.step,
         "pytorch-lightning_version": LIGHTNING_VERSION,
         "lt_version": _version(),
@@ -86,7 +83,7 @@ def _training_state(run: Run) -> dict[str, Any]:
     position, strategy = run.position, run.strategy
     ranks = strategy.gather_objects(_rank_state(run))
     return {
-        "loops": _lightning_loops(run),
+        "loops": lightning_loops(run),
         "callbacks": {cb.state_key: state for cb in run.callbacks if (state := cb.state_dict())},
         "optimizer_states": [strategy.optimizer_state(run.model, optimizer) for optimizer in run.optimizers],
         "lr_schedulers": [config.scheduler.state_dict() for config in run.schedulers],
@@ -126,29 +123,6 @@ def _datamodule_state(run: Run) -> dict[str, Any]:
     dm = run.datamodule
     state = dm.state_dict() if dm is not None and hasattr(dm, "state_dict") else {}
     return {type(dm).__qualname__: state} if state else {}
-
-
-def _lightning_loops(run: Run) -> dict[str, Any]:
-    """Return the counters as Lightning's loops keep them, so that it can open our files."""
-    position = run.position
-    total = {"ready": position.step, "completed": position.step}
-    counts = dict.fromkeys(("ready", "completed", "started", "processed"), position.batch)
-    epochs = dict.fromkeys(("ready", "completed", "started", "processed"), position.epoch)
-    progress = {"total": counts, "current": dict(counts)}
-    steps = {"total": total, "current": dict(total)}
-    return {
-        "fit_loop": {
-            "state_dict": {},
-            "epoch_progress": {"total": epochs, "current": dict(epochs)},
-            "epoch_loop.state_dict": {"_batches_that_stepped": position.step},
-            "epoch_loop.batch_progress": {**progress, "is_last_batch": position.batch == 0},
-            "epoch_loop.scheduler_progress": copy.deepcopy(steps),
-            "epoch_loop.automatic_optimization.state_dict": {},
-            "epoch_loop.automatic_optimization.optim_progress": {
-                "optimizer": {"step": copy.deepcopy(steps), "zero_grad": copy.deepcopy(steps)}
-            },
-        }
-    }
 
 
 def _version() -> str:
@@ -232,7 +206,7 @@ def restore_training(run: Run) -> None:
     _restore_optimizers(run, tree)
     extra = tree.get("lt")
     if extra is None:
-        _take_lightning_counters(run, tree)
+        take_lightning_counters(run, tree)
         return
     run.position.load_state_dict(extra["position"])
     run.pending.load_state_dict(extra["pending"])
@@ -291,19 +265,3 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     for name, parameter in run.module.named_parameters():
         if name in mine["gradients"]:
             parameter.grad = mine["gradients"][name].to(parameter.device)
-
-
-def _take_lightning_counters(run: Run, tree: dict[str, Any]) -> None:
-    """Take over epoch and step of a file that Lightning wrote."""
-    # Lightning counts the steps of all optimizers, we the windows in which any of them stepped
-    run.position.step = -(-int(tree.get("global_step", 0)) // max(len(run.optimizers), 1))
-    loops = (tree.get("loops") or {}).get("fit_loop") or {}
-    epochs = (loops.get("epoch_progress") or {}).get("current") or {}
-    run.position.epoch = int(epochs.get("completed", int(tree.get("epoch", -1)) + 1))
-    batches = loops.get("epoch_loop.batch_progress") or {}
-    if not batches.get("is_last_batch", True):
-        run.position.batch = int((batches.get("current") or {}).get("completed", 0))
-        if run.train_feed is not None and run.position.batch:
-            run.train_feed.load_state_dict(
-                {"epoch": run.position.epoch, "batches": run.position.batch, "before": capture_generators()}
-            )
