@@ -28,7 +28,6 @@ __all__ = [
     "canonical_precision",
     "find_problems",
     "parse_time",
-    "reject_unknown",
 ]
 
 DEFAULT_EPOCHS = 1000
