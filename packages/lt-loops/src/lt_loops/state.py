@@ -299,10 +299,14 @@ def _take_lightning_counters(run: Run, tree: dict[str, Any]) -> None:
     run.position.step = -(-int(tree.get("global_step", 0)) // max(len(run.optimizers), 1))
     loops = (tree.get("loops") or {}).get("fit_loop") or {}
     epochs = (loops.get("epoch_progress") or {}).get("current") or {}
-    run.position.epoch = int(epochs.get("completed", int(tree.get("epoch", -1)) + 1))
+    run.position.epoch = completed = int(epochs.get("completed", int(tree.get("epoch", -1)) + 1))
     batches = loops.get("epoch_loop.batch_progress") or {}
-    if not batches.get("is_last_batch", True):
-        run.position.batch = int((batches.get("current") or {}).get("completed", 0))
+    done = int((batches.get("current") or {}).get("completed", 0))
+    if batches.get("is_last_batch", True):
+        # Saved at an epoch's end, before Lightning counted it: ModelCheckpoint does so
+        run.position.epoch += bool(done and int(epochs.get("ready", completed)) > completed)
+    else:
+        run.position.batch = done
         if run.train_feed is not None and run.position.batch:
             run.train_feed.load_state_dict(
                 {"epoch": run.position.epoch, "batches": run.position.batch, "before": capture_generators()}
