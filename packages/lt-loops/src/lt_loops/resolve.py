@@ -27,7 +27,7 @@ from lt_loops.problems import Problem, problem_of
 if TYPE_CHECKING:
     from lt_loops.settings import Settings
 
-__all__ = ["Parts", "find_unknown", "resolve"]
+__all__ = ["Parts", "automatic_strategy", "find_unknown", "resolve"]
 
 _ROLES = {
     "checkpoint": "enable_checkpointing",
@@ -199,9 +199,14 @@ def _strategy(
 def _strategy_name(settings: Settings, accelerator: Accelerator, num_devices: int) -> Any:
     if settings.strategy != "auto":
         return settings.strategy
+    return automatic_strategy(accelerator, num_devices * settings.num_nodes)
+
+
+def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
+    """Return the name of the strategy that ``strategy="auto"`` takes for so many devices."""
     if accelerator.device_type == "xla":
         return "xla"
-    return "single" if num_devices * settings.num_nodes == 1 else "ddp"
+    return "single" if ranks == 1 else "ddp"
 
 
 def _precision(settings: Settings, given: dict[type, Any]) -> Precision:
