@@ -20,10 +20,9 @@ WHOLE = ("lt_loops.trainer.Trainer",)  # its methods stand in bases of their own
 
 
 def reference(package, module):
-    """Return the page of a package: each name of its api.txt, with types, and where to import it from."""
-    doc = ast.get_docstring(
-        ast.parse((ROOT / "packages" / package / "src" / module / "__init__.py").read_text("utf-8"))
-    )
+    """Return the page of a package: each name of its api.txt, with types."""
+    code = (ROOT / "packages" / package / "src" / module / "__init__.py").read_text("utf-8")
+    doc = ast.get_docstring(ast.parse(code))
     text = f"# {module}\n\n{CODE.sub('`', doc)}\n"
     home = ""
     for line in (ROOT / "packages" / package / "api.txt").read_text("utf-8").splitlines():
