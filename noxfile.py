@@ -300,7 +300,8 @@ def docs(session: nox.Session) -> None:
     uv_run(session, "python", "tools/mistakes.py", "--check")
     uv_run(session, "python", "tools/hooks.py", "--check")
     uv_run(session, "python", "tools/codes.py", "--check")
-    quiet = {"DISABLE_MKDOCS_2_WARNING": "true"}  # a notice about mkdocs 2, which the constraints keep out
+    # notices about mkdocs 2, which the constraints keep out
+    quiet = {"DISABLE_MKDOCS_2_WARNING": "true", "NO_MKDOCS_2_WARNING": "1"}
     uv_run(session, "--group", "docs", "mkdocs", "build", "--strict", *session.posargs, **quiet)
 
 

@@ -31,6 +31,10 @@ REWRITTEN = {
         "from pytorch_lightning.callbacks import GPUStatsMonitor\n",
         "from lt.callbacks import DeviceStatsMonitor as GPUStatsMonitor\n",
     ),
+    "a class of warnings": (
+        "from pytorch_lightning.utilities.warnings import PossibleUserWarning\n",
+        "from lt.utilities.warnings import LtWarning as PossibleUserWarning\n",
+    ),
     "a module as a name": (
         "from pytorch_lightning import callbacks as cbs\n\ncbs.Timer()\n",
         "from lt import callbacks as cbs\n\ncbs.Timer()\n",

@@ -61,3 +61,28 @@ def test_lt_names_all_that_a_package_makes_public(package):
     known = [getattr(import_module(origin), attribute) for origin, _, attribute in places]
     unnamed = [name for name, thing in public_names(package) if not any(thing is other for other in known)]
     assert not unnamed, f"add {unnamed} to a table under packages/lt/src/lt, then run tools/stubs.py"
+
+
+OLD_PATHS = {
+    "lt.core.lightning:LightningModule": "lt_core.module:LightningModule",
+    "lt.core.datamodule:LightningDataModule": "lt_data:LightningDataModule",
+    "lt.trainer.trainer:Trainer": "lt_loops:Trainer",
+    "lt.callbacks.base:Callback": "lt_core.callback:Callback",
+    "lt.loggers.base:LightningLoggerBase": "lt_core.logger:Logger",
+    "lt.profiler:SimpleProfiler": "lt_callbacks.profilers.simple:SimpleProfiler",
+    "lt.utilities.distributed:rank_zero_only": "lt_core.rank_zero:rank_zero_only",
+    "lt.utilities:MisconfigurationException": "lt_core.errors:MisconfigurationException",
+    "lt.utilities.apply_func:move_data_to_device": "lt_core.transfer:move_to_device",
+    "lt.utilities.cli:LightningCLI": "lt_cli:LightningCLI",
+    "lt.plugins:DDPPlugin": "lt_strategies.ddp:DDP",
+    "lt.demos.boring_classes:BoringModel": "lt_cli.lightning_demos:BoringModel",
+}
+
+
+@pytest.mark.parametrize("path", OLD_PATHS)
+def test_the_paths_of_the_old_guides_lead_to_the_very_classes(path):
+    def at(place):
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)
+
+    assert at(path) is at(OLD_PATHS[path])

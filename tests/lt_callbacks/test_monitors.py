@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lt_callbacks import DeviceStatsMonitor, LearningRateMonitor, ThroughputMonitor, Timer
-from lt_callbacks.chip_flops import available_flops
+from lt_callbacks.chip_flops import available_flops, measure_flops
 from lt_core import LightningModule
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError
@@ -268,3 +268,10 @@ def test_other_callbacks_can_monitor_a_learning_rate():
     trainer = make_trainer(optimizers=[sgd(0.1)])
     LearningRateMonitor("epoch").on_train_epoch_start(trainer, trainer.lightning_module)
     assert trainer.callback_metrics["lr-SGD"] == 0.1
+
+
+def test_flops_are_measured_without_computing_on_the_meta_device():
+    with torch.device("meta"):
+        model, x = torch.nn.Linear(8, 4, bias=False), torch.randn(2, 8)
+    assert measure_flops(model, lambda: model(x)) == 2 * 2 * 8 * 4
+    assert measure_flops(model, lambda: model(x), lambda out: out.sum()) == 2 * (2 * 2 * 8 * 4)

@@ -238,3 +238,33 @@ def test_rich_is_named_where_it_is_missing(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ConfigError, match=rf"{name} needs rich: pip install 'lt-callbacks\[rich\]'"):
         getattr(lt_callbacks, name)()
+
+
+class _Drawn:
+    """A display that notes what it is told to draw."""
+
+    delay = 0.0
+
+    def __init__(self):
+        self.drawn = []
+
+    def interval(self, phase):
+        return 1e-9
+
+    def update(self, phase, metrics):
+        self.drawn.append(f"{phase.kind} {phase.count}")
+
+    def finish(self, phase, metrics):
+        """Draw nothing."""
+
+    def resume(self, phase):
+        """Draw nothing."""
+
+
+def test_the_epochs_bar_shows_all_its_batches_while_validation_runs(monkeypatch):
+    monkeypatch.setattr("lt_callbacks.progress.progress_bar.in_notebook", lambda: True)
+    bar, trainer, display = TQDMProgressBar(refresh_rate=4), make_trainer(num_training_batches=6), _Drawn()
+    bar.make_display = lambda: display
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    run_epoch(bar, trainer, batches=5)
+    assert display.drawn[:2] == ["train 4/6", "train 5/6"]

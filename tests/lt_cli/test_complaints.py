@@ -104,6 +104,15 @@ def test_keys_in_files_that_files_name_have_places(write, users):
     assert ConfigPlaces(["--config=a.yaml"]).find("model", "lr").where == "parts/net.yaml:3"
 
 
+def test_a_file_in_a_folder_is_named_with_it(users, write, capsys):
+    write("runs/old.yaml", "trainer:\n  callbacks:\n  - class_path: lightning.pytorch.callbacks.Timer\n")
+    with pytest.raises(SystemExit):
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=runs/old.yaml", NET])
+    message = capsys.readouterr().err
+    assert "runs/old.yaml:2: trainer.callbacks" in message
+    assert "lightning.pytorch.callbacks.Timer is a class of Lightning's: `lt migrate`" in message
+
+
 def test_an_unknown_text_is_passed_on(users):
     parser = LightningCLI(users.Net, trainer_class=users.Trainer, args=[], run=False).parser
     assert explain(parser, ConfigPlaces([]), "something else") == "something else"

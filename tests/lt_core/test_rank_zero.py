@@ -1,6 +1,7 @@
 import pytest
 
 from lt_core.errors import LtDeprecationWarning
+from lt_core.logger import Logger, rank_zero_experiment
 from lt_core.rank_zero import rank_zero_deprecation, rank_zero_info, rank_zero_only, rank_zero_warn
 
 
@@ -40,3 +41,15 @@ def test_rank_zero_logs(caplog):
     with caplog.at_level("INFO", logger="lt"):
         rank_zero_info("hello %s", "you")
     assert caplog.messages == ["hello you"]
+
+
+def test_an_experiment_is_opened_on_rank_zero_alone(monkeypatch):
+    class Own(Logger):
+        @property
+        @rank_zero_experiment
+        def experiment(self):
+            return ["opened"]
+
+    assert Own().experiment == ["opened"]
+    monkeypatch.setenv("RANK", "1")
+    assert Own().experiment.add_scalar("loss", 1.0) is None

@@ -115,3 +115,27 @@ def test_a_tracker_that_is_away_costs_one_try_and_loses_nothing(tmp_path, monkey
     logger.finalize("success")
     history = logger.experiment.get_metric_history(logger.run_id, "a")
     assert [metric.step for metric in history] == list(range(5000))
+
+
+def test_what_a_killed_run_sent_after_its_checkpoint_is_there_once_after_the_resume(tmp_path):
+    killed = MLFlowLogger(save_dir=tmp_path / "mlruns")
+    for step in range(4):
+        killed.log_metrics({"loss": 1 / (step + 1), "broken": float("nan"), "rate": float(step)}, step)
+        if step == 1:
+            killed.save()
+            state = killed.state_dict()
+    killed.save()
+    resumed = MLFlowLogger(save_dir=tmp_path / "mlruns")
+    resumed.load_state_dict(state)
+    for step in range(2, 6):
+        resumed.log_metrics({"loss": 1 / (step + 1), "broken": float("nan"), "rate": step + 0.5}, step)
+    resumed.finalize("success")
+
+    def points(name):
+        return [(m.step, m.value) for m in resumed.experiment.get_metric_history(resumed.run_id, name)]
+
+    assert resumed.run_id == killed.run_id
+    assert points("loss") == [(step, 1 / (step + 1)) for step in range(6)]
+    assert [step for step, _ in points("broken")] == list(range(6))
+    # a value that came out differently is never left away
+    assert sorted(points("rate")) == [(0, 0), (1, 1), (2, 2), (2, 2.5), (3, 3), (3, 3.5), (4, 4.5), (5, 5.5)]

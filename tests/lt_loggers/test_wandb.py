@@ -112,3 +112,31 @@ def test_wandb_takes_over_a_run_in_progress_and_says_so(tmp_path, monkeypatch):
     with pytest.warns(LtWarning, match="in progress"):
         assert WandbLogger(save_dir=tmp_path, offline=True, id="other").experiment is run
     wandb.finish()
+
+
+def test_rows_that_wait_come_before_media_logged_after_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    wandb.finish()
+    logger = WandbLogger(save_dir=tmp_path, offline=True)
+    logger.log_metrics({"a": 1.0}, 1)
+    logger.log_media("picture", torch.rand(3, 4, 4), 2)
+    logger.log_metrics({"a": 3.0}, 3)
+    logger.finalize("success")
+    assert logger.state_dict()["wandb_step"] == 3
+    file = next(Path(logger.experiment.dir).parent.glob("*.wandb"))
+    wandb.finish()
+    assert [row["step"] for row in wandb_rows(file)] == [1, 2, 3]
+
+
+def test_a_run_can_be_set_back_to_the_step_that_a_checkpoint_holds(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    wandb.finish()
+    logger = WandbLogger(save_dir=tmp_path, offline=True, resume_from="abc?_step=3")
+    assert logger.claim_version() == "abc"
+    logger.log_metrics({"a": 1.0}, 1)
+    logger.finalize("success")
+    file = next(Path(logger.experiment.dir).parent.glob("*.wandb"))
+    wandb.finish()
+    assert [row["a"] for row in wandb_rows(file)] == [1.0]
+    run = next(record.run for record in wandb_records(file) if record.WhichOneof("record_type") == "run")
+    assert (run.run_id, run.branch_point.run, run.branch_point.value) == ("abc", "abc", 3)

@@ -506,12 +506,44 @@ def test_a_metric_object_is_computed_at_the_epochs_end_and_reset(on_step, on_epo
         ("x", torch.tensor(1j), r"complex.*LT507"),
         (3, 1.0, r"non-empty string.*got 3.*LT505"),
         ("", 1.0, r"non-empty string.*LT505"),
+        (b"x", 1.0, r"non-empty string.*got b'x'.*LT505"),
         ("../x", 1.0, r"LT505"),
+        ("a/../../x", 1.0, r"LT505"),
+        ("..\\x", 1.0, r"LT505"),
+        ("/etc/x", 1.0, r"without a leading '/'.*LT505"),
+        ("a\nb", 1.0, r"printable.*LT505"),
+        ("a\0b", 1.0, r"printable.*LT505"),
     ],
 )
 def test_a_wrong_name_or_value_is_an_error_that_names_hook_and_key(name, value, message, log):
-    with pytest.raises(LogError, match=rf"train_batch.*{message}"):
+    with pytest.raises(LogError, match=rf"train_batch.*{message}") as caught:
         log("training_step", lambda module, batch: module.log(name, value))
+    assert repr(name) in str(caught.value) or "a name (a non-empty string)" in str(caught.value)
+
+
+@pytest.mark.parametrize("batch_size", ["4", -1, float("nan"), float("inf"), True, [4]])
+def test_a_wrong_batch_size_is_an_error_that_names_hook_and_key(batch_size, log):
+    with pytest.raises(LogError, match=r"'x', batch_size=.*'train_batch'.*a number from 0 on.*LT511"):
+        log("training_step", lambda m, batch: m.log("x", 1.0, on_epoch=True, batch_size=batch_size))
+
+
+def test_a_batch_size_may_be_counted_by_a_tensor(log):
+    def write(module, batch):
+        module.log("x", batch.mean(), on_step=False, on_epoch=True, batch_size=(batch > 4).sum())
+
+    fit, _ = log("training_step", write)
+    assert fit.callback_metrics["x"].item() == pytest.approx((5.5 * 3 + 8.5 * 2) / 5)
+
+
+@pytest.mark.parametrize("place", [float("nan"), float("inf")])
+def test_an_x_axis_that_is_not_finite_is_an_error_that_names_it(place, log):
+    with pytest.raises(LogError, match=rf"the key 'step', or trainer.log_axis='step'\) is {place}.*LT513"):
+        log("training_step", lambda module, batch: module.log_dict({"x": 1.0, "step": place}))
+
+
+def test_log_dict_of_no_dict_is_an_error(log):
+    with pytest.raises(LogError, match=r"log_dict: expected names and values.*got a list.*LT512"):
+        log("training_step", lambda module, batch: module.log_dict([("x", 1.0)]))
 
 
 def test_other_settings_for_the_same_name_are_an_error_that_names_them(log):

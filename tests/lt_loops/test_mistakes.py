@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
-from lt_core import Accelerator, Callback, ConfigError, ConfigTypeError, LightningModule, Logger, Precision
+from lt_core import Accelerator, Callback, ConfigError, ConfigTypeError, LightningModule, Logger, PluginError, Precision
 from lt_loops import Trainer
 from lt_loops.optimizers import parse_optimizers
 
@@ -227,6 +227,25 @@ OLD_ARGUMENTS = [
     ),
 ]
 
+NAMES = [
+    row("Trainer(strategy='dpp')", "Unknown strategy 'dpp'", way_out="Did you mean 'ddp'?", kind=PluginError),
+    row("Trainer(accelerator='cdua')", "Unknown accelerator 'cdua'", way_out="Did you mean 'cuda'?", kind=PluginError),
+    row("Trainer(precision='16-mixd')", "Unknown precision '16-mixd'", way_out="mean '16-mixed'?", kind=PluginError),
+    row("Trainer(logger='tensorbord')", "Unknown logger 'tensorbord'", way_out="mean 'tensorboard'?", kind=PluginError),
+    row("Trainer(profiler='simpel')", "Unknown profiler 'simpel'", way_out="Did you mean 'simple'?", kind=PluginError),
+    row("Trainer(accelerator='cpu', devices='a')", "devices='a'", way_out="expected a count (2)"),
+    row("Trainer(accelerator='cpu', devices='0,x')", "devices='0,x'", way_out="indices ([0, 2] or '0,2')"),
+    row(
+        "Trainer(strategy='dpp', max_epochs=-3, weights_summary='some', lr=0.1, accelerator='cpu', devices='a')",
+        "5 problems",
+        "Unknown strategy 'dpp'",
+        "max_epochs=-3",
+        "weights_summary='some'",
+        "lr=0.1 is no argument",
+        way_out="devices='a': expected a count",
+    ),
+]
+
 OPTIMIZERS = [
     row("return Adam", "the class Adam itself", way_out="Adam(self.parameters(), lr=1e-3)"),
     row("return functools.partial(Adam, lr=1e-3)", "a partial", way_out="Call the partial with the parameters"),
@@ -310,6 +329,7 @@ SCHEDULERS = [
 MISTAKES = {
     "Arguments of the Trainer": ARGUMENTS,
     "Arguments of 1.x": OLD_ARGUMENTS,
+    "Names, devices, and several at once": NAMES,
     "What configure_optimizers returns": OPTIMIZERS,
     "Schedulers": SCHEDULERS,
 }

@@ -1,5 +1,6 @@
 """The kit finds what is wrong, and nothing can be hidden from it."""
 
+import os
 import subprocess
 import sys
 from xml.etree import ElementTree as ET
@@ -11,6 +12,8 @@ from lt_strategies.conformance.checks import load_checks
 
 BROKEN = """
 import os, pytest
+from contextlib import nullcontext
+from lt_core.strategy import Shard, Strategy
 from lt_strategies import DDP
 from lt_strategies.conformance import StrategyConformance, xfail
 
@@ -18,33 +21,70 @@ class Backwards(DDP):
     def all_gather(self, tensor):
         return super().all_gather(tensor).flip(0)
 
-class Silent(DDP):
+class Silent(DDP):  # gradients are not reduced
     def bind(self, module, method):
         return getattr(module, method)
+
+class Summing(DDP):  # the wrong divisor
+    def backward(self, loss, *args, **kwargs):
+        super().backward(loss * self.world_size, *args, **kwargs)
+
+class Chatty(DDP):  # reduces after each micro-batch
+    def accumulating(self, module, last):
+        return nullcontext()
+
+class Quiet(DDP):  # never reduces an accumulated window
+    def accumulating(self, module, last):
+        return super().accumulating(module, False)
+
+class Disorderly(DDP):  # whoever is asked for, rank 0 is heard
+    def broadcast(self, value, src=0):
+        return super().broadcast(value, 0)
+
+class Forgetful(DDP):  # a part of the data is read by nobody
+    @property
+    def data_shard(self):
+        return Shard(self.rank, self.world_size + 1)
+
+class Amnesiac(DDP):  # momentum and moments are lost at a resume
+    def load_optimizer_state(self, module, optimizer, state):
+        pass
+
+class Stubborn(DDP):  # weights are not restored
+    def load_module_state(self, module, state, strict=True):
+        pass
+
+class Diverse(DDP):  # every rank keeps its own first values
+    def _broadcast_module(self, module):
+        pass
+
+class Unclipped(DDP):
+    def clip_gradients(self, params, value, algorithm="norm"):
+        return super().clip_gradients(params, 1e9, algorithm)
+
+class Eager(DDP):  # takes the step twice
+    def optimizer_step(self, optimizer, closure=None):
+        super().optimizer_step(optimizer, closure)
+        return super().optimizer_step(optimizer)
 
 class Dying(DDP):
     def peek(self, key):
         os._exit(7)
 
-class TestBackwards(StrategyConformance):
+class Kit(StrategyConformance):
+    __test__ = False
     world_sizes = (2,)
-    test_all_gather_takes_what_is_not_contiguous = xfail(reason="backwards too")
-    test_a_barrier_waits_for_the_last_rank = xfail(reason="it does wait, so this xfail is wrong")
     @pytest.fixture
     def strategy(self):
-        return Backwards
+        return globals()[type(self).__name__.removeprefix("Test")]
 
-class TestSilent(StrategyConformance):
-    world_sizes = (2,)
-    @pytest.fixture
-    def strategy(self):
-        return Silent
-
-class TestDying(StrategyConformance):
-    world_sizes = (2,)
-    @pytest.fixture
-    def strategy(self):
-        return Dying
+DECLARED = {
+    "test_all_gather_takes_what_is_not_contiguous": xfail(reason="backwards too"),
+    "test_a_barrier_waits_for_the_last_rank": xfail(reason="it does wait, so this xfail is wrong"),
+}
+for kind in os.environ["KINDS"].split():
+    members = {"__test__": True, "__module__": __name__, **(DECLARED if kind == "Backwards" else {})}
+    globals()[f"Test{kind}"] = type(f"Test{kind}", (Kit,), members)
 """
 
 
@@ -73,20 +113,30 @@ def test_an_xfail_without_a_reason_is_an_error():
         xfail(reason=" ")
 
 
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory):
-    """Run the kit on three wrong strategies; return for each class and test what pytest's report says."""
-    folder = tmp_path_factory.mktemp("broken")
+def kit_on(folder, kinds):
+    """Run the kit on wrong strategies; return for each class and test what pytest's report says."""
     (folder / "test_broken.py").write_text(BROKEN)
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    subprocess.run([*command, "--rootdir", str(folder), str(folder)], capture_output=True, timeout=120, check=False)
+    environment = {**os.environ, "KINDS": " ".join(sorted(kinds))}
+    paths = ["--rootdir", str(folder), str(folder)]
+    subprocess.run([*command, *paths], env=environment, capture_output=True, timeout=280, check=False)
     found = {}
     for case in ET.parse(report).iter("testcase"):
         told = [child for child in case if child.tag in ("failure", "skipped", "error")]
         key = case.get("classname").rpartition(".")[2], case.get("name").removesuffix("[2-ranks]")
         found[key] = (told[0].tag, told[0].get("message") + (told[0].text or "")) if told else ("passed", "")
     return found
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    return kit_on(tmp_path_factory.mktemp("broken"), {"Backwards", "Silent", "Dying"})
+
+
+@pytest.fixture(scope="module")
+def mutants(tmp_path_factory):
+    return kit_on(tmp_path_factory.mktemp("mutants"), {kind for kind, _ in CAUGHT_BY})
 
 
 @pytest.mark.ddp
@@ -109,3 +159,36 @@ def test_a_wrong_strategy_fails_where_it_is_wrong_and_only_there(broken, strateg
     found, text = broken[f"Test{strategy}", f"test_{check}"]
     assert found == status
     assert message in text
+
+
+CAUGHT_BY = [
+    ("Summing", "gradients_are_reduced_when_backward_returns"),
+    ("Summing", "fit_equals_plain_torch_on_the_joined_batches"),
+    ("Chatty", "before_a_window_s_last_micro_batch_nothing_is_reduced"),
+    ("Quiet", "accumulated_steps_equal_plain_torch_on_the_joined_batches"),
+    ("Disorderly", "objects_are_broadcast_from_any_rank"),
+    ("Disorderly", "tensors_are_broadcast_with_shape_and_dtype"),
+    ("Forgetful", "data_shards_cover_the_data_without_overlap"),
+    ("Forgetful", "evaluation_counts_each_of_13_samples_once"),
+    ("Amnesiac", "a_restored_run_goes_on_as_the_uninterrupted_one"),
+    ("Amnesiac", "a_run_that_resumes_ends_as_the_uninterrupted_one"),
+    ("Stubborn", "restored_weights_are_those_that_were_saved_on_rank_0"),
+    ("Stubborn", "a_full_state_of_a_plain_module_can_be_loaded"),
+    ("Diverse", "all_ranks_start_from_the_same_parameters_and_buffers"),
+    ("Unclipped", "clipped_steps_of_adamw_equal_plain_torch_on_the_joined_batches"),
+    ("Unclipped", "clipping_by_norm_scales_all_gradients"),
+    ("Eager", "twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches"),
+]
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "check"), CAUGHT_BY)
+def test_a_mistake_put_into_ddp_is_caught(mutants, strategy, check):
+    assert mutants[f"Test{strategy}", f"test_{check}"][0] == "failure"
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_mistake_that_costs_time_only_leaves_the_numbers_right(mutants):
+    assert mutants["TestChatty", "test_accumulated_steps_equal_plain_torch_on_the_joined_batches"][0] == "passed"

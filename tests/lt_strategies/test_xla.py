@@ -12,10 +12,11 @@ from torch import nn
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, LtWarning, RankError
+from lt_core.launcher import RunResult
 from lt_core.strategy import Placement
 from lt_strategies import XLA, Mixed, Torchrun, Xla, XLAProcesses
 from lt_strategies.conformance.bench import Bench, SmallNet
-from lt_strategies.xla_launch import check_world
+from lt_strategies.xla_launch import XlaLauncher, check_world
 
 NEEDS_XLA = pytest.mark.xla
 
@@ -37,9 +38,18 @@ def test_several_devices_name_the_strategies_that_take_them():
         XLA().place(Placement(devices=(0, 1)))
 
 
-def test_a_world_of_another_size_than_asked_for_is_refused():
-    with pytest.raises(RankError, match=r"4 XLA processes were asked for.*in a world of 1"):
-        check_world(4, 1)
+@pytest.mark.parametrize(("found", "ordinal"), [(1, 0), (4, 0)])
+def test_another_world_or_another_place_in_it_than_asked_for_is_refused(found, ordinal):
+    with pytest.raises(RankError, match=rf"4 XLA processes.*is rank 3; but.*rank {ordinal} in a world of {found}"):
+        check_world(4, found, 3, ordinal)
+
+
+def test_a_process_for_each_device_is_refused_on_the_cpu(monkeypatch):
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    strategy = XLAProcesses()
+    strategy.place(Placement(devices=(0, 1), launcher=XlaLauncher()))
+    with pytest.raises(ConfigError, match=r"starts a process for each TPU chip.*xla_spmd"):
+        strategy.launch(RunResult)
 
 
 def test_a_pod_s_hosts_are_torch_xla_s_business():
@@ -113,8 +123,10 @@ from lt_strategies import XLASPMD, Xla
 strategy = XLASPMD()
 strategy.place(Placement(accelerator=Xla()))
 strategy.open()
-batch = strategy.to_device({"x": torch.arange(16.).view(8, 2), "odd": torch.ones(3), "number": torch.tensor(1.)})
-print(torch_xla._XLAC._get_xla_sharding_spec(batch["x"]))
+labels = torch.arange(8)
+batch = {"x": torch.arange(16.).view(8, 2), "y": labels, "odd": torch.ones(3), "number": torch.tensor(1.)}
+batch = strategy.to_device(batch)
+print(torch_xla._XLAC._get_xla_sharding_spec(batch["x"]), torch_xla._XLAC._get_xla_sharding_spec(batch["y"]))
 print(batch["odd"].cpu().tolist(), strategy.world_size, tuple(strategy.data_shard))
 """
 
@@ -126,5 +138,83 @@ def test_spmd_splits_each_batch_over_the_devices_and_stays_one_rank():
         [sys.executable, "-c", SPLIT], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     spec, rest = done.stdout.splitlines()[-2:]
-    assert spec.startswith("{devices=[4,1]")
+    assert spec.startswith("{devices=[4,1]0,1,2,3} {devices=[4]0,1,2,3}")
     assert rest == "[1.0, 1.0, 1.0] 1 (0, 1)"
+
+
+TRAINED = """
+import sys, torch, torch_xla.runtime as xr
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from lt_core import LightningModule, plugins
+
+if sys.argv[1] == "xla_spmd":
+    xr.use_spmd()
+xr.global_runtime_device_count()  # before the first backward on the CPU
+
+class Lit(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+    def training_step(self, batch, batch_idx):
+        loss = nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", nn.functional.cross_entropy(self.net(batch[0]), batch[1]))
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+def fit(path=None, **arguments):
+    module, generator = Lit(), torch.Generator().manual_seed(0)
+    data = TensorDataset(torch.randn(160, 8, generator=generator), torch.randint(0, 3, (160,), generator=generator))
+    quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
+    make = plugins.load("trainers", "default")
+    trainer = make(gradient_clip_val=0.5, default_root_dir=sys.argv[2], **quiet, **arguments)
+    trainer.fit(module, DataLoader(data, batch_size=8), DataLoader(data, batch_size=8), ckpt_path=path)
+    return module, trainer
+
+cpu, plain = fit(accelerator="cpu", max_epochs=1)
+xla, trainer = fit(accelerator="xla", strategy=sys.argv[1], max_epochs=1)
+pairs = zip(cpu.state_dict().values(), xla.state_dict().values())
+print("weights", max((a - b.cpu()).abs().max().item() for a, b in pairs))
+print("val", abs(plain.callback_metrics["val"].item() - trainer.callback_metrics["val"].item()))
+print("steps", trainer.global_step)
+path = sys.argv[2] + "/xla.ckpt"
+trainer.save_checkpoint(path)
+tree = torch.load(path, weights_only=True)
+print("saved", {value.device.type for value in tree["state_dict"].values()})
+_, resumed = fit(path, accelerator="cpu", max_epochs=2)
+print("resumed", resumed.global_step)
+"""
+
+
+@NEEDS_XLA
+@pytest.mark.parametrize("strategy", ["xla", "xla_spmd"])
+def test_a_fit_of_20_steps_equals_the_cpu_and_its_checkpoint_goes_on_there(strategy, tmp_path):
+    environment = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "4" if strategy == "xla_spmd" else "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINED, strategy, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.split(" ", 1)[0] in FACTS)
+    assert float(told["weights"]) < 1e-5
+    assert float(told["val"]) < 1e-5
+    assert told["steps"] == "20"
+    assert told["saved"] == "{'cpu'}"
+    assert told["resumed"] == "40"
+    assert "programs for 20 training batches" in done.stdout
+
+
+FACTS = ("weights", "val", "steps", "saved", "resumed")

@@ -1,7 +1,8 @@
 """A small training on the Strategy interface alone, with a fault on demand.
 
 Arguments: launcher name, and what is to happen (``none``, ``raise``, ``kill``, ``exit``, ``exit-0``, ``sys.exit``,
-``hang``, ``mid-backward``, ``after``, ``unequal``), on which rank. The folder in FACTS gets one file for each rank's process, and the fault's time.
+``hang``, ``mid-backward``, ``after``, ``unequal``), on which rank. The folder in FACTS gets one file for each rank's
+process, and the fault's time.
 """
 
 import os

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["available_flops"]
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+__all__ = ["available_flops", "measure_flops"]
 
 _TERA = 1e12
 
@@ -49,3 +54,30 @@ def available_flops(device: torch.device, precision: str) -> float | None:
                 return half * _TERA
             return (full if torch.get_float32_matmul_precision() == "highest" else tf32) * _TERA
     return None
+
+
+def measure_flops(
+    model: nn.Module,
+    forward_fn: Callable[[], Any],
+    loss_fn: Callable[[Any], Tensor] | None = None,
+    display: bool = False,
+) -> int:
+    """Return how many floating-point operations a forward pass takes, with the backward pass where a loss is given.
+
+    On the meta device nothing is computed::
+
+        with torch.device("meta"):
+            model, x = Net(), torch.randn(32, 784)
+        flops = measure_flops(model, lambda: model(x), lambda out: out.sum())
+
+    Args:
+        model: what is measured.
+        forward_fn: runs the model.
+        loss_fn: makes a scalar of what ``forward_fn`` returned.
+        display: print a table by layer.
+    """
+    with FlopCounterMode(display=display) as counter:
+        out = forward_fn()
+        if loss_fn is not None:
+            loss_fn(out).backward()  # type: ignore[no-untyped-call]
+    return int(counter.get_total_flops())

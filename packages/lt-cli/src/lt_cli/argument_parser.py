@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -71,6 +73,7 @@ class LightningArgumentParser(ArgumentParser):
     ) -> None:
         set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
+        self._began_in = Path.cwd()
         self.callback_keys: list[str] = []
         self.optimizer_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
         self.lr_scheduler_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
@@ -151,7 +154,8 @@ class LightningArgumentParser(ArgumentParser):
         outer: Any = getattr(self, "parent_parser", self)
         words: list[str] = [*getattr(outer, "args", []), *getattr(self, "args", [])]
         prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
-        return ConfigPlaces(words, os.environ, prefix)
+        with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
+            return ConfigPlaces(words, os.environ, prefix)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2 and a message that names file, line and key; with ``exit_on_error=False``, raise it."""

@@ -30,6 +30,7 @@ _VALUE = re.compile(r".*Given value: (?P<value>.*)\Z", re.DOTALL)
 _NESTED_VALUE = re.compile(r".*NestedArg\(key='[^']*', val=(?P<value>.*)\)\Z", re.DOTALL)
 _ABSENT = re.compile(r'Parser key "config": .*File does not exist: \'(?P<path>[^\']*)\'', re.DOTALL)
 _OURS = re.compile(r"\[LT\d{3}\]\s*\Z")
+_LIGHTNING = re.compile(r"['\"\s](?P<path>(?:pytorch_lightning|lightning\.pytorch)\.[\w.]+)")
 _CHOICES = re.compile(r"(?P<value>.+?) not among choices (?P<choices>.+)", re.DOTALL)
 
 
@@ -148,7 +149,8 @@ def _reason(wrong: _Wrong) -> str:
         return _no_class(wrong.owner, text)
     received = _received(text)
     if union := _UNION.search(text):
-        return f"expected {_types(union['types'])}, received {received}.{_near_class(union['types'], received)} [LT152]"
+        hint = _near_class(union["types"], received) or _of_lightning(received)
+        return f"expected {_types(union['types'])}, received {received}.{hint} [LT152]"
     if choices := _CHOICES.match(text):
         near = did_you_mean(received, re.findall(r"'([^']+)'", choices["choices"]))
         return f"expected one of {choices['choices']}, received {received!r}.{near} [LT152]"
@@ -166,7 +168,7 @@ def _no_class(class_path: str, text: str) -> str:
         detail = text.strip().splitlines()[0]
         return (
             f"there is no class {class_path!r}: {detail}. Modules are looked for in the working directory, on "
-            "PYTHONPATH and among the installed packages. [LT154]"
+            f"PYTHONPATH and among the installed packages.{_of_lightning(class_path)} [LT154]"
         )
     return f"there is no class {name!r} in {module}.{did_you_mean(name, members)} [LT154]"
 
@@ -248,6 +250,12 @@ def _received(text: str) -> str:
             value = (match["value"] or "").strip().strip("'\"")
             return value if len(value) < 200 else f"{value[:200]}..."
     return ""
+
+
+def _of_lightning(received: str) -> str:
+    """Return a hint where a class of Lightning's was named: a file that was written for it."""
+    found = _LIGHTNING.search(f" {received}")
+    return f" {found['path']} is a class of Lightning's: `lt migrate` writes lt's in its place." if found else ""
 
 
 def _near_class(types: str, received: str) -> str:

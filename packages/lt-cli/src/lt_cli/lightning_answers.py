@@ -11,6 +11,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
@@ -29,11 +30,14 @@ from lt_cli.lightning_states import (
     TrainerState,
     TrainerStatus,
 )
+from lt_core import overrides
 from lt_core.batch_size import batch_size_of
 from lt_core.callback import Callback
+from lt_core.data import DataSource
 from lt_core.gradients import grad_norm
 from lt_core.module import LightningModule
 from lt_core.safe_read import read_checkpoint
+from lt_core.transfer import move_to_device
 
 __all__ = [
     "BoringDataModule",
@@ -55,6 +59,7 @@ __all__ = [
     "_PREDICT_OUTPUT",
     "_load",
     "apply_to_collection",
+    "auto_move_data",
     "extract_batch_size",
     "find_usable_cuda_devices",
     "garbage_collection_cuda",
@@ -63,6 +68,7 @@ __all__ = [
     "grad_norm",
     "has_len",
     "is_oom_error",
+    "is_overridden",
     "is_param_in_hook_signature",
     "is_picklable",
     "lightning_getattr",
@@ -213,6 +219,26 @@ def _holder(model: Any, attribute: str) -> Any:
         if attribute in candidate if isinstance(candidate, dict) else hasattr(candidate, attribute):
             return candidate
     return None
+
+
+def is_overridden(method_name: str, instance: object = None, parent: type | None = None) -> bool:
+    """Return whether an object has its own method of this name, and not that of ``parent`` (default: lt's base)."""
+    bases = (LightningModule, DataSource, Callback)
+    base = parent or next((kind for kind in bases if isinstance(instance, kind)), None)
+    if base is None:
+        raise ValueError(f"is_overridden({method_name!r}, ...) expected a module, a datamodule or a callback.")
+    return overrides.is_overridden(instance, method_name, base)
+
+
+def auto_move_data(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a method of a module so that the tensors among its arguments are moved to the module's device."""
+
+    @wraps(function)
+    def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = move_to_device((args, kwargs), self.device)
+        return function(self, *args, **kwargs)
+
+    return moved
 
 
 def find_usable_cuda_devices(num_devices: int = -1) -> list[int]:

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
 
-__all__ = ["BoringDataModule", "BoringModel", "RandomDataset"]
+__all__ = ["BoringDataModule", "BoringModel", "DemoModel", "RandomDataset", "RandomDictDataset"]
 
 
 class RandomDataset(Dataset[Tensor]):
@@ -31,6 +31,14 @@ class RandomDataset(Dataset[Tensor]):
 
     def __len__(self) -> int:
         return self.len
+
+
+class RandomDictDataset(RandomDataset):
+    """Random vectors, each in a dict: ``a``, and ``b`` that is ``a + 2``."""
+
+    def __getitem__(self, index: int) -> Any:
+        a = self.data[index]
+        return {"a": a, "b": a + 2}
 
 
 class BoringModel(LightningModule):
@@ -75,3 +83,20 @@ class BoringDataModule(DataSource):
         return DataLoader(RandomDataset(32, 64))
 
     val_dataloader = test_dataloader = predict_dataloader = train_dataloader
+
+
+class DemoModel(BoringModel):
+    """A model with hyperparameters.
+
+    Args:
+        out_dim: numbers that it gives for each sample.
+        learning_rate: of its optimizer.
+    """
+
+    def __init__(self, out_dim: int = 10, learning_rate: float = 0.02) -> None:
+        super().__init__()
+        self.layer = nn.Linear(32, out_dim)
+        self.learning_rate = learning_rate
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.Adam(self.parameters(), lr=self.learning_rate)

@@ -64,6 +64,8 @@ _NAMES = {
     "utilities.grads:grad_norm": "utilities:grad_norm",
     "utilities:AttributeDict": "utilities.parsing:AttributeDict",
     "utilities.apply_func:move_data_to_device": "utilities:move_data_to_device",
+    "utilities.rank_zero:LightningDeprecationWarning": "utilities.warnings:LtDeprecationWarning",
+    "utilities.warnings:PossibleUserWarning": "utilities.warnings:LtWarning",
 }
 """Names that are elsewhere in lt, or are called otherwise there: ``path below the root:name``."""
 

@@ -105,10 +105,31 @@ class FitLoop:
     def __getattr__(self, name: str) -> Any:
         if name == "epoch_loop":
             return self
+        if name == "val_loop":
+            return ValidationLoop(self.trainer)
         return getattr(self.trainer, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.trainer, name, value)
+
+
+class ValidationLoop:
+    """The validation loop of a fit; packages ask it whether there is validation data.
+
+    Args:
+        trainer: whose.
+    """
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.trainer = trainer
+
+    @property
+    def _data_source(self) -> ValidationLoop:
+        return self
+
+    def is_defined(self) -> bool:
+        """Return whether a loader was given, or a hook returns one."""
+        return bool(self.trainer.all_loaders("val"))
 
 
 class PredictLoop:

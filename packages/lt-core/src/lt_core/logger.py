@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from lt_core.rank import process_rank
 
 if TYPE_CHECKING:
     from torch import nn
 
     from lt_core.callback import Callback
 
-__all__ = ["DummyLogger", "Logger"]
+__all__ = ["DummyExperiment", "DummyLogger", "Logger", "rank_zero_experiment"]
 
 
 class Logger:
@@ -120,19 +123,39 @@ class DummyLogger(Logger):
     @property
     def experiment(self) -> Any:
         """An object on which every method does nothing."""
-        return _Nothing()
+        return DummyExperiment()
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
         """Swallow it, and say that it is shown."""
         return True
 
 
-class _Nothing:
+class DummyExperiment:
+    """Stands for a logger's experiment where nothing is kept: every method does nothing."""
+
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: None
 
-    def __getitem__(self, index: Any) -> _Nothing:
+    def __getitem__(self, index: Any) -> DummyExperiment:
         return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Keep nothing."""
+
+
+def rank_zero_experiment(experiment: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Decorate a logger's ``experiment`` so that rank 0 alone opens it; the others get a :class:`DummyExperiment`.
+
+    ::
+
+        @property
+        @rank_zero_experiment
+        def experiment(self):
+            return self._open()
+    """
+
+    @wraps(experiment)
+    def opened(logger: Any) -> Any:
+        return experiment(logger) if process_rank() == 0 else DummyExperiment()
+
+    return opened

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from lt_core.collectives import ModuleCollectives
 from lt_core.data import DataSource
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, LogError
 from lt_core.export import to_onnx, to_torchscript
 from lt_core.hparams import HyperparametersMixin
 from lt_core.slot import Given
@@ -305,8 +305,18 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         slot.add(value, batch_size)
 
     def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
-        """Log each item of ``dictionary`` (or of a ``MetricCollection``) by :meth:`log`, with the same settings."""
+        """Log each item of ``dictionary`` (or of a ``MetricCollection``) by :meth:`log`, with the same settings.
+
+        Raises:
+            LogError: for what has no items, and as in :meth:`log`.
+        """
         collection: Any = dictionary
+        if not hasattr(collection, "items"):
+            raise LogError(
+                f"self.log_dict: expected names and values (a dict or MetricCollection), got a {type(dictionary).__name__}. "
+                "Log one value by self.log(name, value).",
+                code="LT512",
+            )
         items = collection.items(keep_base=False) if hasattr(collection, "compute") else collection.items()
         for name, value in items:
             self.log(name, value, *args, **kwargs)

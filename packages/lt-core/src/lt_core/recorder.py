@@ -249,9 +249,10 @@ class Recorder:
             )
         self._check_forks(str(name), phase)
         slot = Slot(str(name), self, phase.name, given, on_step_default=phase.on_step, loader_idx=self.loader_idx)
-        if slot.on_step and not phase.steps:
+        if not phase.steps and (slot.on_step or not slot.on_epoch):
+            wrong = "on_step=True" if slot.on_step else "on_epoch=False"
             raise LogError(
-                f"self.log({name!r}, on_step=True) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
+                f"self.log({name!r}, {wrong}) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
                 code="LT503",
             )
         self._check_own_forks(slot)
@@ -403,7 +404,14 @@ def _check_name(name: object, phase: str) -> None:
             f"self.log in {phase!r}: expected a name (a non-empty string), got {name!r} ({type(name).__name__}).",
             code="LT505",
         )
-    if name.startswith("/") or ".." in name.split("/"):
+    if not name.isprintable():
+        raise LogError(
+            f"self.log({name!r}) in {phase!r}: names become columns and files in loggers; take one of printable "
+            "characters, without line breaks.",
+            code="LT505",
+        )
+    parts = name.replace("\\", "/").split("/")
+    if not parts[0] or ".." in parts:
         raise LogError(
             f"self.log({name!r}) in {phase!r}: names become paths in some loggers; take one without a leading '/' and "
             "without '..'.",

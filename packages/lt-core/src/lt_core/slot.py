@@ -180,7 +180,7 @@ class Slot:
         self.updated = self.fresh = True
         self._last = number
         if self.weighted:
-            weight = self.recorder.size() if batch_size is None else batch_size
+            weight = self.recorder.size() if batch_size is None else self._weight(batch_size)
             self.total += number * weight
             self.count += weight
         elif self.on_epoch:
@@ -204,7 +204,7 @@ class Slot:
         if self.on_epoch:
             self._pending.append(kept)
             if self.weighted:
-                self._weights.append(self.recorder.size() if batch_size is None else batch_size)
+                self._weights.append(self.recorder.size() if batch_size is None else self._weight(batch_size))
             if len(self._pending) >= _BUNCH:
                 self._sum_pending()
 
@@ -258,6 +258,24 @@ class Slot:
             self._last = getattr(metric, "_forward_cache", None)
             if self._last is None:
                 self._last = metric.compute()
+
+    def _weight(self, batch_size: Any) -> float:
+        """Return the weight that the user gave, as a number.
+
+        Raises:
+            LogError: where it is none from 0 on; names hook and key.
+        """
+        if batch_size.__class__ is int and batch_size >= 0:
+            return batch_size
+        item = getattr(batch_size, "item", None)
+        weight = item() if callable(item) and getattr(batch_size, "size", None) is not None else batch_size
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
+            raise LogError(
+                f"self.log({self.name!r}, batch_size={batch_size!r}) in {self.phase!r}: expected how many samples the "
+                "value stands for, a number from 0 on.",
+                code="LT511",
+            )
+        return weight
 
     def _not_a_number(self, value: Any) -> LogError:
         shape = f" of shape {tuple(value.shape)} and {value.dtype}" if isinstance(value, Tensor) else ""

@@ -184,6 +184,11 @@ class Strategy:
         """The ranks as a torch ``DeviceMesh``, for ``configure_model``; None where the strategy has none."""
         return None
 
+    @property
+    def mesh_sizes(self) -> dict[str, int]:
+        """The mesh's dimensions and their sizes, known before any process exists; empty where there is no mesh."""
+        return {}
+
     def launch(self, fn: Callable[..., RunResult], *args: Any) -> RunResult:
         """Call ``fn(*args)`` on every rank, by the launcher where there is one, and return rank 0's result."""
         if isinstance(self.launcher, Launcher):

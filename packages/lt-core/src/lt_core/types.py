@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NotRequired, Required, TypeAlias, TypedDict
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -13,9 +13,12 @@ __all__ = [
     "EVAL_DATALOADERS",
     "STEP_OUTPUT",
     "TRAIN_DATALOADERS",
+    "LRSchedulerConfigType",
     "LRSchedulerPLType",
     "LRSchedulerTypeUnion",
+    "OptimizerConfig",
     "OptimizerLRScheduler",
+    "OptimizerLRSchedulerConfig",
 ]
 
 STEP_OUTPUT: TypeAlias = Tensor | Mapping[str, Any] | None
@@ -40,3 +43,29 @@ TRAIN_DATALOADERS: TypeAlias = Any
 
 EVAL_DATALOADERS: TypeAlias = Any
 """Any iterable of batches, or a list of them."""
+
+
+class LRSchedulerConfigType(TypedDict, total=False):
+    """What ``configure_optimizers`` may say about a scheduler."""
+
+    scheduler: Required[LRSchedulerTypeUnion]
+    name: str | None
+    interval: str
+    frequency: int
+    reduce_on_plateau: bool
+    monitor: str | None
+    strict: bool
+
+
+class OptimizerConfig(TypedDict):
+    """What ``configure_optimizers`` may return for an optimizer alone."""
+
+    optimizer: Optimizer
+
+
+class OptimizerLRSchedulerConfig(TypedDict):
+    """What ``configure_optimizers`` may return for an optimizer with its scheduler."""
+
+    optimizer: Optimizer
+    lr_scheduler: LRSchedulerTypeUnion | LRSchedulerConfigType
+    monitor: NotRequired[str]

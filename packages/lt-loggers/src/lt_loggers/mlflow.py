@@ -17,7 +17,7 @@ from lt_core.media import Media, as_media
 from lt_core.media_files import path_below, write_media
 from lt_core.rank import process_rank
 from lt_loggers.params import as_yaml, cells
-from lt_loggers.rows import Row
+from lt_loggers.rows import Number, Row
 from lt_loggers.tracker import Nothing, TrackerLogger, require
 from lt_loggers.uploads import Upload
 
@@ -71,6 +71,8 @@ class MLFlowLogger(TrackerLogger):
         self._how = {} if synchronous is None else {"synchronous": synchronous}
         self.tags = dict(tags or {})
         self._keys: set[str] = set()
+        self._resumed_at: float | None = None
+        self._there: dict[str, set[tuple[int, str]]] = {}
         self._client: MlflowClient | None = None
 
     # ---- where -------------------------------------------------------------------------------------------------------
@@ -165,6 +167,15 @@ class MLFlowLogger(TrackerLogger):
             self._send_media(name, media, step)
         return True
 
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the run of ``state``. What a killed run sent after it and this one sends again is kept once.
+
+        MLflow deletes no metric: a value that differs from the one of the killed run stands beside it.
+        """
+        super().load_state_dict(state)
+        if state.get("run_id") is not None and self.version == state["run_id"]:
+            self._resumed_at, self._there = state["step"], {}
+
     def finalize(self, status: str) -> None:
         """Send what is left, and tell MLflow how the run ended."""
         super().finalize(status)
@@ -187,12 +198,22 @@ class MLFlowLogger(TrackerLogger):
                 if batch and len(batch) + len(row) > _METRICS_IN_BATCH:
                     self._send_batch(metrics=batch)
                     sent, batch = whole, []
-                batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in row.items()]
+                fresh = row if self._resumed_at is None else self._unsent(row, round(step))
+                batch += [Metric(n, value, int(time * 1000), round(step)) for n, value in fresh.items()]
                 whole += 1
             self._send_batch(metrics=batch)
             sent = whole
         finally:
             self._rows.drop(sent)
+
+    def _unsent(self, row: dict[str, Number], step: int) -> dict[str, Number]:
+        """Return what of a row the run does not hold yet, with this very value at this step."""
+        assert self._resumed_at is not None
+        for name in row.keys() - self._there.keys():
+            history = self.experiment.get_metric_history(self._id(), name)
+            since = [metric for metric in history if metric.step >= self._resumed_at]
+            self._there[name] = {(metric.step, repr(float(metric.value))) for metric in since}
+        return {n: value for n, value in row.items() if (step, repr(float(value))) not in self._there[n]}
 
     def _send_batch(self, **content: list[Any]) -> None:
         """Send metrics or params, in the portions that the server takes."""

@@ -49,7 +49,8 @@ class WandbLogger(TrackerLogger):
         prefix: put before each metric's name, with a ``-`` between.
         checkpoint_name: of the artifacts; default ``model-`` and the run's id.
         add_file_policy: ``"mutable"`` copies a checkpoint before the upload.
-        kwargs: further arguments of ``wandb.init``, such as ``entity``, ``group``, ``tags``.
+        kwargs: further arguments of ``wandb.init``, such as ``entity``, ``group``, ``tags``; ``resume_from`` and
+            ``fork_from`` take the place of ``resume="allow"``.
     """
 
     def __init__(
@@ -82,12 +83,12 @@ class WandbLogger(TrackerLogger):
             "name": name,
             "project": project or os.environ.get("WANDB_PROJECT", "lightning_logs"),
             "dir": self._save_dir,
-            "resume": "allow",
+            **({} if kwargs.keys() & {"fork_from", "resume_from"} else {"resume": "allow"}),
             **({"mode": "offline"} if offline else {}),
             **({"anonymous": "allow"} if anonymous else {}),
             **kwargs,
         }
-        self._id: str | None = version or id
+        self._id: str | None = version or id or str(kwargs.get("resume_from") or "").partition("?")[0] or None
         self._checkpoint_name, self._add_file_policy = checkpoint_name, add_file_policy
         self._experiment: Any = experiment
 
@@ -160,7 +161,7 @@ class WandbLogger(TrackerLogger):
     def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
         """Send media; also wandb's own (``wandb.Html``, ``wandb.plot``...) and plotly figures."""
         if type(value).__module__.partition(".")[0] in ("wandb", "plotly"):
-            self._log({name: value}, step)
+            self._log_in_order({name: value}, step)
             return True
         media = as_media(value)
         if media is None:
@@ -170,8 +171,13 @@ class WandbLogger(TrackerLogger):
         with tempfile.TemporaryDirectory() as folder:  # wandb copies the files while logging
             shown = _shown(media, Path(folder))
             if shown is not None:
-                self._log({name: shown}, step)
+                self._log_in_order({name: shown}, step)
         return shown is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the run's id, and W&B's own step, to which ``resume_from`` can set the run back."""
+        step = None if self._experiment is None or process_rank() else self._experiment.step
+        return {**super().state_dict(), "wandb_step": step}
 
     def watch(
         self, model: nn.Module, log: str | None = "gradients", log_freq: int = 100, log_graph: bool = True
@@ -190,7 +196,7 @@ class WandbLogger(TrackerLogger):
         """Send a table, whose cells may be wandb's media."""
         import wandb
 
-        self._log({key: wandb.Table(columns=columns, data=data, dataframe=dataframe)}, step)
+        self._log_in_order({key: wandb.Table(columns=columns, data=data, dataframe=dataframe)}, step)
 
     def log_text(
         self,
@@ -225,7 +231,13 @@ class WandbLogger(TrackerLogger):
                 code="LT556",
             )
         each = [{name: values[index] for name, values in kwargs.items()} for index in range(len(items))]
-        self._log({key: [getattr(wandb, kind)(item, **extra) for item, extra in zip(items, each, strict=True)]}, step)
+        shown = [getattr(wandb, kind)(item, **extra) for item, extra in zip(items, each, strict=True)]
+        self._log_in_order({key: shown}, step)
+
+    def _log_in_order(self, row: dict[str, Any], step: int | None) -> None:
+        """Send the rows that wait before ``row``: W&B draws points in the order in which they come."""
+        self.save()
+        self._log(row, step)
 
     def _log(self, row: dict[str, Any], step: float | None, time: float | None = None) -> None:
         if step is not None and not self._init.get("sync_tensorboard"):

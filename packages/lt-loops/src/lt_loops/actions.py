@@ -16,7 +16,7 @@ from lt_core.media import as_media
 from lt_core.media_files import write_media
 from lt_core.partial_save import Contents
 from lt_core.strategy import Strategy
-from lt_loops.explain import explain
+from lt_loops.explain import explain, imagine
 from lt_loops.facts import TrainerFacts
 from lt_loops.run import Run
 from lt_loops.saving import SaveRequest, save_now
@@ -165,6 +165,8 @@ class TrainerActions(TrainerFacts, Collectives):
         *,
         devices: int | None = None,
         num_nodes: int | None = None,
+        accelerator: str | None = None,
+        strategy: str | Strategy | None = None,
     ) -> str:
         """Print and return what a fit would do: nodes, ranks, devices, shards, steps, and what happens when.
 
@@ -175,11 +177,14 @@ class TrainerActions(TrainerFacts, Collectives):
             train_dataloaders: loaders to count; default: the model's, or those of the last run.
             devices: devices on each node, in place of the Trainer's.
             num_nodes: nodes, in place of the Trainer's.
+            accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.
+            strategy: in place of the Trainer's.
         """
         loaders = train_dataloaders
         if loaders is None and isinstance(model, DataSource):
             loaders = Loaders(model).get("train")  # type: ignore[arg-type]
-        text = explain(self, loaders if loaders is not None else self.train_dataloader, devices, num_nodes)
+        place = imagine(self, devices, num_nodes, accelerator, strategy)
+        text = explain(self, loaders if loaders is not None else self.train_dataloader, place)
         self.print(text)
         return text
 

@@ -2,62 +2,121 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from lt_core import plugins
+from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
+from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.overrides import is_overridden
+from lt_core.strategy import Placement, Strategy
+from lt_loops.resolve import automatic_strategy
 from lt_loops.sources import flatten, limited
 
 if TYPE_CHECKING:
     from lt_loops.facts import TrainerFacts
 
-__all__ = ["explain"]
+__all__ = ["Imagined", "explain", "imagine"]
+
+_SHOWN = 16  # ranks
 
 
-def explain(trainer: TrainerFacts, loaders: Any, devices: int | None, num_nodes: int | None) -> str:
+@dataclass(frozen=True)
+class Imagined:
+    """Hardware that need not be here, and the strategy on it.
+
+    Attributes:
+        accelerator: the kind of device.
+        per_node: devices on each node.
+        nodes: how many.
+        strategy: not placed yet.
+    """
+
+    accelerator: Accelerator
+    per_node: int
+    nodes: int
+    strategy: Strategy
+
+    @property
+    def ranks(self) -> int:
+        """Processes in the job."""
+        return self.per_node * self.nodes
+
+    def on(self, rank: int) -> Strategy:
+        """Return the strategy as it would stand on ``rank``."""
+        node, local = divmod(rank, self.per_node)
+        environment = Environment(
+            rank=rank,
+            local_rank=local,
+            node_rank=node,
+            world_size=self.ranks,
+            local_world_size=self.per_node,
+            processes_exist=self.ranks > 1,
+        )
+        made = copy.copy(self.strategy)
+        devices = tuple(range(self.per_node))
+        made.place(
+            Placement(accelerator=self.accelerator, devices=devices, num_nodes=self.nodes, environment=environment)
+        )
+        return made
+
+
+def imagine(
+    trainer: TrainerFacts,
+    devices: int | None = None,
+    num_nodes: int | None = None,
+    accelerator: str | None = None,
+    strategy: str | Strategy | None = None,
+) -> Imagined:
+    """Return where the Trainer would run; what is None is the Trainer's own."""
+    per_node, nodes = devices or trainer.num_devices, num_nodes or trainer.num_nodes
+    kind = trainer.accelerator if accelerator is None else plugins.load("accelerators", accelerator.lower())()
+    chosen = strategy or trainer.strategy
+    if strategy is None and trainer.settings.strategy == "auto":
+        chosen = automatic_strategy(kind, per_node * nodes)
+    made = plugins.load("strategies", chosen.lower())() if isinstance(chosen, str) else chosen
+    return Imagined(kind, per_node, nodes, made)
+
+
+def explain(trainer: TrainerFacts, loaders: Any, place: Imagined) -> str:
     """Return the plan of a fit as text; nothing is launched, and the hardware need not be here.
 
     Args:
         trainer: with its arguments.
         loaders: training loaders from which to count, or None.
-        devices: devices on each node, in place of the Trainer's.
-        num_nodes: nodes, in place of the Trainer's.
+        place: where it would run.
     """
-    per_node = devices or trainer.num_devices
-    nodes = num_nodes or trainer.num_nodes
     parts = [
-        _places(trainer, per_node, nodes),
-        _data(trainer, loaders, per_node * nodes),
+        _places(trainer, place),
+        _data(trainer, loaders, place.on(0).data_shard.count),
         _times(trainer),
         _callbacks(trainer),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _places(trainer: TrainerFacts, per_node: int, nodes: int) -> str:
-    ranks = per_node * nodes
-    kind = trainer.accelerator.device_type
-    strategy = trainer.strategy.name
-    if trainer.settings.strategy == "auto" and ranks > 1 and strategy == "single":
-        strategy = "ddp"
-    what = f"strategy {strategy!r}, accelerator {trainer.accelerator.name!r}, precision {trainer.precision!r}"
+def _places(trainer: TrainerFacts, place: Imagined) -> str:
+    ranks, per_node, nodes = place.ranks, place.per_node, place.nodes
+    kind = f"accelerator {place.accelerator.name!r}, precision {trainer.precision!r}"
     size = f"{nodes} node{'s' * (nodes > 1)} x {per_node} device{'s' * (per_node > 1)}"
-    lines = [f"Where: {what}: {size} = {ranks} rank{'s' * (ranks > 1)}"]
-    for rank in range(min(ranks, 16)):
-        node, local = divmod(rank, per_node)
-        place = kind if kind == "cpu" else f"{kind}:{local}"
-        lines.append(f"  node {node}  rank {rank}  {place:8}  data shard {rank + 1} of {ranks}")
-    if ranks > 16:
+    lines = [f"Where: strategy {place.strategy.name!r}, {kind}: {size} = {ranks} rank{'s' * (ranks > 1)}"]
+    for rank in range(min(ranks, _SHOWN)):
+        here = place.on(rank)
+        shard = here.data_shard
+        lines.append(
+            f"  node {here.node_rank}  rank {rank}  {here.device!s:8}  data shard {shard[0] + 1} of {shard[1]}"
+        )
+    if ranks > _SHOWN:
         lines.append(f"  ... and so on up to rank {ranks - 1}")
-    mesh = getattr(trainer.strategy, "mesh_shape", None)
-    if mesh:
-        lines.append(f"  device mesh: {mesh}")
-    return "\n".join(lines)
+    mesh = " x ".join(f"{name} {size}" for name, size in place.on(0).mesh_sizes.items())
+    return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)
 
 
-def _data(trainer: TrainerFacts, loaders: Any, ranks: int) -> str:
+def _data(trainer: TrainerFacts, loaders: Any, shards: int) -> str:
     found = flatten(loaders)
     if not found:
         return ""
@@ -66,7 +125,9 @@ def _data(trainer: TrainerFacts, loaders: Any, ranks: int) -> str:
     window = trainer.window_of(trainer.current_epoch)
     lines = ["Data (training):"]
     if batch:
-        per_step = f"{batch} per rank x {ranks} x {window} accumulated = {batch * ranks * window} samples for each step"
+        per_step = (
+            f"{batch} per rank x {shards} x {window} accumulated = {batch * shards * window} samples for each step"
+        )
         lines.append(f"  batch: {per_step}")
     try:
         whole: int | None = len(loader)
@@ -75,7 +136,8 @@ def _data(trainer: TrainerFacts, loaders: Any, ranks: int) -> str:
     if whole is None:
         lines.append("  batches: unknown, the loader has no length")
         return "\n".join(lines)
-    per_rank = limited(-(-whole // ranks), trainer.limit_train_batches, "limit_train_batches")
+    share = whole // shards if getattr(loader, "drop_last", False) else -(-whole // shards)
+    per_rank = limited(share, trainer.limit_train_batches, "limit_train_batches")
     steps = -(-int(per_rank) // window)
     lines.append(f"  an epoch: {int(per_rank)} batches on each rank, {steps} optimizer steps")
     if trainer.max_epochs not in (None, -1):

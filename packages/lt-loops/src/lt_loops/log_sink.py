@@ -51,8 +51,25 @@ class LogSink:
         run.recorder.logged_values.update(row)
         if run.stage == "fit" and own is None:
             row.setdefault("epoch", run.position.epoch)
+        place = self._place(axis)
         for logger in self._loggers:
-            self._send_to(logger, row, int(axis))
+            self._send_to(logger, row, place)
+
+    def _place(self, axis: Any) -> int:
+        """Return the row's place on the x axis.
+
+        Raises:
+            LogError: where it is not finite.
+        """
+        try:
+            return int(axis)
+        except (ValueError, OverflowError, TypeError):
+            name = self._run.trainer.log_axis
+            raise LogError(
+                f"The x axis of what is logged (the key 'step', or trainer.log_axis={name!r}) is {axis!r}. Expected a "
+                "finite number: log another one by self.log('step', ...).",
+                code="LT513",
+            ) from None
 
     def _axis(self, row: dict[str, Any]) -> Any:
         run, name = self._run, self._run.trainer.log_axis

@@ -8,7 +8,7 @@ from typing import Any
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtDeprecationWarning, warn
 from lt_loops.precision_names import canonical_precision
-from lt_loops.problems import shown
+from lt_loops.problems import Problem, problem_of, raise_problems, shown
 
 __all__ = ["OLD_ARGUMENTS", "translate"]
 
@@ -18,21 +18,28 @@ Change = Callable[[Any, dict[str, Any]], str]
 """Writes an old argument's value into the new arguments, and returns the new spelling for the note."""
 
 
-def translate(given: Mapping[str, Any], stacklevel: int = 2) -> dict[str, Any]:
+def translate(given: Mapping[str, Any], stacklevel: int = 2, problems: list[Problem] | None = None) -> dict[str, Any]:
     """Return the arguments of a Trainer with those of 1.x written as in 2.x; the others as they are.
 
     Args:
         given: arguments as the user wrote them; an old one that is None says nothing, but for ``weights_summary``.
         stacklevel: of the notes, from the caller on: 2 is who called the function that calls this one.
+        problems: gets what is wrong, in place of an error.
 
     Raises:
         ConfigError: when an old and a new argument contradict each other, or for what 2.x no longer does.
     """
     new = {name: value for name, value in given.items() if name not in _CHANGES}
-    notes = [_note("accelerator", new, _strategy_as_accelerator), _note("precision", new, _old_precision)]
+    found: list[Problem] = []
+    notes = [_note("accelerator", new, _strategy_as_accelerator, found), _note("precision", new, _old_precision, found)]
     for name, change in _CHANGES.items():
         if name in given and (given[name] is not None or name in _NONE_SAYS):
-            notes.append(f"{name}={shown(given[name])} is a spelling of 1.x: {change(given[name], new)}")
+            spelling = _apply(change, given[name], new, found)
+            notes.append(spelling and f"{name}={shown(given[name])} is a spelling of 1.x: {spelling}")
+    if problems is None:
+        raise_problems(found, "Trainer", code="LT140")
+    else:
+        problems += found
     if new.get("prepare_data_per_node") is not None:
         notes.append("Trainer(prepare_data_per_node=...) is a spelling of 1.x: set it in the datamodule or the module.")
     if _CODE in (given.get("silence") or ()):
@@ -42,10 +49,19 @@ def translate(given: Mapping[str, Any], stacklevel: int = 2) -> dict[str, Any]:
     return new
 
 
-def _note(name: str, new: dict[str, Any], change: Change) -> str:
+def _apply(change: Change, value: Any, new: dict[str, Any], found: list[Problem]) -> str:
+    """Apply ``change``; return the new spelling, or "" and what is wrong in ``found``."""
+    try:
+        return change(value, new)
+    except ConfigError as error:
+        found.append(problem_of(error))
+        return ""
+
+
+def _note(name: str, new: dict[str, Any], change: Change, found: list[Problem]) -> str:
     """Apply ``change`` to an argument that both versions have; return the note, empty where nothing is old."""
     value = new.get(name)
-    spelling = change(value, new)
+    spelling = _apply(change, value, new, found)
     return f"{name}={shown(value)} is a spelling of 1.x: {spelling}" if spelling else ""
 
 

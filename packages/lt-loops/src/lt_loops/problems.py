@@ -8,14 +8,21 @@ from typing import Any, NamedTuple
 
 from lt_core.errors import ConfigError, ConfigTypeError
 
-__all__ = ["Problem", "Rule", "a", "raise_problems", "shown", "wrong_type", "wrong_value"]
+__all__ = ["Problem", "Rule", "a", "problem_of", "raise_problems", "shown", "wrong_type", "wrong_value"]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the text names argument, value, what was expected and the way out."""
+    """One thing that is wrong: the text names argument, value, what was expected and the way out.
+
+    Attributes:
+        text: see above.
+        wrong_type: whether the argument is of a wrong type.
+        error: the error to raise where this is all that is wrong; None for one made of the text.
+    """
 
     text: str
     wrong_type: bool = False
+    error: ConfigError | None = None
 
 
 Rule = Callable[[str, Any], Problem | None]
@@ -69,6 +76,11 @@ def wrong_value(name: str, value: object, expected: str, remedy: str = "") -> Pr
     return Problem(f"{name}={shown(value)}: expected {expected}.{_tail(remedy)}")
 
 
+def problem_of(error: ConfigError) -> Problem:
+    """Return the problem that an error tells; it is raised itself where nothing else is wrong."""
+    return Problem(str(error), isinstance(error, ConfigTypeError), error)
+
+
 def raise_problems(problems: Sequence[Problem], call: str, code: str) -> None:
     """Raise one error that lists all ``problems`` of ``call``; without any, do nothing.
 
@@ -79,6 +91,8 @@ def raise_problems(problems: Sequence[Problem], call: str, code: str) -> None:
     if not problems:
         return
     kind = ConfigTypeError if all(problem.wrong_type for problem in problems) else ConfigError
+    if len(problems) == 1 and problems[0].error is not None:
+        raise problems[0].error
     if len(problems) == 1:
         raise kind(problems[0].text, code=code)
     lines = "".join(f"\n  {problem.text}" for problem in problems)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core import plugins
@@ -18,12 +19,15 @@ from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Placement, Strategy
+from lt_loops.argument_rules import find_problem
 from lt_loops.hook_calls import order_callbacks
+from lt_loops.precision_names import canonical_precision
+from lt_loops.problems import Problem, problem_of
 
 if TYPE_CHECKING:
     from lt_loops.settings import Settings
 
-__all__ = ["Parts", "resolve"]
+__all__ = ["Parts", "automatic_strategy", "find_unknown", "resolve"]
 
 _ROLES = {
     "checkpoint": "enable_checkpointing",
@@ -66,7 +70,7 @@ def resolve(settings: Settings) -> Parts:
     parts = Parts()
     given = _sort_plugins(settings.plugins)
     environment = given.get(Environment) or _find_environment()
-    parts.accelerator = _accelerator(settings)
+    parts.accelerator = _accelerator(settings.accelerator)
     parts.strategy = _strategy(settings, parts.accelerator, environment, given)
     parts.precision = _precision(settings, given)
     parts.eval_precision = _eval_precision(settings, parts.precision)
@@ -75,6 +79,43 @@ def resolve(settings: Settings) -> Parts:
     parts.callbacks = _callbacks(settings)
     parts.profiler = _made("profilers", settings.profiler, Profiler) if settings.profiler is not None else Profiler()
     return parts
+
+
+_NAMED = {
+    "strategy": "strategies",
+    "precision": "precision",
+    "eval_precision": "precision",
+    "logger": "loggers",
+    "callbacks": "callbacks",
+    "profiler": "profilers",
+}
+"""Arguments that take names, and the group in which each is looked up."""
+
+
+def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with names and devices in arguments that are fine by themselves."""
+    asked = {name: given.get(name) for name in (*_NAMED, "accelerator", "devices")}
+    sound = {name: value for name, value in asked.items() if value is not None and find_problem(name, value) is None}
+    found: list[Problem] = []
+    for argument, group in _NAMED.items():
+        values = sound.get(argument)
+        for value in values if isinstance(values, list | tuple | set | frozenset) else [values]:
+            if isinstance(value, str) and value != "auto":
+                name = canonical_precision(value) if group == "precision" else value
+                _try(found, partial(plugins.load, group, name.lower()))
+    accelerator = _try(found, lambda: _accelerator(sound.get("accelerator", "auto")))
+    devices = sound.get("devices", "auto")
+    if accelerator is not None and devices != "auto":
+        _try(found, lambda: accelerator.parse_devices(devices))
+    return found
+
+
+def _try(found: list[Problem], action: Callable[[], Any]) -> Any:
+    try:
+        return action()
+    except ConfigError as error:
+        found.append(problem_of(error))
+        return None
 
 
 def _sort_plugins(given: list[Any]) -> dict[type, Any]:
@@ -117,17 +158,16 @@ def _find_environment() -> Environment:
     return Environment()
 
 
-def _accelerator(settings: Settings) -> Accelerator:
-    given = settings.accelerator
+def _accelerator(given: Accelerator | str) -> Accelerator:
     if given == "auto":
         classes = {plugins.load("accelerators", name) for name in plugins.names("accelerators")}
         candidates: list[Accelerator] = sorted((make() for make in classes), key=lambda a: -a.priority)
         return next((a for a in candidates if a.available()), Accelerator())
     accelerator: Accelerator = _made("accelerators", given, Accelerator)
     if not accelerator.available():
+        reason = accelerator.unavailable_reason() or "there is no such device here"
         raise ConfigError(
-            f"accelerator={given!r}: {accelerator.unavailable_reason() or 'there is no such device here.'} "
-            "Take accelerator='auto' or 'cpu'.",
+            f"accelerator={given!r}: {reason.rstrip('.')}. Take accelerator='auto' or 'cpu'.",
             code="LT114",
         )
     return accelerator
@@ -159,9 +199,14 @@ def _strategy(
 def _strategy_name(settings: Settings, accelerator: Accelerator, num_devices: int) -> Any:
     if settings.strategy != "auto":
         return settings.strategy
+    return automatic_strategy(accelerator, num_devices * settings.num_nodes)
+
+
+def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
+    """Return the name of the strategy that ``strategy="auto"`` takes for so many devices."""
     if accelerator.device_type == "xla":
         return "xla"
-    return "single" if num_devices * settings.num_nodes == 1 else "ddp"
+    return "single" if ranks == 1 else "ddp"
 
 
 def _precision(settings: Settings, given: dict[type, Any]) -> Precision:

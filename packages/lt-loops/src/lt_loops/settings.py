@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.errors import did_you_mean, warn
+from lt_core.errors import ConfigTypeError, did_you_mean, warn
 from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
@@ -21,7 +21,14 @@ from lt_loops.durations import parse_time
 from lt_loops.precision_names import canonical_precision
 from lt_loops.problems import Problem, raise_problems, shown
 
-__all__ = ["ARGUMENTS", "DEFAULT_EPOCHS", "Settings", "canonical_precision", "parse_time", "reject_unknown"]
+__all__ = [
+    "ARGUMENTS",
+    "DEFAULT_EPOCHS",
+    "Settings",
+    "canonical_precision",
+    "find_problems",
+    "parse_time",
+]
 
 DEFAULT_EPOCHS = 1000
 """Where nobody limits a fit."""
@@ -110,11 +117,7 @@ class Settings:
             ConfigTypeError: for unknown arguments, or when all that is wrong is of a wrong type.
             ConfigError: for wrong values and conflicts; the message lists all problems of the call, one a line.
         """
-        reject_unknown({name: value for name, value in given.items() if name not in ARGUMENTS})
-        found = {name: find_problem(name, value) for name, value in given.items()}
-        problems = [problem for problem in found.values() if problem is not None]
-        problems += find_conflicts({name: value for name, value in given.items() if found[name] is None})
-        raise_problems(problems, "Trainer", code="LT140")
+        raise_problems(find_problems(given), "Trainer", code="LT140")
         meant = {name: value for name, value in given.items() if value is not None or name in _NONE_SAYS}
         written = {name: None if value is None else _one_form(name, value) for name, value in meant.items()}
         if "model_registry" in meant:
@@ -153,21 +156,19 @@ _NONE_SAYS = ("check_val_every_n_epoch",)
 """Arguments whose None is no default but says something."""
 
 
-def reject_unknown(given: Mapping[str, Any]) -> None:
-    """Refuse keyword arguments that the Trainer does not have.
-
-    Raises:
-        ConfigTypeError: when ``given`` holds any; the message says what was probably meant.
-    """
-    if not given:
-        return
-    raise_problems([_unknown(name, given[name]) for name in given], "Trainer", code="LT141")
+def find_problems(given: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with arguments as the user wrote them: unknown ones, wrong values, conflicts."""
+    problems = [_unknown(name, value) for name, value in given.items() if name not in ARGUMENTS]
+    found = {name: find_problem(name, value) for name, value in given.items() if name in ARGUMENTS}
+    problems += [problem for problem in found.values() if problem is not None]
+    return problems + find_conflicts({name: given[name] for name, problem in found.items() if problem is None})
 
 
 def _unknown(name: str, value: Any) -> Problem:
     hint = _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
     hint = hint or f"Expected: {', '.join(f.name for f in fields(Settings) if f.name in ARGUMENTS)}."
-    return Problem(f"{name}={shown(value)} is no argument of the Trainer. {hint}", wrong_type=True)
+    text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
+    return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
 
 
 _ELSEWHERE = {

@@ -32,10 +32,10 @@ from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, translate
 from lt_loops.limits import first_values
 from lt_loops.predict import iterate_predictions, run_predict
-from lt_loops.problems import a, shown
-from lt_loops.resolve import resolve
+from lt_loops.problems import Problem, a, raise_problems, shown
+from lt_loops.resolve import find_unknown, resolve
 from lt_loops.run import Run
-from lt_loops.settings import Settings
+from lt_loops.settings import Settings, find_problems
 from lt_loops.signals import EXIT_STATUS, exits_process
 from lt_loops.sources import Loaders
 from lt_loops.table import format_results
@@ -157,7 +157,11 @@ class Trainer(TrainerActions, LegacyArguments):
     ) -> None:
         """Check all arguments and make the objects that names stand for; see the class for the arguments."""
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        self._set_up(Settings.checked(translate({**given, **unknown})))
+        problems: list[Problem] = []
+        meant = translate({**given, **unknown}, problems=problems)
+        problems += [*find_problems(meant), *find_unknown(meant)]
+        raise_problems(problems, "Trainer", code="LT140")
+        self._set_up(Settings.checked(meant))
 
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings

@@ -135,6 +135,19 @@ class FSDP(Distributed):
             self._opened.on_leave(self._drop_mesh)
         return self._mesh
 
+    @property
+    def mesh_sizes(self) -> dict[str, int]:
+        if self._mesh_shape is None:
+            return {"data_parallel": self.world_size}
+        copies, shards = self._mesh_shape
+        if copies * shards != self.world_size:
+            raise ConfigError(
+                f"FSDP(device_mesh={self._mesh_shape}) holds {copies * shards} ranks, but the job has "
+                f"{self.world_size}. Their product must be devices x num_nodes.",
+                code="LT740",
+            )
+        return {"replicate": copies, "shard": shards}
+
     def init_context(self) -> AbstractContextManager[Any]:
         """Return torch's meta device: what is made there takes no memory until :meth:`setup` shards it."""
         return torch.device("meta")
@@ -237,17 +250,8 @@ class FSDP(Distributed):
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _made_mesh(self) -> DeviceMesh:
-        kind = self.device.type
-        if self._mesh_shape is None:
-            return init_device_mesh(kind, (self.world_size,), mesh_dim_names=("data_parallel",))
-        copies, shards = self._mesh_shape
-        if copies * shards != self.world_size:
-            raise ConfigError(
-                f"FSDP(device_mesh={self._mesh_shape}) holds {copies * shards} ranks, but the job has "
-                f"{self.world_size}. Their product must be devices x num_nodes.",
-                code="LT740",
-            )
-        return init_device_mesh(kind, self._mesh_shape, mesh_dim_names=("replicate", "shard"))
+        sizes = self.mesh_sizes
+        return init_device_mesh(self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
     def _drop_mesh(self) -> None:
         self._mesh = None
@@ -328,6 +332,10 @@ class ModelParallel(FSDP):
         return int(data), int(tensor)
 
     @property
+    def mesh_sizes(self) -> dict[str, int]:
+        return dict(zip(("data_parallel", "tensor_parallel"), self.sizes, strict=True))
+
+    @property
     def data_shard(self) -> Shard:
         data, tensor = self.sizes
         return Shard(self.rank // tensor, data)
@@ -343,9 +351,6 @@ class ModelParallel(FSDP):
                 code="LT741",
             )
         return super().setup(module, make_optimizers, precision)
-
-    def _made_mesh(self) -> DeviceMesh:
-        return init_device_mesh(self.device.type, self.sizes, mesh_dim_names=("data_parallel", "tensor_parallel"))
 
 
 def is_sharded(module: nn.Module) -> bool:

@@ -68,6 +68,13 @@ class XLA(Strategy):
     def close(self, error: BaseException | None = None) -> None:
         if error is None:
             self.compilations.tell()
+        elif "device_ready_queues_" in str(error):
+            error.add_note(
+                "A backward on another device has run in this process before torch-xla's runtime started, and torch "
+                "counts devices at its first one. Train on XLA first, or call "
+                "torch_xla.runtime.global_runtime_device_count() at the top of the script (for 'xla_spmd' after "
+                "torch_xla.runtime.use_spmd()). [LT753]"
+            )
 
     def _move(self, module: nn.Module) -> None:
         """Move in place; parameters that are shared stay shared, which ``module.to`` forgets for these devices."""
@@ -128,7 +135,8 @@ class XLASPMD(XLA):
         if self._spmd_mesh is None:
             xr.use_spmd()
             self.num_devices = xr.global_runtime_device_count()
-            self._spmd_mesh = xs.Mesh(np.arange(self.num_devices), (self.num_devices, 1), ("data", "model"))
+            # of one dimension: with a second one torch-xla cannot split a tensor of one dimension, such as labels
+            self._spmd_mesh = xs.Mesh(np.arange(self.num_devices), (self.num_devices,), ("data",))
 
     def to_device(self, batch: Any) -> Any:
         return map_batch(self._split, batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +39,12 @@ class XlaLauncher(Launcher):
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:
             return fn(*args)
+        if os.environ.get("PJRT_DEVICE", "").upper() == "CPU":
+            raise ConfigError(
+                "strategy='xla_launch' starts a process for each TPU chip; on the CPU (PJRT_DEVICE=CPU) torch-xla "
+                "cannot. Take strategy='xla_spmd' with CPU_NUM_DEVICES=2 (or more) there.",
+                code="LT754",
+            )
         import torch_xla
 
         with tempfile.TemporaryDirectory(prefix="lt-xla-") as folder:
@@ -52,9 +59,10 @@ def _work(_index: int, payload: bytes, folder: str) -> None:
     import torch_xla.runtime as xr
 
     fn, args, strategy, asked = pickle.loads(payload)
-    check_world(asked, xr.world_size())
+    ordinal = xr.global_ordinal()
+    check_world(asked, xr.world_size(), ordinal, ordinal)
     environment = Environment(
-        rank=xr.global_ordinal(),
+        rank=ordinal,
         local_rank=xr.local_ordinal(),
         world_size=xr.world_size(),
         local_world_size=xr.local_process_count(),
@@ -66,16 +74,23 @@ def _work(_index: int, payload: bytes, folder: str) -> None:
         torch.save(result, Path(folder) / "result")
 
 
-def check_world(asked: int, found: int) -> None:
-    """Raise where torch-xla sees another world than was asked for.
+def check_world(asked: int, found: int, rank: int, ordinal: int) -> None:
+    """Raise where torch-xla sees another world, or another place in it, than was asked for.
+
+    Args:
+        asked: processes.
+        found: processes as torch-xla sees them.
+        rank: of this process.
+        ordinal: its rank as torch-xla sees it.
 
     Raises:
         RankError: since each process would train alone, and nothing would be reduced.
     """
-    if asked != found:
+    if asked != found or rank != ordinal:
         raise RankError(
-            f"{asked} XLA processes were asked for, but torch-xla says that this one is in a world of {found}: "
-            "gradients would not be reduced. Take as many devices as the machine has, or strategy='xla_spmd'.",
+            f"{asked} XLA processes were asked for, and this one is rank {rank}; but torch-xla says that it is rank "
+            f"{ordinal} in a world of {found}: gradients would not be reduced. Take as many devices as the machine "
+            "has, or strategy='xla_spmd'.",
             code="LT751",
         )
 
@@ -111,7 +126,7 @@ class XLAProcesses(XLA):
         if self._store is None and self.world_size > 1:
             import torch_xla.runtime as xr
 
-            check_world(self.world_size, xr.world_size())
+            check_world(self.world_size, xr.world_size(), self.rank, xr.global_ordinal())
             host = xr.get_master_ip()
             self._store = TCPStore(host, _PORT, self.world_size, is_master=self.rank == 0, timeout=_PATIENCE)
 

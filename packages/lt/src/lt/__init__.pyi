@@ -12,11 +12,13 @@ from lt import cli as cli
 from lt import compat as compat
 from lt import core as core
 from lt import data as data
+from lt import demos as demos
 from lt import errors as errors
 from lt import launchers as launchers
 from lt import loggers as loggers
 from lt import media as media
 from lt import plugins as plugins
+from lt import profiler as profiler
 from lt import profilers as profilers
 from lt import strategies as strategies
 from lt import testing as testing
@@ -36,11 +38,13 @@ __all__ = [
     "compat",
     "core",
     "data",
+    "demos",
     "errors",
     "launchers",
     "loggers",
     "media",
     "plugins",
+    "profiler",
     "profilers",
     "seed_everything",
     "strategies",

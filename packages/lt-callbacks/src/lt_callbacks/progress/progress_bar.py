@@ -49,6 +49,7 @@ class ProgressBar(Callback):
         self._phase: Phase | None = None
         self._outer: Phase | None = None
         self._outer_left, self._outer_done = 0.0, 0
+        self._outer_behind = False
         self._done = self._loader = self._before_loader = 0
         self._last_draw, self._next_draw = -math.inf, math.inf
 
@@ -244,7 +245,7 @@ class ProgressBar(Callback):
 
     def _begin_evaluation(self, kind: str, description: str, totals: Sequence[int | float]) -> None:
         self._outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
-        self._outer_done, self._outer_left = self._done, monotonic()
+        self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), self._outer is not None
         self._loader = self._before_loader = 0
         self._begin(
             Phase(kind=kind, description=description, total=_known(sum(totals)), nested=self._outer is not None)
@@ -280,6 +281,10 @@ class ProgressBar(Callback):
         phase = self._present()
         if phase is not None:
             display = self._shown_on()
+            if self._outer is not None and self._outer_behind and not isinstance(display, LineDisplay):
+                self._outer_behind = False  # it stood where it was drawn last
+                self._outer.advance(self._outer_done, self._outer_left)
+                display.update(self._outer, self._metrics)
             display.update(phase, self._metrics)
             self._last_draw = monotonic()
             self._next_draw = self._last_draw + display.interval(phase)

@@ -8,6 +8,7 @@ NAMES = {
     "BasePredictionWriter": "lt_callbacks:BasePredictionWriter",
     "BatchSizeFinder": "lt_callbacks:BatchSizeFinder",
     "Callback": "lt_core.callback:Callback",
+    "Checkpoint": "lt_cli.lightning_answers:Checkpoint",
     "DeviceStatsMonitor": "lt_callbacks:DeviceStatsMonitor",
     "EMAWeightAveraging": "lt_callbacks:EMAWeightAveraging",
     "EarlyStopping": "lt_callbacks:EarlyStopping",
@@ -22,6 +23,7 @@ NAMES = {
     "NaNGuard": "lt_callbacks:NaNGuard",
     "OnExceptionCheckpoint": "lt_callbacks:OnExceptionCheckpoint",
     "ProgressBar": "lt_callbacks:ProgressBar",
+    "ProgressBarBase": "lt_callbacks.progress.progress_bar:ProgressBar",
     "RichModelSummary": "lt_callbacks:RichModelSummary",
     "RichProgressBar": "lt_callbacks:RichProgressBar",
     "SpikeDetection": "lt_callbacks:SpikeDetection",
@@ -35,8 +37,10 @@ NAMES = {
 """Each name, and where it comes from."""
 
 MODULES = (
+    "base",
     "batch_size_finder",
     "callback",
+    "checkpoint",
     "device_stats_monitor",
     "early_stopping",
     "finetuning",

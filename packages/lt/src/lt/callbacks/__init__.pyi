@@ -16,6 +16,7 @@ from lt_callbacks.nan_guard import NaNGuard as NaNGuard
 from lt_callbacks.on_exception_checkpoint import OnExceptionCheckpoint as OnExceptionCheckpoint
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
+from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBarBase
 from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressBar
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
 from lt_callbacks.pruning import ModelPruning as ModelPruning
@@ -27,9 +28,12 @@ from lt_callbacks.timer import Timer as Timer
 from lt_callbacks.tuner import Tuner as Tuner
 from lt_callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
 from lt_callbacks.weight_averaging import WeightAveraging as WeightAveraging
+from lt_cli.lightning_answers import Checkpoint as Checkpoint
 from lt_core.callback import Callback as Callback
+from lt.callbacks import base as base
 from lt.callbacks import batch_size_finder as batch_size_finder
 from lt.callbacks import callback as callback
+from lt.callbacks import checkpoint as checkpoint
 from lt.callbacks import device_stats_monitor as device_stats_monitor
 from lt.callbacks import early_stopping as early_stopping
 from lt.callbacks import finetuning as finetuning
@@ -56,6 +60,7 @@ __all__ = [
     "BasePredictionWriter",
     "BatchSizeFinder",
     "Callback",
+    "Checkpoint",
     "DeviceStatsMonitor",
     "EMAWeightAveraging",
     "EarlyStopping",
@@ -70,6 +75,7 @@ __all__ = [
     "NaNGuard",
     "OnExceptionCheckpoint",
     "ProgressBar",
+    "ProgressBarBase",
     "RichModelSummary",
     "RichProgressBar",
     "SpikeDetection",
@@ -79,8 +85,10 @@ __all__ = [
     "Timer",
     "Tuner",
     "WeightAveraging",
+    "base",
     "batch_size_finder",
     "callback",
+    "checkpoint",
     "device_stats_monitor",
     "early_stopping",
     "finetuning",

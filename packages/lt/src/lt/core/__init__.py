@@ -10,7 +10,17 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("datamodule", "mixins", "module", "optimizer")
+MODULES = (
+    "datamodule",
+    "decorators",
+    "hooks",
+    "lightning",
+    "memory",
+    "mixins",
+    "module",
+    "optimizer",
+    "saving",
+)
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

@@ -6,6 +6,7 @@ NAMES = {
     "CSVLogger": "lt_loggers:CSVLogger",
     "CometLogger": "lt_loggers:CometLogger",
     "JSONLLogger": "lt_loggers:JSONLLogger",
+    "LightningLoggerBase": "lt_core.logger:Logger",
     "Logger": "lt_core.logger:Logger",
     "MLFlowLogger": "lt_loggers:MLFlowLogger",
     "TensorBoardLogger": "lt_loggers:TensorBoardLogger",
@@ -13,7 +14,15 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("comet", "csv_logs", "logger", "mlflow", "tensorboard", "wandb")
+MODULES = (
+    "base",
+    "comet",
+    "csv_logs",
+    "logger",
+    "mlflow",
+    "tensorboard",
+    "wandb",
+)
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

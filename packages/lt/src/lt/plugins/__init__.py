@@ -6,9 +6,18 @@ NAMES = {
     "AsyncCheckpointIO": "lt_core.background:AsyncCheckpointIO",
     "BitsandbytesPrecision": "lt_strategies.bitsandbytes:Bitsandbytes",
     "CheckpointIO": "lt_core.checkpoint:CheckpointIO",
+    "ClusterEnvironment": "lt_core.environment:Environment",
+    "DDPPlugin": "lt_strategies.ddp:DDP",
+    "DDPSpawnPlugin": "lt_strategies.ddp:ddp_spawn",
     "DoublePrecision": "lt_strategies.precision:double",
+    "DoublePrecisionPlugin": "lt_strategies.precision:double",
+    "HalfPrecision": "lt_strategies.precision:TruePrecision",
     "Mixed": "lt_strategies.precision:Mixed",
+    "MixedPrecision": "lt_strategies.precision:Mixed",
+    "MixedPrecisionPlugin": "lt_strategies.precision:Mixed",
+    "NativeMixedPrecisionPlugin": "lt_strategies.precision:Mixed",
     "Precision": "lt_core.precision:Precision",
+    "PrecisionPlugin": "lt_core.precision:Precision",
     "ScaledMixed": "lt_strategies.precision:ScaledMixed",
     "TorchCheckpointIO": "lt_core.checkpoint:CheckpointIO",
     "TransformerEnginePrecision": "lt_strategies.transformer_engine:TransformerEngine",
@@ -16,7 +25,12 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("environments", "io", "precision")
+MODULES = (
+    "environments",
+    "io",
+    "precision",
+    "training_type",
+)
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

@@ -4,6 +4,7 @@ from lt.lazy import lazy
 
 NAMES = {
     "DDP": "lt_strategies.ddp:DDP",
+    "DDPSpawnStrategy": "lt_strategies.ddp:ddp_spawn",
     "DDPStrategy": "lt_strategies.ddp:DDP",
     "Distributed": "lt_strategies.distributed:Distributed",
     "FSDP": "lt_strategies.fsdp:FSDP",
@@ -19,7 +20,15 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("ddp", "fsdp", "model_parallel", "single_device", "strategy", "xla")
+MODULES = (
+    "ddp",
+    "fsdp",
+    "model_parallel",
+    "parallel",
+    "single_device",
+    "strategy",
+    "xla",
+)
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

@@ -4,6 +4,7 @@ from lt_core.strategy import Strategy as SingleDeviceStrategy
 from lt_core.strategy import Strategy as Strategy
 from lt_strategies.ddp import DDP as DDP
 from lt_strategies.ddp import DDP as DDPStrategy
+from lt_strategies.ddp import ddp_spawn as DDPSpawnStrategy
 from lt_strategies.distributed import Distributed as Distributed
 from lt_strategies.distributed import Distributed as ParallelStrategy
 from lt_strategies.fsdp import FSDP as FSDP
@@ -16,12 +17,14 @@ from lt_strategies.xla import XLASPMD as XLASPMD
 from lt.strategies import ddp as ddp
 from lt.strategies import fsdp as fsdp
 from lt.strategies import model_parallel as model_parallel
+from lt.strategies import parallel as parallel
 from lt.strategies import single_device as single_device
 from lt.strategies import strategy as strategy
 from lt.strategies import xla as xla
 
 __all__ = [
     "DDP",
+    "DDPSpawnStrategy",
     "DDPStrategy",
     "Distributed",
     "FSDP",
@@ -37,6 +40,7 @@ __all__ = [
     "ddp",
     "fsdp",
     "model_parallel",
+    "parallel",
     "single_device",
     "strategy",
     "xla",

@@ -8,7 +8,11 @@ NAMES = {
 }
 """Each name, and where it comes from."""
 
-MODULES = ("trainer",)
+MODULES = (
+    "states",
+    "supporters",
+    "trainer",
+)
 """Submodules, imported when asked for."""
 
 __all__ = [*NAMES, *MODULES]

@@ -3,7 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "is_overridden": "lt_core.overrides:is_overridden",
+    "is_overridden": "lt_cli.lightning_answers:is_overridden",
 }
 """Each name, and where it comes from."""
 

@@ -1,6 +1,6 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
-from lt_core.overrides import is_overridden as is_overridden
+from lt_cli.lightning_answers import is_overridden as is_overridden
 
 __all__ = [
     "is_overridden",

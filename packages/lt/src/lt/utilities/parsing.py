@@ -4,6 +4,10 @@ from lt.lazy import lazy
 
 NAMES = {
     "AttributeDict": "lt_core.hparams:AttributeDict",
+    "get_init_args": "lt_cli.lightning_answers:get_init_args",
+    "is_picklable": "lt_cli.lightning_answers:is_picklable",
+    "lightning_getattr": "lt_cli.lightning_answers:lightning_getattr",
+    "lightning_hasattr": "lt_cli.lightning_answers:lightning_hasattr",
 }
 """Each name, and where it comes from."""
 

@@ -3,6 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
+    "LightningDeprecationWarning": "lt_core.errors:LtDeprecationWarning",
     "rank_zero_debug": "lt_core.rank_zero:rank_zero_debug",
     "rank_zero_deprecation": "lt_core.rank_zero:rank_zero_deprecation",
     "rank_zero_info": "lt_core.rank_zero:rank_zero_info",

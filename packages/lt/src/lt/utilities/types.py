@@ -3,11 +3,15 @@
 from lt.lazy import lazy
 
 NAMES = {
+    "EPOCH_OUTPUT": "lt_cli.lightning_answers:EPOCH_OUTPUT",
     "EVAL_DATALOADERS": "lt_core.types:EVAL_DATALOADERS",
     "LRSchedulerConfig": "lt_loops.scheduler_config:SchedulerConfig",
+    "LRSchedulerConfigType": "lt_core.types:LRSchedulerConfigType",
     "LRSchedulerPLType": "lt_core.types:LRSchedulerPLType",
     "LRSchedulerTypeUnion": "lt_core.types:LRSchedulerTypeUnion",
+    "OptimizerConfig": "lt_core.types:OptimizerConfig",
     "OptimizerLRScheduler": "lt_core.types:OptimizerLRScheduler",
+    "OptimizerLRSchedulerConfig": "lt_core.types:OptimizerLRSchedulerConfig",
     "STEP_OUTPUT": "lt_core.types:STEP_OUTPUT",
     "TRAIN_DATALOADERS": "lt_core.types:TRAIN_DATALOADERS",
 }

@@ -1,0 +1,15 @@
+# Written by tools/stubs.py from the table in the module beside it.
+
+from lt_cli.lightning_demos import BoringDataModule as BoringDataModule
+from lt_cli.lightning_demos import BoringModel as BoringModel
+from lt_cli.lightning_demos import DemoModel as DemoModel
+from lt_cli.lightning_demos import RandomDataset as RandomDataset
+from lt_cli.lightning_demos import RandomDictDataset as RandomDictDataset
+
+__all__ = [
+    "BoringDataModule",
+    "BoringModel",
+    "DemoModel",
+    "RandomDataset",
+    "RandomDictDataset",
+]

@@ -1,0 +1,13 @@
+"""Names of `lightning.pytorch.utilities.data`, under the same path."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "extract_batch_size": "lt_cli.lightning_answers:extract_batch_size",
+    "has_len": "lt_cli.lightning_answers:has_len",
+    "suggested_max_num_workers": "lt_cli.lightning_answers:suggested_max_num_workers",
+}
+"""Each name, and where it comes from."""
+
+__all__ = [*NAMES]
+__getattr__, __dir__ = lazy(__name__, NAMES)

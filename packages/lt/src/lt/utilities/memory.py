@@ -1,0 +1,13 @@
+"""Names of `lightning.pytorch.utilities.memory`, under the same path."""
+
+from lt.lazy import lazy
+
+NAMES = {
+    "garbage_collection_cuda": "lt_cli.lightning_answers:garbage_collection_cuda",
+    "is_oom_error": "lt_cli.lightning_answers:is_oom_error",
+    "recursive_detach": "lt_cli.lightning_answers:recursive_detach",
+}
+"""Each name, and where it comes from."""
+
+__all__ = [*NAMES]
+__getattr__, __dir__ = lazy(__name__, NAMES)

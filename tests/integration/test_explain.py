@@ -1,0 +1,76 @@
+"""``Trainer.explain``: who would run where, for hardware that isn't here; the strategies themselves say it."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_core.errors import ConfigError
+from lt_loops import Trainer
+
+pytest.importorskip("lt_strategies")
+
+from lt_strategies import FSDP, ModelParallel
+
+
+@pytest.fixture
+def explained(capsys):
+    """Explain a Trainer on one CPU elsewhere; return what it prints."""
+
+    def explain(samples=1000, drop_last=False, **place):
+        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+        trainer = Trainer(accelerator="cpu", max_epochs=2, accumulate_grad_batches=2, **quiet)
+        loader = DataLoader(TensorDataset(torch.randn(samples, 4)), batch_size=8, drop_last=drop_last)
+        text = trainer.explain(train_dataloaders=loader, **place)
+        assert capsys.readouterr().out == text + "\n"
+        assert trainer.strategy.world_size == 1  # nothing has changed
+        return text
+
+    return explain
+
+
+def test_nodes_ranks_devices_shards_batch_and_steps_are_told(explained):
+    text = explained(devices=4, num_nodes=2, accelerator="cuda")
+    assert "strategy 'ddp', accelerator 'cuda', precision '32-true': 2 nodes x 4 devices = 8 ranks" in text
+    assert "  node 1  rank 6  cuda:2    data shard 7 of 8" in text
+    assert "batch: 8 per rank x 8 x 2 accumulated = 128 samples for each step" in text
+    assert "an epoch: 16 batches on each rank, 8 optimizer steps" in text
+    assert "the whole fit: 16 optimizer steps" in text
+
+
+def test_fsdp_tells_its_mesh(explained):
+    assert "device mesh: data_parallel 8" in explained(devices=8, strategy="fsdp", accelerator="cuda")
+    assert "device mesh: replicate 2 x shard 4" in explained(devices=8, strategy=FSDP(device_mesh=(2, 4)))
+
+
+def test_ranks_of_tensor_parallel_share_a_shard_of_the_data(explained):
+    text = explained(devices=4, num_nodes=2, accelerator="cuda", strategy=ModelParallel())
+    assert "rank 3  cuda:3    data shard 1 of 2" in text
+    assert "rank 4  cuda:0    data shard 2 of 2" in text
+    assert "device mesh: data_parallel 2 x tensor_parallel 4" in text
+    assert "= 32 samples for each step" in text
+
+
+def test_dropped_batches_are_not_counted(explained):
+    assert "an epoch: 2 batches on each rank" in explained(samples=88, drop_last=True, devices=4)
+    assert "an epoch: 3 batches on each rank" in explained(samples=88, devices=4)
+
+
+def test_more_than_16_ranks_are_shortened(explained):
+    assert "... and so on up to rank 31" in explained(devices=8, num_nodes=4)
+
+
+def test_a_tpu_s_strategy_is_the_one_that_a_trainer_there_would_take(explained):
+    assert "strategy 'xla', accelerator 'xla'" in explained(accelerator="tpu")
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ({"devices": 3, "strategy": "single"}, "runs on one device"),
+        ({"devices": 2, "strategy": FSDP(device_mesh=(2, 4))}, "holds 8 ranks, but the job has 2"),
+        ({"devices": 2, "strategy": "ddpp"}, "Did you mean 'ddp'"),
+    ],
+)
+def test_what_could_not_run_is_said_here_already(explained, place, message):
+    with pytest.raises(ConfigError, match=message):
+        explained(**place)

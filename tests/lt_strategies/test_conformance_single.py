@@ -1,0 +1,15 @@
+import pytest
+
+from lt_strategies.conformance import StrategyConformance
+
+pytestmark = [pytest.mark.conformance]
+
+
+class TestSingle(StrategyConformance):
+    """The default of lt-core, which every other strategy inherits: one device, in this process."""
+
+    world_sizes = (1,)
+
+    @pytest.fixture
+    def strategy(self):
+        return "single"
