@@ -307,20 +307,24 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def examples(session: nox.Session) -> None:
-    """Every script of examples/, as a user runs it.
+    """Every script and notebook of examples/, as a user runs it.
 
     A line `# nox: <arguments>` in a script gives the arguments for CI, `# nox: skip <why>` leaves the script out.
     """
-    scripts = [Path(name) for name in session.posargs] or sorted(ROOT.glob("examples/*.py"))
-    if not scripts:
-        session.skip("examples/ holds no script yet")
-    for script in scripts:
+    named = [Path(name) for name in session.posargs]
+    run = ("--group", "examples", "python")
+    for script in named or sorted(ROOT.glob("examples/*.py")):
+        if script.suffix == ".ipynb":
+            continue
         wishes = [line[6:].split() for line in script.read_text("utf-8").splitlines() if line.startswith("# nox:")]
         for arguments in wishes or [[]]:
             if arguments[:1] == ["skip"]:
                 session.log(f"{script.name} left out: {' '.join(arguments[1:])}")
             else:
-                uv_run(session, str(script), *arguments)
+                uv_run(session, *run, str(script), *arguments)
+    for notebook in named or sorted(ROOT.glob("examples/*.ipynb")):
+        if notebook.suffix == ".ipynb":
+            uv_run(session, *run, "tools/notebook.py", str(notebook))
 
 
 @nox.session

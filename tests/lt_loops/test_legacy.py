@@ -176,3 +176,48 @@ def test_the_old_class_methods_are_noted(call):
 def test_an_old_and_a_new_argument_that_contradict_are_an_error():
     with pytest.raises(ConfigError, match="gpus=1 .* means devices=1, but devices=2 is given too. Leave gpus=1 out"):
         translate({"gpus": 1, "devices": 2})
+
+
+def test_loaders_by_their_names_of_1x_are_read(trainer, net, loader):
+    class Checks(net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch))
+
+        test_step = validation_step
+
+    run = trainer()
+    with pytest.warns(LtDeprecationWarning, match=r"fit\(train_dataloader=.*write train_dataloaders="):
+        run.fit(Checks(), train_dataloader=loader(8))
+    assert run.global_step == 2
+    with pytest.warns(LtDeprecationWarning, match=r"validate\(val_dataloaders=.*write dataloaders="):
+        assert "val" in run.validate(val_dataloaders=loader(4), verbose=False)[0]
+    with pytest.warns(LtDeprecationWarning, match=r"test\(test_dataloaders="):
+        run.test(test_dataloaders=loader(4), verbose=False)
+    with pytest.raises(ConfigError, match="both train_dataloader .* and train_dataloaders"):
+        run.fit(Checks(), loader(4), train_dataloader=loader(4))
+
+
+def test_an_attribute_that_is_gone_says_what_stands_for_it(trainer):
+    with pytest.raises(AttributeError, match=r"Trainer.tune is not there: write Tuner\(trainer\)"):
+        _ = trainer().tune
+    with pytest.raises(AttributeError, match="has no attribute 'maxepochs'"):
+        _ = trainer().maxepochs
+    assert not hasattr(trainer(), "lr_schedulers")
+
+
+def test_the_last_batch_is_known_in_the_step_and_after_it(trainer, net, loader):
+    seen = []
+
+    class Notes(net):
+        def training_step(self, batch, batch_idx):
+            seen.append((batch_idx, self.trainer.is_last_batch))
+            return super().training_step(batch, batch_idx)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            seen.append((batch_idx, self.trainer.is_last_batch))
+
+    trainer(max_epochs=2).fit(Notes(), loader(12))
+    assert seen == [(0, False), (0, False), (1, False), (1, False), (2, True), (2, True)] * 2
+    seen.clear()
+    trainer(limit_train_batches=2).fit(Notes(), loader(12))
+    assert seen[2:] == [(1, True), (1, True)]

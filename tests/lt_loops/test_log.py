@@ -542,7 +542,7 @@ def test_an_x_axis_that_is_not_finite_is_an_error_that_names_it(place, log):
 
 
 def test_log_dict_of_no_dict_is_an_error(log):
-    with pytest.raises(LogError, match=r"log_dict: expected names and values.*got a list.*LT512"):
+    with pytest.raises(LogError, match=r"log_dict: expected names and values.*got list.*LT512"):
         log("training_step", lambda module, batch: module.log_dict([("x", 1.0)]))
 
 

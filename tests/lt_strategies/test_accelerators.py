@@ -5,7 +5,23 @@ import torch
 
 from lt_core import plugins
 from lt_core.errors import ConfigError
-from lt_strategies import Cuda, Mps
+from lt_core.testing import AcceleratorKit
+from lt_strategies import Cuda, Mps, Xla
+
+
+class TestCuda(AcceleratorKit):
+    def make_accelerator(self):
+        return Cuda()
+
+
+class TestMps(AcceleratorKit):
+    def make_accelerator(self):
+        return Mps()
+
+
+class TestXla(AcceleratorKit):
+    def make_accelerator(self):
+        return Xla()
 
 
 @pytest.fixture

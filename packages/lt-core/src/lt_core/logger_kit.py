@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from lt_core.kit import Kit
 from lt_core.logger import Logger
 from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_core.plain_data import is_plain
@@ -34,7 +35,7 @@ from lt_core.plain_data import is_plain
 __all__ = ["LoggerKit", "examples_of_media"]
 
 
-class LoggerKit:
+class LoggerKit(Kit):
     """Tests of the :class:`~lt_core.logger.Logger` interface; each name says what must hold.
 
     A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
@@ -56,14 +57,6 @@ class LoggerKit:
     def read_rows(self, logger: Logger) -> list[dict[str, float]]:
         """Return what is written so far: for each call of ``log_metrics`` its numbers and ``"step"``, in order."""
         raise NotImplementedError
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        for name, test in vars(cls).items():
-            marks = getattr(test, "pytestmark", [])
-            if name.startswith("test_") and hasattr(LoggerKit, name):
-                if not any(mark.name == "xfail" and mark.kwargs.get("reason") for mark in marks):
-                    raise TypeError(f"{cls.__name__}.{name} replaces a test of the kit: mark it xfail(reason=...).")
 
     # ---- numbers -----------------------------------------------------------------------------------------------------
 
@@ -261,9 +254,7 @@ class LoggerKit:
 
     def _need_resume(self) -> None:
         if not self.resumes:
-            import pytest
-
-            pytest.skip(f"{type(self).__name__}.resumes is False")
+            self.skip("resumes is False")
 
     def _killed_run(self, save_dir: Path) -> dict[str, Any]:
         """Log 4 rows, take the state, log 3 more and one other name, and vanish."""

@@ -313,7 +313,7 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         collection: Any = dictionary
         if not hasattr(collection, "items"):
             raise LogError(
-                f"self.log_dict: expected names and values (a dict or MetricCollection), got a {type(dictionary).__name__}. "
+                f"self.log_dict: expected names and values (a dict, a collection), got {type(dictionary).__name__}. "
                 "Log one value by self.log(name, value).",
                 code="LT512",
             )

@@ -1,4 +1,4 @@
-"""Test kits for people who write callbacks, loggers, modules, without a run."""
+"""For people who write parts of lt: kits of tests for loggers, callbacks, accelerators; a Trainer without a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.accelerator import Accelerator
+from lt_core.accelerator_kit import AcceleratorKit
 from lt_core.callback import Callback
+from lt_core.callback_kit import CallbackKit
 from lt_core.checkpoint import CheckpointIO
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource
@@ -27,7 +29,7 @@ from lt_core.recorder import Recorder
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["FakeTrainer", "LoggerKit"]
+__all__ = ["AcceleratorKit", "CallbackKit", "FakeTrainer", "LoggerKit"]
 
 
 class FakeTrainer(Collectives):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.recorder import Recorder
+from lt_loops.intervals import validates
 from lt_loops.limits import TrainerLimits
 from lt_loops.run import Position
 from lt_loops.sources import flatten, limited
@@ -182,6 +184,46 @@ class TrainerFacts(TrainerLimits):
         return self.strategy.rank == 0
 
     @property
+    def fast_dev_run(self) -> bool | int:
+        """Whether this is a trial of one (True) or N batches."""
+        return self.settings.fast_dev_run
+
+    @property
+    def barebones(self) -> bool:
+        """Whether there is nothing but the loop."""
+        return self.settings.barebones
+
+    @property
+    def overfit_batches(self) -> int | float:
+        """Batches that training and validation are limited to: a count or a fraction, 0.0 for no such limit."""
+        return self.settings.overfit_batches
+
+    @property
+    def num_sanity_val_steps(self) -> int:
+        """Validation batches of each loader before training, -1 for all."""
+        return self.settings.num_sanity_val_steps
+
+    @property
+    def reload_dataloaders_every_n_epochs(self) -> int:
+        """Epochs after which loaders are asked for again; 0 for never."""
+        return self.settings.reload_dataloaders_every_n_epochs
+
+    @property
+    def max_time(self) -> timedelta | None:
+        """Training time after which training ends, or None."""
+        return self.settings.max_time
+
+    @property
+    def ckpt_path(self) -> str | None:
+        """The checkpoint that the present or last run started from, or None."""
+        return None if self._run is None else self._run.ckpt_path
+
+    @property
+    def enable_validation(self) -> bool:
+        """Whether the present or last fit validates."""
+        return self._run is not None and validates(self._run)
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nothing else says it."""
         return self.settings.default_root_dir
@@ -303,6 +345,12 @@ class TrainerFacts(TrainerLimits):
     def batch_idx(self) -> int:
         """Training batches done in this epoch; inside a batch its number."""
         return self._position.batch
+
+    @property
+    def is_last_batch(self) -> bool:
+        """Whether the present training batch is the epoch's last one; False where the loader has no length."""
+        run = self._run
+        return run is not None and run.train_feed is not None and run.train_feed.batches_done >= run.num_train
 
     @property
     def global_samples(self) -> int:

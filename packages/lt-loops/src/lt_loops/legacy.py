@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from lt_core.errors import LtDeprecationWarning, warn
+from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_loops.old_arguments import OLD_ARGUMENTS, translate
 from lt_loops.settings import ARGUMENTS, Settings
 
-__all__ = ["LegacyArguments", "translate"]
+__all__ = ["LegacyArguments", "renamed_loaders", "translate"]
 
 _NO_OPTION = ("callbacks", "plugins", "checkpoint_callback", "early_stop_callback")
 """Objects, which no command line can give."""
@@ -33,8 +33,56 @@ _FLAGS = (
 _DEFAULTS = Settings(default_root_dir="the working directory")
 
 
+_GONE = {
+    "data_parallel": "strategy='dp' is gone: take strategy='ddp'",
+    "fit_loop": "its limits are attributes of the Trainer: trainer.max_epochs, trainer.max_steps",
+    "gpus": "read trainer.num_devices",
+    "lr_schedulers": "read trainer.lr_scheduler_configs",
+    "num_gpus": "read trainer.num_devices",
+    "optimizer_frequencies": "it is the module's configure_optimizers that says them",
+    "predict_loop": "the loops are functions; what they read and count are attributes of the Trainer",
+    "root_gpu": "read trainer.strategy.device",
+    "scaler": "read trainer.precision_plugin.scaler",
+    "test_loop": "the loops are functions; what they read and count are attributes of the Trainer",
+    "tpu_cores": "read trainer.num_devices",
+    "train_loop": "its limits are attributes of the Trainer: trainer.max_epochs, trainer.max_steps",
+    "tune": "write Tuner(trainer).lr_find(model) or Tuner(trainer).scale_batch_size(model)",
+    "use_ddp": "read trainer.strategy",
+    "validate_loop": "the loops are functions; what they read and count are attributes of the Trainer",
+    "weights_save_path": "read trainer.default_root_dir",
+}
+"""Attributes of Lightning's Trainer that lt's has not, and what to do instead."""
+
+
+def renamed_loaders(run: str, old: str, given: Any, new: str, value: Any) -> Any:
+    """Return the loaders that a run gets, of which ``given`` are by the name that they had in 1.x.
+
+    Raises:
+        ConfigTypeError: when both are given.
+    """
+    if given is None:
+        return value
+    if value is not None:
+        raise ConfigTypeError(f"{run}() got both {old} (a spelling of 1.x) and {new}. Leave {old} out.", code="LT134")
+    warn(
+        f"{run}({old}=...) is a spelling of 1.x: write {new}=.",
+        code="LT905",
+        category=LtDeprecationWarning,
+        stacklevel=3,
+    )
+    return given
+
+
 class LegacyArguments:
     """The class methods by which 1.x read the Trainer's arguments from a command line."""
+
+    if not TYPE_CHECKING:  # type checkers go on finding misspelt attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what stands for an attribute of Lightning's Trainer that is not here."""
+            if name in _GONE:
+                raise AttributeError(f"Trainer.{name} is not there: {_GONE[name]}.", name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises the usual error, or that of a property
 
     @classmethod
     def default_attributes(cls) -> dict[str, Any]:

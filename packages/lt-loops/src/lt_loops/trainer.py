@@ -29,7 +29,7 @@ from lt_loops.actions import TrainerActions
 from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
-from lt_loops.legacy import LegacyArguments, translate
+from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
 from lt_loops.limits import first_values
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.problems import Problem, a, raise_problems, shown
@@ -186,6 +186,8 @@ class Trainer(TrainerActions, LegacyArguments):
         datamodule: DataSource | None = None,
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
+        *,
+        train_dataloader: Any = None,
     ) -> None:
         """Train ``model``.
 
@@ -199,7 +201,11 @@ class Trainer(TrainerActions, LegacyArguments):
             ckpt_path: resume exactly from a checkpoint: a path, ``"last"``, ``"best"``, or ``"auto"`` (the newest if
                 there is one).
             weights_only: False reads the checkpoint even if it could run code; only for files that you made yourself.
+            train_dataloader: what ``train_dataloaders`` was called in 1.x.
         """
+        train_dataloaders = renamed_loaders(
+            "fit", "train_dataloader", train_dataloader, "train_dataloaders", train_dataloaders
+        )
         if isinstance(train_dataloaders, DataSource) and datamodule is None:
             train_dataloaders, datamodule = None, train_dataloaders
         start = ckpt_path or self.settings.ckpt_path
@@ -219,6 +225,8 @@ class Trainer(TrainerActions, LegacyArguments):
         verbose: bool = True,
         datamodule: DataSource | None = None,
         weights_only: bool | None = None,
+        *,
+        val_dataloaders: Any = None,
     ) -> list[dict[str, float]]:
         """Run the validation loaders once; return what was logged, a dict for each loader.
 
@@ -229,7 +237,9 @@ class Trainer(TrainerActions, LegacyArguments):
             verbose: print a table of the results.
             datamodule: gives the loaders instead.
             weights_only: as in :meth:`fit`.
+            val_dataloaders: what ``dataloaders`` was called in 1.x.
         """
+        dataloaders = renamed_loaders("validate", "val_dataloaders", val_dataloaders, "dataloaders", dataloaders)
         return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
 
     def test(
@@ -240,8 +250,11 @@ class Trainer(TrainerActions, LegacyArguments):
         verbose: bool = True,
         datamodule: DataSource | None = None,
         weights_only: bool | None = None,
+        *,
+        test_dataloaders: Any = None,
     ) -> list[dict[str, float]]:
         """Run the test loaders once; arguments and result as in :meth:`validate`."""
+        dataloaders = renamed_loaders("test", "test_dataloaders", test_dataloaders, "dataloaders", dataloaders)
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
 
     def predict(

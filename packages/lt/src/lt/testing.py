@@ -1,8 +1,10 @@
-"""For tests of your own callbacks, loggers and modules."""
+"""For tests of your own callbacks, loggers, accelerators and modules."""
 
 from lt.lazy import lazy
 
 NAMES = {
+    "AcceleratorKit": "lt_core.accelerator_kit:AcceleratorKit",
+    "CallbackKit": "lt_core.callback_kit:CallbackKit",
     "FakeTrainer": "lt_core.testing:FakeTrainer",
     "LoggerKit": "lt_core.logger_kit:LoggerKit",
 }

@@ -1,9 +1,13 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
+from lt_core.accelerator_kit import AcceleratorKit as AcceleratorKit
+from lt_core.callback_kit import CallbackKit as CallbackKit
 from lt_core.logger_kit import LoggerKit as LoggerKit
 from lt_core.testing import FakeTrainer as FakeTrainer
 
 __all__ = [
+    "AcceleratorKit",
+    "CallbackKit",
     "FakeTrainer",
     "LoggerKit",
 ]

@@ -1,0 +1,116 @@
+"""A search for hyperparameters with Optuna; trials that lag behind are stopped early.
+
+The callback that tells Optuna how a trial goes has what every callback has: it reads ``trainer.callback_metrics`` and
+sets ``trainer.should_stop``. On several ranks, rank 0 asks Optuna and tells the others.
+Run it with ``uv run --group examples examples/optuna_search.py``.
+"""
+
+# nox: --trials 4 --max-epochs 3
+
+from __future__ import annotations
+
+import argparse
+
+import optuna
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import lt as pl
+
+
+class Classifier(pl.LightningModule):
+    """One hidden layer on 64 pixels."""
+
+    def __init__(self, hidden: int, lr: float, dropout: float) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        self.layers = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, 10))
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        pixels, digits = batch
+        return nn.functional.cross_entropy(self.layers(pixels), digits)
+
+    def validation_step(self, batch: list[Tensor], batch_idx: int) -> None:
+        pixels, digits = batch
+        self.log("val_accuracy", (self.layers(pixels).argmax(dim=1) == digits).float().mean())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=self.hparams.lr, momentum=0.9)
+
+
+class StopWhereOptunaSays(pl.Callback):
+    """Reports a metric after each validation, and ends the fit where the trial is not worth going on.
+
+    Args:
+        trial: whose study decides.
+        monitor: name of the logged metric.
+    """
+
+    monitors = True  # after the module, so that what it logs is there
+
+    def __init__(self, trial: optuna.Trial, monitor: str) -> None:
+        self.trial, self.monitor = trial, monitor
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        stop = torch.zeros((), device=pl_module.device)
+        if trainer.is_global_zero:
+            self.trial.report(float(trainer.callback_metrics[self.monitor]), step=trainer.current_epoch)
+            stop += float(self.trial.should_prune())
+        if bool(trainer.strategy.broadcast(stop)):
+            trainer.should_stop = True
+
+
+def loaders() -> tuple[DataLoader, DataLoader]:
+    """Return the digits: 1347 to train, 450 to validate."""
+    bunch = load_digits()
+    pixels, digits = torch.from_numpy(bunch.data).float() / 16, torch.from_numpy(bunch.target)
+    train, val = TensorDataset(pixels[450:], digits[450:]), TensorDataset(pixels[:450], digits[:450])
+    return DataLoader(train, batch_size=32, shuffle=True), DataLoader(val, batch_size=450)
+
+
+def main() -> None:
+    """Search, and print the trials and the best one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--max-epochs", type=int, default=10)
+    args = parser.parse_args()
+    train, val = loaders()
+
+    def accuracy(trial: optuna.Trial) -> float:
+        pl.seed_everything(trial.number, verbose=False)
+        model = Classifier(
+            hidden=trial.suggest_int("hidden", 8, 128, log=True),
+            lr=trial.suggest_float("lr", 1e-4, 1.0, log=True),
+            dropout=trial.suggest_float("dropout", 0.0, 0.5),
+        )
+        trainer = pl.Trainer(
+            max_epochs=args.max_epochs,
+            callbacks=[StopWhereOptunaSays(trial, "val_accuracy")],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        trainer.fit(model, train, val)
+        if trainer.current_epoch < args.max_epochs:
+            raise optuna.TrialPruned
+        return float(trainer.callback_metrics["val_accuracy"])
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=0),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=2),
+    )
+    study.optimize(accuracy, n_trials=args.trials)
+    for trial in study.trials:
+        print(f"Trial {trial.number}: {trial.state.name.lower()}, accuracy {trial.value or 0:.3f}, {trial.params}")
+    print(f"Best: trial {study.best_trial.number} with accuracy {study.best_value:.3f}")
+
+
+if __name__ == "__main__":
+    main()

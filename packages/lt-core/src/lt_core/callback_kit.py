@@ -1,0 +1,243 @@
+"""What every callback must do, as tests: subclass :class:`CallbackKit` and let pytest run it.
+
+::
+
+    class TestMyCallback(CallbackKit):
+        def make_callback(self, folder):
+            return MyCallback(monitor="val_loss")
+
+The tests that train take the Trainer that is installed (lt-loops), and are skipped where there is none. Their module
+logs ``train_loss`` and ``val_loss``.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_core import plugins
+from lt_core.callback import Callback
+from lt_core.hooks import CALLBACK_HOOKS
+from lt_core.kit import Kit
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.plain_data import is_plain
+
+__all__ = ["CallbackKit", "KitModule"]
+
+_FLAGS = {
+    "progress_bar": "enable_progress_bar",
+    "summary": "enable_model_summary",
+    "checkpoint": "enable_checkpointing",
+}
+
+
+class KitModule(LightningModule):
+    """A small classifier with dropout, so that a random draw of anybody else shows in its weights."""
+
+    def __init__(self, fails_at: int = -1) -> None:
+        """Fail in training batch ``fails_at``."""
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.Linear(8, 3))
+        self.fails_at = fails_at
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores, shape ``(batch, 3)``."""
+        scores: Tensor = self.layers(x)
+        return scores
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        """Return the loss, and log it."""
+        if batch_idx == self.fails_at:
+            raise ArithmeticError("the step fails, on purpose")
+        return self._loss("train_loss", batch)
+
+    def validation_step(self, batch: list[Tensor], batch_idx: int) -> None:
+        """Log the loss."""
+        self._loss("val_loss", batch)
+
+    def test_step(self, batch: list[Tensor], batch_idx: int) -> None:
+        """Log the loss."""
+        self._loss("test_loss", batch)
+
+    def predict_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        """Return the scores."""
+        scores: Tensor = self(batch[0])
+        return scores
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return SGD with momentum."""
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+    def _loss(self, name: str, batch: list[Tensor]) -> Tensor:
+        x, y = batch
+        loss = nn.functional.cross_entropy(self(x), y)
+        self.log(name, loss)
+        return loss
+
+
+class CallbackKit(Kit):
+    """Tests of the :class:`~lt_core.callback.Callback` interface; each name says what must hold.
+
+    A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
+
+    Attributes:
+        observes: whether training is the same with it as without: the same weights, to the last bit.
+        resumes: whether its state after a resume is that of the uninterrupted run.
+        arguments: further arguments of the Trainer, such as ``{"max_epochs": 4}``.
+    """
+
+    observes: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
+    arguments: ClassVar[dict[str, Any]] = {}
+
+    def make_callback(self, folder: Path) -> Callback:
+        """Return a new callback; what it writes goes below ``folder``."""
+        raise NotImplementedError
+
+    # ---- by itself ---------------------------------------------------------------------------------------------------
+
+    def test_its_place_among_others_is_said_in_the_right_types(self, tmp_path: Path) -> None:
+        callback = self.make_callback(tmp_path)
+        assert all(isinstance(name, str) for name in (*callback.before, *callback.after))
+        assert isinstance(callback.priority, int)
+        assert isinstance(callback.monitors, bool)
+        assert isinstance(callback.role, str)
+
+    def test_its_key_in_a_checkpoint_is_that_of_its_twin(self, tmp_path: Path) -> None:
+        assert self.make_callback(tmp_path).state_key == self.make_callback(tmp_path).state_key
+
+    def test_its_first_state_is_plain_data_and_goes_back(self, tmp_path: Path) -> None:
+        state = self.make_callback(tmp_path).state_dict()
+        assert is_plain(state)
+        other = self.make_callback(tmp_path)
+        other.load_state_dict(copy.deepcopy(state))
+        assert _same(other.state_dict(), state)
+
+    def test_it_can_be_copied_and_pickled(self, tmp_path: Path) -> None:
+        callback = self.make_callback(tmp_path)
+        for other in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+            assert other.state_key == callback.state_key
+
+    def test_its_hooks_take_what_the_interface_gives_them(self, tmp_path: Path) -> None:
+        callback = self.make_callback(tmp_path)
+        for hook in CALLBACK_HOOKS:
+            if is_overridden(callback, hook, Callback):
+                given = list(inspect.signature(getattr(Callback, hook)).parameters)[1:]
+                inspect.signature(getattr(callback, hook)).bind(*given)
+
+    # ---- in a run ----------------------------------------------------------------------------------------------------
+
+    def test_every_kind_of_run_works_with_it(self, tmp_path: Path) -> None:
+        trainer, module = self._trainer(tmp_path), _seeded()
+        trainer.fit(module, _data(), _data())
+        assert trainer.global_step > 0
+        trainer.validate(module, _data(), verbose=False)
+        trainer.test(module, _data(), verbose=False)
+        trainer.predict(module, _data())
+
+    def test_a_fit_without_validation_works_with_it_unless_it_monitors(self, tmp_path: Path) -> None:
+        if self.make_callback(tmp_path).monitors:
+            self.skip("it monitors what only validation gives, perhaps")
+        trainer = self._trainer(tmp_path)
+        trainer.fit(_seeded(), _data())
+        assert trainer.global_step > 0
+
+    def test_fast_dev_run_works_with_it(self, tmp_path: Path) -> None:
+        trainer = self._trainer(tmp_path, fast_dev_run=True)
+        trainer.fit(_seeded(), _data(), _data())
+        assert trainer.global_step == 1
+
+    def test_training_is_the_same_with_it(self, tmp_path: Path) -> None:
+        if not self.observes:
+            self.skip("observes is False")
+        alone, watched = _seeded(), _seeded()
+        torch.manual_seed(5)
+        self._trainer(tmp_path / "alone", callbacks=[]).fit(alone, _data(), _data())
+        torch.manual_seed(5)
+        self._trainer(tmp_path / "watched").fit(watched, _data(), _data())
+        assert _same(alone.state_dict(), watched.state_dict()), (
+            "weights differ: it draws random numbers, or changes them"
+        )
+
+    def test_one_object_serves_two_fits(self, tmp_path: Path) -> None:
+        callback = self.make_callback(tmp_path)
+        for number in range(2):
+            trainer = self._trainer(tmp_path / str(number), callbacks=[callback])
+            trainer.fit(_seeded(), _data(), _data())
+            assert trainer.global_step > 0
+
+    def test_the_user_s_error_comes_out_and_no_thread_stays(self, tmp_path: Path) -> None:
+        before = set(threading.enumerate())
+        trainer = self._trainer(tmp_path)
+        try:
+            trainer.fit(_seeded(fails_at=3), _data(), _data())
+        except ArithmeticError as error:
+            told = str(error)
+        else:
+            told = "nothing was raised"
+        assert "on purpose" in told
+        left = [thread for thread in set(threading.enumerate()) - before if not thread.daemon]
+        assert left == []
+
+    def test_a_resumed_run_ends_in_the_state_of_the_uninterrupted_one(self, tmp_path: Path) -> None:
+        if not self.resumes:
+            self.skip("resumes is False")
+        whole, first, second = (self.make_callback(tmp_path / "files") for _ in range(3))
+        self._fit(tmp_path / "whole", whole, 2)
+        path = tmp_path / "half.ckpt"
+        self._fit(tmp_path / "first", first, 1).save_checkpoint(path)
+        self._fit(tmp_path / "second", second, 2, ckpt_path=str(path))
+        assert is_plain(whole.state_dict())
+        assert _same(second.state_dict(), whole.state_dict())
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _fit(self, folder: Path, callback: Callback, epochs: int, **how: Any) -> Any:
+        trainer = self._trainer(folder, callbacks=[callback], max_epochs=epochs)
+        torch.manual_seed(5)
+        trainer.fit(_seeded(), _data(), _data(), **how)
+        return trainer
+
+    def _trainer(self, folder: Path, **arguments: Any) -> Any:
+        if plugins.find("trainers", "default") is None:
+            self.skip(f"needs the Trainer: {plugins.install_hint('lt-loops')}")
+        make = plugins.load("trainers", "default")
+        callbacks = arguments.pop("callbacks", None)
+        if callbacks is None:
+            callbacks = [self.make_callback(folder)]
+        roles = {callback.role for callback in callbacks}
+        quiet = {flag: False for role, flag in _FLAGS.items() if role not in roles}
+        wanted = {"accelerator": "cpu", "max_epochs": 2, "logger": False, **self.arguments, **arguments}
+        return make(callbacks=callbacks, default_root_dir=str(folder), **quiet, **wanted)
+
+
+def _seeded(fails_at: int = -1) -> KitModule:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return KitModule(fails_at)
+
+
+def _data() -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(40, 6, generator=generator)
+    return DataLoader(TensorDataset(x, x[:, :3].argmax(1)), batch_size=8)
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    """Return whether two nests of plain data and tensors are equal."""
+    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
+        return torch.equal(mine, theirs)
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return mine.keys() == theirs.keys() and all(_same(value, theirs[key]) for key, value in mine.items())
+    if isinstance(mine, (list, tuple)) and isinstance(theirs, (list, tuple)):
+        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
+    return bool(mine == theirs)

@@ -1,0 +1,26 @@
+"""What test kits share: a test of a kit cannot be lost by a subclass that happens to have one of its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Kit"]
+
+
+class Kit:
+    """Base of kits whose tests are methods. A test can be overridden only to mark it ``xfail(reason=...)``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse to lose a test."""
+        super().__init_subclass__(**kwargs)
+        for name, test in vars(cls).items():
+            replaces = name.startswith("test_") and any(name in vars(base) for base in cls.__mro__[1:])
+            marks = getattr(test, "pytestmark", [])
+            if replaces and not any(mark.name == "xfail" and mark.kwargs.get("reason") for mark in marks):
+                raise TypeError(f"{cls.__name__}.{name} replaces a test of the kit: mark it xfail(reason=...).")
+
+    def skip(self, why: str) -> None:
+        """End a test here: it does not apply."""
+        import pytest
+
+        pytest.skip(f"{type(self).__name__}: {why}")

@@ -1,0 +1,80 @@
+"""Our callbacks on the kit that strangers use; with lt-loops it trains with each of them."""
+
+import pytest
+
+import lt_callbacks as cb
+from lt_core import Logger
+from lt_core.testing import CallbackKit
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run
+
+
+class TestModelCheckpoint(CallbackKit):
+    resumes = False  # its state names files, and two runs of one folder name them differently
+
+    def make_callback(self, folder):
+        return cb.ModelCheckpoint(dirpath=folder / "kept", monitor="val_loss", save_top_k=2)
+
+
+class TestEarlyStopping(CallbackKit):
+    def make_callback(self, folder):
+        return cb.EarlyStopping("val_loss", patience=5)
+
+
+class TestNaNGuard(CallbackKit):
+    def make_callback(self, folder):
+        return cb.NaNGuard()
+
+
+class TestTimer(CallbackKit):
+    resumes = False  # it measures time
+
+    def make_callback(self, folder):
+        return cb.Timer("00:01:00:00")
+
+
+class TestModelSummary(CallbackKit):
+    def make_callback(self, folder):
+        return cb.ModelSummary()
+
+
+class TestProgressBar(CallbackKit):
+    def make_callback(self, folder):
+        return cb.ProgressBar()
+
+
+class TestEMAWeightAveraging(CallbackKit):
+    observes = False  # the averages are the module's weights at the end
+
+    def make_callback(self, folder):
+        return cb.EMAWeightAveraging(decay=0.9)
+
+
+class TestSpikeDetection(CallbackKit):
+    def make_callback(self, folder):
+        return cb.SpikeDetection()
+
+
+class TestGradientAccumulationScheduler(CallbackKit):
+    observes = False
+
+    def make_callback(self, folder):
+        return cb.GradientAccumulationScheduler({1: 2})
+
+
+class TestThroughputMonitor(CallbackKit):
+    resumes = False  # it measures time
+    arguments = {"logger": Logger()}  # noqa: RUF012  (typed in the kit)
+
+    def make_callback(self, folder):
+        return cb.ThroughputMonitor(batch_size_fn=len)
+
+
+class TestOnExceptionCheckpoint(CallbackKit):
+    def make_callback(self, folder):
+        return cb.OnExceptionCheckpoint(folder)
+
+
+class TestLambdaCallback(CallbackKit):
+    def make_callback(self, folder):
+        return cb.LambdaCallback(on_train_start=print)

@@ -1,0 +1,31 @@
+"""Execute a notebook from top to bottom, and print what its cells print.
+
+uv run --group examples python tools/notebook.py examples/notebook.ipynb
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+SECONDS = 300  # for one cell; a hang must not eat CI's time
+
+
+def main() -> int:
+    """Execute the notebook in an empty folder; an error in a cell is an error here."""
+    notebook = nbformat.read(sys.argv[1], as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": folder}})
+        client.execute()
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            text = output.get("text") or output.get("data", {}).get("text/plain", "")
+            print("".join(text).rstrip())
+    print(f"{Path(sys.argv[1]).name}: {len(notebook.cells)} cells")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
