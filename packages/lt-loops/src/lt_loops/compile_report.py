@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,8 +98,11 @@ def _first_line(text: str) -> str:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    left = len(lines) - _SHOWN
-    return lines if left <= 0 else [*lines[:_SHOWN], f"... and {left} more"]
+    """Return the first few different lines, each with how often it came."""
+    counts = Counter(lines)
+    shown = [line if times == 1 else f"{line} ({times} times)" for line, times in counts.items()]
+    left = len(shown) - _SHOWN
+    return shown if left <= 0 else [*shown[:_SHOWN], f"... and {left} more"]
 
 
 def _count(number: int, word: str) -> str:
