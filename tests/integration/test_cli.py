@@ -109,6 +109,18 @@ def test_explain_takes_the_configuration_of_a_run(here, capsys):
     assert "1 rank" in capsys.readouterr().out
 
 
+def test_predictions_are_saved_where_the_user_says(here, capsys):
+    source = USERS.replace(
+        "test_step = validation_step", "def predict_step(self, batch, i): return self.layer(batch[0])"
+    )
+    (here / "project_of_users.py").write_text(source + "\n    predict_dataloader = train_dataloader\n")
+    words = ("--trainer.logger=false", "--output=out.pt")
+    assert main(["predict", *BASE, *words]) == 0
+    assert [part.shape for part in torch.load("out.pt")] == [(8, 1)] * 4
+    assert main(["predict", *BASE, words[0]]) == 0
+    assert "--output predictions.pt saves them" in capsys.readouterr().out
+
+
 def test_an_error_without_lines_of_the_user_is_one_line(here, capsys):
     with pytest.raises(SystemExit) as end:
         main(["predict", *BASE])

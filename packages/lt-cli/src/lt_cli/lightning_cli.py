@@ -135,9 +135,9 @@ class LightningCLI:
     def subcommands() -> dict[str, set[str]]:
         """Return the Trainer's methods that are subcommands, each with those arguments that are no options."""
         return {
-            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule"},
-            "validate": {"model", "dataloaders", "datamodule"},
-            "test": {"model", "dataloaders", "datamodule"},
+            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "train_dataloader"},
+            "validate": {"model", "dataloaders", "datamodule", "val_dataloaders"},
+            "test": {"model", "dataloaders", "datamodule", "test_dataloaders"},
             "predict": {"model", "dataloaders", "datamodule"},
         }
 

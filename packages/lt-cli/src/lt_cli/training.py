@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.complaints import with_places
 from lt_cli.lightning_cli import LightningCLI
@@ -53,6 +55,10 @@ class TrainingCommand(LightningCLI):
         if subcommand == "explain":  # a configuration saved by fit holds its arguments too
             for name in ("--ckpt_path", "--weights_only"):
                 parser.add_argument(name, help=SUPPRESS)
+        if subcommand == "predict":
+            parser.add_argument(
+                "--output", type=str | None, help="A file for the predictions (torch.save), in the order of the data."
+            )
         return parser
 
     def before_instantiate_classes(self) -> None:
@@ -85,6 +91,18 @@ class TrainingCommand(LightningCLI):
             if _passes_users_code(error):
                 raise  # the user's lines say more than the message
             self.parser.exit(1, f"lt {subcommand}: error: {error}\n")
+
+    def predict(self, **kwargs: Any) -> None:
+        """Predict, and save what came out where ``--output`` says."""
+        target = self._get(self.config, "output")
+        predictions = self.trainer.predict(**kwargs)
+        if not self.trainer.is_global_zero or predictions is None:
+            return
+        if target is None:
+            print("The predictions were not kept: --output predictions.pt saves them.")
+            return
+        torch.save(predictions, target)
+        print(f"Predictions: torch.load({target!r})")
 
     def explain(self, model: Any, datamodule: Any = None, **counts: int | None) -> None:
         """Print what ``lt fit`` would do; data is set up to count its batches, and nothing is trained."""
