@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import shutil
 
 import pytest
 import torch
@@ -258,6 +259,22 @@ def folder(ranks, tmp_path_factory):
 def test_a_folder_of_parts_is_complete_and_of_one_name(folder):
     assert [path.name for path in folder.iterdir()] == ["parts.ckpt"]
     assert (folder / "parts.ckpt" / "rest.ckpt").exists()
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+def test_a_folder_with_a_damaged_part_is_found_before_anything_is_loaded(folder, harm, tmp_path):
+    copied = tmp_path / "parts.ckpt"
+    shutil.copytree(folder / "parts.ckpt", copied)
+    FSDP().verify_checkpoint(CheckpointIO(), copied)
+    part = max(copied.glob("*.distcp"))
+    contents = bytearray(part.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    part.write_bytes({"flip": contents, "cut": contents[:-9], "remove": b""}[harm])
+    if harm == "remove":
+        part.unlink()
+    for action in (FSDP().verify_checkpoint, FSDP().load_checkpoint):
+        with pytest.raises(CheckpointError, match=rf"parts\.ckpt is damaged: {part.name} missing or not as written"):
+            action(CheckpointIO(), copied)
 
 
 def test_a_folder_written_by_two_ranks_is_read_by_three_and_by_one(ranks, folder):

@@ -6,7 +6,7 @@ import os
 from pathlib import Path, PurePosixPath
 
 from lt_callbacks.ledger import Ledger
-from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint import CheckpointIO, clean_leftovers
 
 __all__ = ["CheckpointFiles", "is_remote"]
 
@@ -33,6 +33,11 @@ class CheckpointFiles:
         self._io = io
         self._ledger = Ledger(None if self.remote else Path(folder))
         self._known = set(known) if self.remote else set()
+
+    def clean(self) -> None:
+        """Delete what killed writes left behind, but for files that somebody still writes."""
+        if not self.remote:
+            clean_leftovers(self.folder)
 
     def record(self, path: str) -> None:
         """Note that the run is about to write ``path``."""

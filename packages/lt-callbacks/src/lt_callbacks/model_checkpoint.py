@@ -249,6 +249,8 @@ class ModelCheckpoint(Callback):
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start()
+        if trainer.is_global_zero:
+            self._folder.clean()
         if self._resumed:
             self._resumed = False
             self._take_over(trainer)

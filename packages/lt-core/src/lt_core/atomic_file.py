@@ -27,7 +27,15 @@ try:
 except ImportError:  # Windows: an open file cannot be deleted there, which protects it as well
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["clean_leftovers", "fill", "name_also", "point_at", "write_atomically", "writing_errors"]
+__all__ = [
+    "clean_leftovers",
+    "fill",
+    "name_also",
+    "point_at",
+    "sync_directory",
+    "write_atomically",
+    "writing_errors",
+]
 
 _LEFTOVER = re.compile(r"^\..+\.[0-9a-f]{12}\.tmp$")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)

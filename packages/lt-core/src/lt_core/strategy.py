@@ -337,6 +337,14 @@ class Strategy:
         """Read the tree at ``path``; called on every rank."""
         return io.load_checkpoint(path, map_location="cpu", trusted=trusted)
 
+    def verify_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
+        """Return if the checkpoint at ``path`` is complete and undamaged; called in one process, before the launch.
+
+        Raises:
+            CheckpointError: path, reason, way out.
+        """
+        io.verify(path)
+
     def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:

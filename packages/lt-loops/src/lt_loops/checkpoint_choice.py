@@ -72,7 +72,7 @@ def _newest(trainer: Trainer) -> str | None:
     """
     for path in _candidates(trainer):
         try:
-            trainer.checkpoint_io.verify(path)
+            trainer.strategy.verify_checkpoint(trainer.checkpoint_io, path)
         except CheckpointError as error:
             warn(f"{error} The next older checkpoint is taken.", code="LT613", stacklevel=6)
             continue

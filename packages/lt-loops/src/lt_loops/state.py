@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from lt_core.checkpoint import load_state_dict_strictly
-from lt_core.errors import CheckpointError
+from lt_core.errors import CheckpointError, warn
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
@@ -208,6 +208,7 @@ def restore_training(run: Run) -> None:
     if extra is None:
         take_lightning_counters(run, tree)
         return
+    _tell_changed_hparams(run, tree)
     run.position.load_state_dict(extra["position"])
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
@@ -215,6 +216,27 @@ def restore_training(run: Run) -> None:
     dm = run.datamodule
     if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
         dm.load_state_dict(tree[type(dm).__qualname__])
+
+
+def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
+    """Say which hyperparameters are not those of the run that is resumed."""
+    saved = tree.get("hyper_parameters") or {}
+    given = dict(run.module.hparams)
+    changed = [name for name in saved if name in given and _is_other(saved[name], given[name])]
+    if changed and run.strategy.rank == 0:
+        shown = ", ".join(f"{name} was {saved[name]!r} and is {given[name]!r}" for name in changed[:5])
+        shown += "..." if len(changed) > 5 else ""
+        warn(
+            f"{run.ckpt_path} resumes with other hyperparameters: {shown}. The model has the new ones; "
+            "weights, optimizer (its learning rate too), schedulers and position come from the file. "
+            "To begin anew with its weights: load_from_checkpoint, and fit without ckpt_path.",
+            code="LT618",
+        )
+
+
+def _is_other(one: Any, other: Any) -> bool:
+    plain = (bool, int, float, str, type(None))
+    return isinstance(one, plain) and isinstance(other, plain) and one != other and not (one != one and other != other)
 
 
 def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:

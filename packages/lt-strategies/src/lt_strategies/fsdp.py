@@ -238,8 +238,14 @@ class FSDP(Distributed):
 
     def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
         if sharded_checkpoint.is_one(path):
-            return sharded_checkpoint.load(io, path, trusted=trusted)
+            return sharded_checkpoint.load(self, io, path, trusted=trusted)
         return super().load_checkpoint(io, path, trusted=trusted)
+
+    def verify_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
+        if sharded_checkpoint.is_one(path):
+            sharded_checkpoint.verify(io, path)
+        else:
+            super().verify_checkpoint(io, path)
 
     def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
         if sharded_checkpoint.is_one(path):

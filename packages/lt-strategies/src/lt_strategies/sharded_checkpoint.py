@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
+import zlib
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -17,6 +19,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from lt_core.atomic_file import sync_directory
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
@@ -132,10 +135,17 @@ def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str |
         {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
     ]
     rest["names"] = list(tree["state_dict"])
+    mine = _own_files(draft, strategy.rank)
+    for file in mine:
+        _sync(file)
+    written = strategy.gather_objects({file.name: _summed(file) for file in mine})
     if strategy.rank == 0:
+        rest["files"] = {name: facts for files in written for name, facts in files.items()}
         io.save_checkpoint(rest, draft / _REST)
         io.wait()  # it may write in the background
+        sync_directory(draft)
         _replace(target, draft)
+        sync_directory(target.parent)
     strategy.barrier("a checkpoint's end")
 
 
@@ -151,10 +161,71 @@ def _replace(target: Path, draft: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def load(io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
-    """Return a folder's tree; tensors stay in the folder until the module is there (:class:`Stored`)."""
+def verify(io: CheckpointIO, path: str | PathLike[str]) -> None:
+    """Return if a folder is complete: every file that its manifest names is there, with its size and checksum.
+
+    Raises:
+        CheckpointError: names what is missing or damaged.
+    """
+    _check_metadata(Path(path))
+    io.verify(Path(path) / _REST)
+    files = io.load_checkpoint(Path(path) / _REST, map_location="cpu").get("files", {})
+    bad = _damaged(Path(path), files)
+    if bad:
+        raise _broken(path, bad)
+
+
+def _own_files(folder: Path, rank: int) -> list[Path]:
+    """Return what ``rank`` has written: its shards, and rank 0 the index too."""
+    return [*sorted(folder.glob(f"__{rank}_*")), *([folder / ".metadata"] if rank == 0 else [])]
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def _summed(file: Path) -> dict[str, int]:
+    """Return size and CRC-32 of a file."""
+    crc = size = 0
+    with file.open("rb") as stream:
+        while part := stream.read(1 << 24):
+            crc, size = zlib.crc32(part, crc), size + len(part)
+    return {"bytes": size, "crc32": crc}
+
+
+def _damaged(folder: Path, files: dict[str, dict[str, int]], share: slice = slice(None)) -> list[str]:
+    """Return the files that are not as the manifest says, among a share of them."""
+    return [name for name in sorted(files)[share] if not _is_as_written(folder / Path(name).name, files[name])]
+
+
+def _is_as_written(file: Path, facts: dict[str, int]) -> bool:
+    try:
+        return _summed(file) == facts
+    except OSError:
+        return False
+
+
+def _broken(path: str | PathLike[str], names: list[str]) -> CheckpointError:
+    shown = ", ".join(names[:4]) + ("..." if len(names) > 4 else "")
+    return CheckpointError(
+        f"{path} is damaged: {shown} missing or not as written. Resume from an older checkpoint, or ckpt_path='last'.",
+        code="LT746",
+    )
+
+
+def load(strategy: Strategy, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
+    """Return a folder's tree; tensors stay in the folder until the module is there (:class:`Stored`).
+
+    The ranks share the work of comparing the files' checksums, and raise the same error.
+    """
     folder = Path(path)
     tree = io.load_checkpoint(folder / _REST, map_location="cpu", trusted=trusted)
+    found = [_damaged(folder, tree.pop("files", {}), slice(strategy.rank, None, strategy.world_size))]
+    if strategy.world_size > 1:
+        found = strategy.gather_objects(found[0])
+    if bad := sorted({name for names in found for name in names}):
+        raise _broken(path, bad)
     optimizers = tree.pop("optimizer_states")
     tree["state_dict"] = Stored.at(folder, "state_dict", tree.pop("names"))
     tree["optimizer_states"] = [
@@ -180,12 +251,13 @@ def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
     if not is_one(path):
         raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {_REST}.", code="LT744")
     scratch = Path(target).with_name(f".{Path(target).name}.draft")
-    _check_metadata(Path(path))
+    verify(CheckpointIO(), path)
     dcp_to_torch_save(path, scratch)
     tree = torch.load(scratch, map_location="cpu", weights_only=True)
     scratch.unlink()
     rest = CheckpointIO().load_checkpoint(Path(path) / _REST)
-    del rest["optimizer_states"], rest["names"]
+    for key in ("optimizer_states", "names", "files"):
+        rest.pop(key, None)
     CheckpointIO().save_checkpoint({**rest, "state_dict": tree["state_dict"]}, target)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lt_core.checkpoint import CheckpointIO
-from lt_strategies.sharded_checkpoint import consolidate, is_one
+from lt_strategies.sharded_checkpoint import consolidate, is_one, verify
 
 __all__ = ["ShardedReader"]
 
@@ -36,8 +36,8 @@ class ShardedReader(CheckpointIO):
             return super().load_checkpoint(file, map_location, verify=verify)
 
     def verify(self, path: str | PathLike[str]) -> None:
-        """Read it whole: torch.distributed.checkpoint keeps no checksums."""
+        """Compare all files of a folder with its manifest."""
         if is_one(path):
-            self.load_checkpoint(path, map_location="cpu")
+            verify(CheckpointIO(), path)
         else:
             super().verify(path)

@@ -1,0 +1,138 @@
+"""Which checkpoint a run goes on from, and what is said where it cannot, or goes on otherwise than it was saved."""
+
+import re
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_callbacks import ModelCheckpoint
+from lt_core import LightningModule
+from lt_core.errors import CheckpointError
+from lt_loops import Trainer
+
+QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+
+
+class Net(LightningModule):
+    def __init__(self, lr=0.1, kind="SGD", groups=1, width=4, bias=True):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = nn.Linear(width, 1, bias=bias)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch[0]).square().mean()
+        self.log("loss", loss, on_step=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.layer(batch[0]).mean())
+
+    def configure_optimizers(self):
+        params = list(self.parameters())
+        groups = [params] if self.hparams.groups == 1 else [params[:1], params[1:]]
+        return getattr(torch.optim, self.hparams.kind)([{"params": group} for group in groups], lr=self.hparams.lr)
+
+
+def loader(width=4):
+    return DataLoader(TensorDataset(torch.ones(8, width)), 2)
+
+
+def fit(folder, net=None, epochs=2, ckpt_path=None, **when):
+    saves = ModelCheckpoint(folder, monitor="loss", save_top_k=-1, **(when or {"every_n_train_steps": 2}))
+    trainer = Trainer(accelerator="cpu", max_epochs=epochs, callbacks=[saves], **QUIET)
+    net = net or Net()
+    trainer.fit(net, loader(net.hparams.width), ckpt_path=ckpt_path)
+    return trainer
+
+
+def steps_of(folder):
+    return sorted(int(re.search(r"step=(\d+)", path.name)[1]) for path in folder.glob("*.ckpt"))
+
+
+@pytest.mark.parametrize("word", ["last", "auto"])
+def test_the_newest_checkpoint_goes_on(word, tmp_path):
+    fit(tmp_path)
+    trainer = fit(tmp_path, epochs=3, ckpt_path=word)
+    assert trainer.global_step == 12
+    assert steps_of(tmp_path) == [2, 4, 6, 8, 10, 12]
+
+
+def test_auto_begins_where_there_is_nothing_and_last_says_what_to_do(tmp_path):
+    assert fit(tmp_path / "a", ckpt_path="auto").global_step == 8
+    with pytest.raises(CheckpointError, match=r"no checkpoint found in .*b.*ckpt_path='auto'"):
+        fit(tmp_path / "b", ckpt_path="last")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_newest_file_is_named_and_the_next_older_one_taken(damage, tmp_path):
+    fit(tmp_path)
+    newest = max(tmp_path.glob("*.ckpt"), key=lambda path: path.stat().st_mtime_ns)
+    contents = bytearray(newest.read_bytes())
+    tensor = contents.find(torch.load(newest, weights_only=True)["state_dict"]["layer.weight"].numpy().tobytes())
+    contents[tensor] ^= 1
+    time.sleep(0.01)
+    newest.write_bytes({"cut": contents[:-100], "flipped": contents, "empty": b""}[damage])
+    with pytest.warns(UserWarning, match=rf"{re.escape(newest.name)}.*next older checkpoint is taken.*LT613"):
+        trainer = fit(tmp_path, epochs=3, ckpt_path="last")
+    assert trainer.global_step == 12
+
+
+def test_best_is_what_the_callback_found_best(tmp_path):
+    trainer = fit(tmp_path)
+    best = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)
+    with torch.no_grad():
+        trainer.lightning_module.layer.weight.fill_(0.0)
+    trainer.validate(trainer.lightning_module, loader(), ckpt_path="best", verbose=False)
+    assert torch.equal(trainer.lightning_module.layer.weight, best["state_dict"]["layer.weight"])
+
+
+def test_leftovers_of_a_killed_write_go_at_the_next_start(tmp_path):
+    left = tmp_path / ".epoch=0-step=2.ckpt.0123456789ab.tmp"
+    left.write_bytes(b"half")
+    mine = tmp_path / "notes.tmp"
+    mine.write_text("mine")
+    fit(tmp_path)
+    assert not left.exists()
+    assert mine.exists()
+
+
+def test_resuming_a_finished_run_says_so(tmp_path):
+    fit(tmp_path, every_n_epochs=1)
+    with pytest.warns(UserWarning, match=r"fit trains nothing: max_epochs=2 reached \(epoch 2, optimizer step 8\)"):
+        fit(tmp_path, ckpt_path="last", every_n_epochs=1)
+
+
+def test_changed_hyperparameters_are_named_with_what_they_change(tmp_path):
+    fit(tmp_path)
+    with pytest.warns(UserWarning, match=r"other hyperparameters: lr was 0\.1 and is 0\.5\. .*LT618"):
+        trainer = fit(tmp_path, Net(lr=0.5), epochs=3, ckpt_path="last")
+    assert trainer.optimizers[0].param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.*LT618")
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"kind": "Adam"}, r"written with SGD over 1 parameter groups, configure_optimizers made Adam over 1"),
+        ({"groups": 2}, r"SGD over 1 parameter groups, configure_optimizers made SGD over 2"),
+        ({"width": 5}, r"layer\.weight: \(1, 4\) in the file, \(1, 5\) in the module"),
+        ({"bias": False}, r"layer\.bias"),
+    ],
+)
+def test_what_does_not_fit_is_one_error_that_says_what_differs(other, message, tmp_path):
+    fit(tmp_path)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        fit(tmp_path, Net(**other), epochs=3, ckpt_path="last")
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_weights_alone_do_not_resume_and_the_way_of_a_warm_start_is_told(tmp_path):
+    trainer = fit(tmp_path)
+    trainer.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+    with pytest.raises(CheckpointError, match=r"holds weights only .*warm start load it by load_from_checkpoint"):
+        fit(tmp_path, epochs=3, ckpt_path=tmp_path / "weights.ckpt")
+    warm = Net.load_from_checkpoint(tmp_path / "weights.ckpt")
+    assert fit(tmp_path / "warm", warm).global_step == 8
