@@ -63,7 +63,43 @@ class Report(Callback):
         (folder / f"rank{trainer.global_rank}.json").write_text(json.dumps(told))
 
 
+class Fixed(Net):  # the same data whatever was drawn before, and steps that draw
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * torch.rand(()) * torch.nn.functional.dropout(torch.ones(8)).mean()
+
+    def train_dataloader(self):
+        rows = torch.rand(64, 4, generator=torch.Generator().manual_seed(1))
+        return DataLoader(TensorDataset(rows), self.batch_size, shuffle=True)
+
+
+class Weights(Callback):
+    def __init__(self, name):
+        self.name = name
+
+    def on_fit_end(self, trainer, module):
+        told = {"weights": module.layer.weight.flatten().tolist(), "drawn": torch.rand(3).tolist()}
+        told |= {"lr": module.lr, "batch_size": module.batch_size, "steps": trainer.global_step}
+        (folder / f"{self.name}{trainer.global_rank}.json").write_text(json.dumps(told))
+
+
+def fit_fixed(name, callbacks, **members):
+    net = Fixed()
+    for member, value in members.items():
+        setattr(net, member, value)
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", devices=2, strategy="ddp_fork", callbacks=[*callbacks, Weights(name)], **quiet
+    )
+    torch.manual_seed(7)
+    trainer.fit(net)
+    told = json.loads((folder / f"{name}0.json").read_text())
+    return {"lr": told["lr"], "batch_size": told["batch_size"]}
+
+
 if __name__ == "__main__":
+    found = fit_fixed("searched", [BatchSizeFinder(), LearningRateFinder(min_lr=1e-5, num_training_steps=30)])
+    fit_fixed("told", [], **found)
     trainer = Trainer(
         max_epochs=6,
         accelerator="cpu",
@@ -122,3 +158,12 @@ def test_the_kept_files_are_those_of_the_ranking(ranks):
     (first, _), folder = ranks
     assert sorted(Path(path).name for path in folder.glob("epoch*.ckpt")) == first["kept"]
     assert (folder / "last.ckpt").exists()
+
+
+def test_a_run_after_searches_equals_one_that_began_with_what_was_found_generators_included(ranks):
+    _, folder = ranks
+    for rank in range(2):
+        searched, told = (json.loads((folder / f"{name}{rank}.json").read_text()) for name in ("searched", "told"))
+        assert searched["lr"] != 0.001
+        assert searched["batch_size"] == 8
+        assert searched == told
