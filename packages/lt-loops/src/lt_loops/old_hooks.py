@@ -11,8 +11,9 @@ from lt_core.errors import LtDeprecationWarning, warn
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
+    from lt_loops.trainer import Trainer
 
-__all__ = ["OLD_HOOKS", "OldHooks", "takes_outputs"]
+__all__ = ["OLD_HOOKS", "OldHooks", "call_init_hooks", "takes_outputs"]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -35,7 +36,10 @@ _RENAMED = {
 _WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end")
 """Hooks that from 1.0 to 1.3 got the outputs of the epoch's steps."""
 
-OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, "tbptt_split_batch"))
+_INIT = ("on_init_start", "on_init_end")
+"""Hooks of callbacks that were called when a Trainer was made."""
+
+OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, *_INIT, "tbptt_split_batch"))
 """The names of all of them."""
 
 
@@ -115,6 +119,21 @@ class OldHooks:
             return
         self._told.add(old)
         warn(f"The hook {old} is one of 1.x: write {new}.", code="LT904", category=LtDeprecationWarning, stacklevel=7)
+
+
+def call_init_hooks(trainer: Trainer) -> None:
+    """Call ``on_init_start(trainer)`` and ``on_init_end(trainer)`` of the callbacks of a Trainer that was just made."""
+    for name in _INIT:
+        for callback in trainer.callbacks:
+            method = getattr(callback, name, None)
+            if callable(method) and _takes(method, 1):
+                warn(
+                    f"The hook {name} is one of 1.x: write setup(trainer, pl_module, stage).",
+                    code="LT904",
+                    category=LtDeprecationWarning,
+                    stacklevel=4,
+                )
+                method(trainer)
 
 
 def takes_outputs(hook: Callable[..., Any], name: str) -> bool:
