@@ -103,6 +103,6 @@ def _describe(name: str) -> Hook:
 def _arguments(function: object) -> str | None:
     if function is None or not callable(function):
         return None
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    stars: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     shown = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     return ", ".join(stars.get(p.kind, "") + p.name for p in shown)
