@@ -186,7 +186,7 @@ def _weights_summary(value: Any, new: dict[str, Any]) -> str:
 
 def _stochastic_weight_avg(value: Any, new: dict[str, Any]) -> str:
     if value:
-        _add_callback(new, plugins.load("callbacks", "stochastic_weight_averaging")())
+        _add_callback(new, plugins.load("callbacks", "stochastic_weight_averaging")(swa_lrs=None))
     return "write callbacks=[StochasticWeightAveraging(swa_lrs=...)]."
 
 
