@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 JOB = """
 import json, sys
 from pathlib import Path
 import torch
 from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
-from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard
+from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard, OnExceptionCheckpoint
 from lt_core import Callback, LightningModule
 from lt_loops import Trainer
 from torch import nn
@@ -97,7 +98,29 @@ def fit_fixed(name, callbacks, **members):
     return {"lr": told["lr"], "batch_size": told["batch_size"]}
 
 
+class Fails(Fixed):
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 3 and self.trainer.global_rank in self.ranks:
+            raise ArithmeticError("the user's own")
+        return super().training_step(batch, batch_idx)
+
+
+def fit_failing(name, ranks):
+    net = Fails()
+    net.ranks = ranks
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    callbacks = [OnExceptionCheckpoint(folder, name)]
+    try:
+        Trainer(
+            max_epochs=1, accelerator="cpu", devices=2, strategy="ddp_fork", callbacks=callbacks, **quiet
+        ).fit(net)
+    except Exception as error:
+        (folder / f"{name}.txt").write_text(f"{type(error).__name__}: {error}")
+
+
 if __name__ == "__main__":
+    fit_failing("both_failed", [0, 1])
+    fit_failing("one_failed", [1])
     found = fit_fixed("searched", [BatchSizeFinder(), LearningRateFinder(min_lr=1e-5, num_training_steps=30)])
     fit_fixed("told", [], **found)
     trainer = Trainer(
@@ -167,3 +190,15 @@ def test_a_run_after_searches_equals_one_that_began_with_what_was_found_generato
         assert searched["lr"] != 0.001
         assert searched["batch_size"] == 8
         assert searched == told
+
+
+def test_an_exception_on_all_ranks_leaves_a_checkpoint(ranks):
+    _, folder = ranks
+    assert torch.load(folder / "both_failed.ckpt", weights_only=True)["global_step"] == 3
+    assert "the user's own" in (folder / "both_failed.txt").read_text()
+
+
+def test_an_exception_on_one_rank_is_told_and_no_rank_waits_for_a_checkpoint(ranks):
+    _, folder = ranks
+    assert not (folder / "one_failed.ckpt").exists()
+    assert "the user's own" in (folder / "one_failed.txt").read_text()
