@@ -126,6 +126,13 @@ class ModelCheckpoint(Callback):
         self._moved_from: str | None = None
         self._last_global_step_saved = 0
 
+    def explain(self) -> str:
+        """Say when it saves, and what it keeps."""
+        count = {-1: "all", 0: "none", 1: ""}.get(self.save_top_k, str(self.save_top_k))
+        which = f"best by {self.monitor} ({self.mode})" if self.monitor else "newest"
+        kept = f"keeps {count}" if self.save_top_k in (-1, 0) else f"keeps the {f'{count} {which}'.strip()}"
+        return f"saves {self._schedule}, {kept}{' and the last' if self.save_last else ''}"
+
     # ---- what users read ---------------------------------------------------------------------------------------------
 
     @property
