@@ -29,6 +29,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 UV = os.environ.get("UV", "uv")
+ORDINARY = "not (cuda or xla or ddp or fsdp or conformance or faults or multinode or slow)"  # as in the noxfile
 
 
 class ReleaseError(Exception):
@@ -237,7 +238,7 @@ def test_tag(name: str, tree: Path, wheel: Path) -> None:
     run(UV, "venv", "-q", "--python", sys.executable, str(environment))
     python = str(environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
     run(UV, "pip", "install", "-q", "--python", python, str(wheel), *wheels, "pytest", "pytest-timeout")
-    run(python, "-m", "pytest", "-q", "-m", "not (cuda or xla or ddp)", f"tests/{name.replace('-', '_')}", cwd=tree)
+    run(python, "-m", "pytest", "-q", "-m", ORDINARY, f"tests/{name.replace('-', '_')}", cwd=tree)
 
 
 def record(release: Release) -> None:

@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 JOB = """
 import json, sys
 from pathlib import Path
 import torch
 from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
-from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard
+from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard, OnExceptionCheckpoint
 from lt_core import Callback, LightningModule
 from lt_loops import Trainer
 from torch import nn
@@ -63,7 +64,65 @@ class Report(Callback):
         (folder / f"rank{trainer.global_rank}.json").write_text(json.dumps(told))
 
 
+class Fixed(Net):  # the same data whatever was drawn before, and steps that draw
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * torch.rand(()) * torch.nn.functional.dropout(torch.ones(8)).mean()
+
+    def train_dataloader(self):
+        rows = torch.rand(64, 4, generator=torch.Generator().manual_seed(1))
+        return DataLoader(TensorDataset(rows), self.batch_size, shuffle=True)
+
+
+class Weights(Callback):
+    def __init__(self, name):
+        self.name = name
+
+    def on_fit_end(self, trainer, module):
+        told = {"weights": module.layer.weight.flatten().tolist(), "drawn": torch.rand(3).tolist()}
+        told |= {"lr": module.lr, "batch_size": module.batch_size, "steps": trainer.global_step}
+        (folder / f"{self.name}{trainer.global_rank}.json").write_text(json.dumps(told))
+
+
+def fit_fixed(name, callbacks, **members):
+    net = Fixed()
+    for member, value in members.items():
+        setattr(net, member, value)
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", devices=2, strategy="ddp_fork", callbacks=[*callbacks, Weights(name)], **quiet
+    )
+    torch.manual_seed(7)
+    trainer.fit(net)
+    told = json.loads((folder / f"{name}0.json").read_text())
+    return {"lr": told["lr"], "batch_size": told["batch_size"]}
+
+
+class Fails(Fixed):
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 3 and self.trainer.global_rank in self.ranks:
+            raise ArithmeticError("the user's own")
+        return super().training_step(batch, batch_idx)
+
+
+def fit_failing(name, ranks):
+    net = Fails()
+    net.ranks = ranks
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    callbacks = [OnExceptionCheckpoint(folder, name)]
+    try:
+        Trainer(
+            max_epochs=1, accelerator="cpu", devices=2, strategy="ddp_fork", callbacks=callbacks, **quiet
+        ).fit(net)
+    except Exception as error:
+        (folder / f"{name}.txt").write_text(f"{type(error).__name__}: {error}")
+
+
 if __name__ == "__main__":
+    fit_failing("both_failed", [0, 1])
+    fit_failing("one_failed", [1])
+    found = fit_fixed("searched", [BatchSizeFinder(), LearningRateFinder(min_lr=1e-5, num_training_steps=30)])
+    fit_fixed("told", [], **found)
     trainer = Trainer(
         max_epochs=6,
         accelerator="cpu",
@@ -122,3 +181,24 @@ def test_the_kept_files_are_those_of_the_ranking(ranks):
     (first, _), folder = ranks
     assert sorted(Path(path).name for path in folder.glob("epoch*.ckpt")) == first["kept"]
     assert (folder / "last.ckpt").exists()
+
+
+def test_a_run_after_searches_equals_one_that_began_with_what_was_found_generators_included(ranks):
+    _, folder = ranks
+    for rank in range(2):
+        searched, told = (json.loads((folder / f"{name}{rank}.json").read_text()) for name in ("searched", "told"))
+        assert searched["lr"] != 0.001
+        assert searched["batch_size"] == 8
+        assert searched == told
+
+
+def test_an_exception_on_all_ranks_leaves_a_checkpoint(ranks):
+    _, folder = ranks
+    assert torch.load(folder / "both_failed.ckpt", weights_only=True)["global_step"] == 3
+    assert "the user's own" in (folder / "both_failed.txt").read_text()
+
+
+def test_an_exception_on_one_rank_is_told_and_no_rank_waits_for_a_checkpoint(ranks):
+    _, folder = ranks
+    assert not (folder / "one_failed.ckpt").exists()
+    assert "the user's own" in (folder / "one_failed.txt").read_text()

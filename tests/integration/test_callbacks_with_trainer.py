@@ -20,6 +20,7 @@ from lt_callbacks import (
     ModelCheckpoint,
     ModelPruning,
     NaNGuard,
+    OnExceptionCheckpoint,
     StochasticWeightAveraging,
     ThroughputMonitor,
     Tuner,
@@ -212,6 +213,31 @@ def test_the_guard_names_the_first_step_that_was_not_finite():
 
     with pytest.raises(NonFiniteError, match="optimizer step 5 "):
         make_trainer(callbacks=[NaNGuard(every_n_steps=3)], enable_checkpointing=False).fit(Broken())
+
+
+class Fails(Net):
+    def training_step(self, batch, batch_idx):
+        if self.global_step == 11:
+            raise ArithmeticError("the user's own")
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: OnExceptionCheckpoint(folder, "failed"),
+        lambda folder: ModelCheckpoint(folder, "failed", every_n_epochs=9, save_on_exception=True),
+    ],
+)
+def test_an_exception_leaves_a_checkpoint_of_its_moment(tmp_path, make):
+    trainer = make_trainer(callbacks=[make(tmp_path)])
+    trainer.fit(Net())  # what is saved below is not this earlier run
+    module = Fails()
+    with pytest.raises(ArithmeticError, match="the user's own"):
+        trainer.fit(module)
+    tree = torch.load(tmp_path / "failed.ckpt", weights_only=True)
+    assert (tree["epoch"], tree["global_step"]) == (1, 11)
+    assert torch.equal(tree["state_dict"]["head.weight"], module.head.weight)
 
 
 # ---- finders ---------------------------------------------------------------------------------------------------------

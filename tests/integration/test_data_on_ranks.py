@@ -121,6 +121,37 @@ def test_training_equals_one_process_on_the_joined_batches(tmp_path, total):
         assert torch.allclose(train(ranks, 2), train(1, 2 * ranks), atol=1e-6)
 
 
+class Pairs(Line):
+    """Learns from two loaders at once."""
+
+    def training_step(self, batch, batch_idx):
+        (x, y, _), (other, goal, _) = batch["left"], batch["right"]
+        return mse_loss(self.layer(x), y) + mse_loss(self.layer(other), 2 * goal)
+
+
+@pytest.mark.parametrize("total", [13, 1])
+def test_two_loaders_of_one_length_train_as_on_one_process(tmp_path, total):
+    def train(ranks, batch_size):
+        model = Pairs()
+        loaders = {name: DataLoader(table(total), batch_size=batch_size) for name in ("left", "right")}
+        make_trainer(ranks, tmp_path, max_epochs=2).fit(model, loaders)
+        return model.layer.weight.detach()
+
+    for ranks in (2, 3):
+        assert torch.allclose(train(ranks, 2), train(1, 2 * ranks), atol=1e-6)
+
+
+def test_a_list_of_loaders_to_predict_on_comes_back_in_order_on_ranks(tmp_path):
+    loaders = [DataLoader(table(total), batch_size=2) for total in (7, 3)]
+    outputs = make_trainer(2, tmp_path).predict(Indexed(), loaders)
+    assert [[n for batch in part for n in batch.tolist()] for part in outputs] == [list(range(7)), list(range(3))]
+
+
+class Indexed(Line):
+    def predict_step(self, batch, batch_idx, dataloader_idx=0):
+        return batch[2]
+
+
 def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
     def loader():
         return DataLoader(table(14), batch_size=2, shuffle=True)

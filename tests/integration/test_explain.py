@@ -9,6 +9,7 @@ from lt_loops import Trainer
 
 pytest.importorskip("lt_strategies")
 
+from lt_callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint, Timer
 from lt_strategies import FSDP, ModelParallel
 
 
@@ -74,3 +75,23 @@ def test_a_tpu_s_strategy_is_the_one_that_a_trainer_there_would_take(explained):
 def test_what_could_not_run_is_said_here_already(explained, place, message):
     with pytest.raises(ConfigError, match=message):
         explained(**place)
+
+
+def test_checkpoints_and_stops_say_when():
+    stop = [EarlyStopping("val_loss", patience=4), Timer("00:01:00:00")]
+    save = [ModelCheckpoint(monitor="val_loss", save_top_k=2), ModelCheckpoint(every_n_train_steps=50, save_last=True)]
+    trainer = Trainer(accelerator="cpu", max_epochs=2, callbacks=[*stop, *save, GradientAccumulationScheduler({1: 4})])
+    when = trainer.explain().partition("When:\n")[2].partition("\n\n")[0].splitlines()
+    assert when[2:] == [
+        "  stops: max_epochs=2, EarlyStopping",
+        "  checkpoints: ModelCheckpoint, ModelCheckpoint",
+        "  EarlyStopping: ends training when val_loss (min) did not get better in 4 checks",
+        "  Timer: ends training after 1:00:00",
+        "  GradientAccumulationScheduler: 1 batches a step from epoch 0 on, 4 batches a step from epoch 1 on",
+        "  ModelCheckpoint: saves every epoch, keeps the 2 best by val_loss (min)",
+        "  ModelCheckpoint: saves every 50 optimizer steps, keeps the newest and the last",
+    ]
+
+
+def test_without_a_checkpoint_callback_there_are_none(explained):
+    assert "\n  checkpoints: none\n" in explained() + "\n"

@@ -252,6 +252,20 @@ def test_swa_equals_the_loop_of_torchs_documentation(strategy):
         torch.testing.assert_close(value, expected[name], rtol=1e-6, atol=1e-7, msg=name)
 
 
+def test_swa_without_a_rate_holds_the_one_at_which_the_optimizer_stands():
+    callback, data = StochasticWeightAveraging(None, 3, annealing_epochs=2), batches()
+    trainer = make(max_epochs=6, train_dataloader=data, num_training_batches=len(data))
+    net = trainer.lightning_module
+    callback.on_fit_start(trainer, net)
+    train(callback, trainer, data, epochs=6)
+    callback.on_train_end(trainer, net)
+    other = Net()
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    expected = by_hand(other, optimizer, data, 6, 2, 0.1, 2, "cos").state_dict()
+    for name, value in net.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-6, atol=1e-7, msg=name)
+
+
 def test_swa_resumes_exactly():
     def start(state=None, weights=None, step=0):
         callback = StochasticWeightAveraging(0.02, 2, annealing_epochs=3)

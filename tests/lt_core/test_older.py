@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from lt_core.errors import LtWarning
+from lt_core.errors import ConfigError, LtWarning
 from lt_core.older import untaken
 from lt_core.strategy import Strategy
 
@@ -18,6 +18,16 @@ class Old(Strategy):
 
     def clip_gradients(self, params, value):
         return super().clip_gradients(params, value)
+
+    def optimizer_step(self, optimizer):
+        optimizer.step()
+        return True
+
+    def load_checkpoint(self, io, path):
+        return io.load_checkpoint(path)
+
+    def barrier(self):
+        pass
 
 
 class Current(Strategy):
@@ -39,10 +49,19 @@ def test_what_an_older_class_does_not_take_is_dropped_and_said_once():
     assert "Old.backward() was written for an older interface and does not take retain_graph" in str(warning.message)
 
 
-def test_positional_arguments_are_dropped_too():
+def test_a_default_value_is_dropped_in_silence():
     weight = torch.ones((), requires_grad=True)
-    with pytest.warns(LtWarning, match="does not take 'norm'"):
-        Old().clip_gradients([weight], 1.0, "norm")
+    Old().clip_gradients([weight], 1.0, "norm")
+    Old().clip_gradients([weight], 1.0, algorithm="norm")
+
+
+def test_what_would_change_the_numbers_is_an_error_instead():
+    with pytest.raises(ConfigError, match=r"does not take algorithm='value'; without it the numbers would be wrong"):
+        Old().clip_gradients([torch.ones((), requires_grad=True)], 1.0, "value")
+    with pytest.raises(ConfigError, match="does not take closure=<function"):
+        Old().optimizer_step(None, lambda: None)
+    with pytest.raises(ConfigError, match="does not take inputs="):
+        Old().backward(torch.ones((), requires_grad=True) * 2, inputs=[])
 
 
 def test_a_class_that_takes_everything_is_left_bare():

@@ -209,3 +209,20 @@ def test_the_end_of_an_epoch_gets_the_outputs_of_its_steps_where_it_wants_them()
     with pytest.warns(LtDeprecationWarning, match=r"(train|validation)_epoch_end\(outputs\)"):
         Trainer(**{**QUIET, "max_epochs": 2}, callbacks=Keeps()).fit(Net(), loader(3), loader(2))
     assert seen == {"train": [0, 1, 2], "validation": [0, 10]}
+
+
+def test_callbacks_are_told_when_a_trainer_is_made() -> None:
+    class Told(Callback):
+        def __init__(self) -> None:
+            self.trainers: list[Any] = []
+
+        def on_init_start(self, trainer: Any) -> None:
+            self.trainers.append(trainer)
+
+        def on_init_end(self, trainer: Any) -> None:
+            self.trainers.append(trainer)
+
+    told = Told()
+    with pytest.warns(LtDeprecationWarning, match=r"on_init_(start|end) is one of 1.x: write setup"):
+        trainer = Trainer(**QUIET, callbacks=told)
+    assert told.trainers == [trainer, trainer]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 JOB = Path(__file__).parent / "jobs" / "steps.py"
-NODES = (("lt-node-a", "lt-cable-a", "10.77.0.1"), ("lt-node-b", "lt-cable-b", "10.77.0.2"))
+PID = os.getpid()  # a run that was killed leaves its namespaces behind, which must not stand in another's way
+NODES = ((f"lt-{PID}-a", f"lt-{PID}-a", "10.77.0.1"), (f"lt-{PID}-b", f"lt-{PID}-b", "10.77.0.2"))
 
 pytestmark = pytest.mark.multinode
 
@@ -68,6 +69,7 @@ def test_two_nodes_train_together(nodes, tmp_path):
     jobs = [torchrun(number, tmp_path) for number in (0, 1)]
     told = [job.communicate(timeout=120) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], "\n".join(err for _, err in told)
+    print("".join(out for out, _ in told))
     lines = [re.findall(r"rank (\d) of 2: (-?[\d.]+)", out) for out, _ in told]
     assert [rank for rank, _ in lines[0]] == ["0", "0"]
     assert [rank for rank, _ in lines[1]] == ["1", "1"]

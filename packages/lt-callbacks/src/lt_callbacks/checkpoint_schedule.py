@@ -44,6 +44,16 @@ class CheckpointSchedule:
         self._on_train_epoch_end = on_train_epoch_end
         self.in_epoch = bool(self.every_n_train_steps or self._interval)
 
+    def __str__(self) -> str:
+        """Say it in words."""
+        if self.every_n_train_steps:
+            return f"every {self.every_n_train_steps} optimizer steps"
+        if self.train_time_interval:
+            return f"every {self.train_time_interval} of training"
+        if not self.every_n_epochs:
+            return "never by itself"
+        return "every epoch" if self.every_n_epochs == 1 else f"every {self.every_n_epochs} epochs"
+
     def start(self) -> None:
         """Begin to measure the time between two saves."""
         if self._interval is not None:

@@ -98,6 +98,10 @@ class EarlyStopping(Callback):
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
         self.stopping_reason_message: str | None = None
 
+    def explain(self) -> str:
+        """Say when it ends training."""
+        return f"ends training when {self.monitor} ({self.mode}) did not get better in {self.patience} checks"
+
     @property
     def state_key(self) -> str:
         return self._generate_state_key(monitor=self.monitor, mode=self.mode)

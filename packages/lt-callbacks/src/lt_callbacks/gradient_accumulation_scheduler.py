@@ -41,6 +41,10 @@ class GradientAccumulationScheduler(Callback):
         self.epochs = sorted(self.scheduling)
         self._before: int | None = None
 
+    def explain(self) -> str:
+        """Say how many batches make a step from which epoch on."""
+        return ", ".join(f"{self.scheduling[epoch]} batches a step from epoch {epoch} on" for epoch in self.epochs)
+
     def going_to_accumulate_grad_batches(self) -> bool:
         """Return whether any epoch accumulates."""
         return any(count > 1 for count in self.scheduling.values())

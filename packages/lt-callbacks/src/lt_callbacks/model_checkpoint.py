@@ -18,6 +18,7 @@ from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_n
 from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
+from lt_callbacks.failed_together import failed_together
 from lt_callbacks.monitored import missing
 from lt_callbacks.pending_saves import PendingSave, PendingSaves
 from lt_core.callback import Callback
@@ -54,7 +55,7 @@ class ModelCheckpoint(Callback):
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
         enable_version_counter: a file of another run is not overwritten, but ``-v1`` added.
-        save_on_exception: save when an exception ends the run.
+        save_on_exception: save when an exception ends the run, on all ranks.
         trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
             load names them and compares the module's own values with those of this run.
         exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
@@ -124,6 +125,13 @@ class ModelCheckpoint(Callback):
         self._resumed = self._validated = False
         self._moved_from: str | None = None
         self._last_global_step_saved = 0
+
+    def explain(self) -> str:
+        """Say when it saves, and what it keeps."""
+        count = {-1: "all", 0: "none", 1: ""}.get(self.save_top_k, str(self.save_top_k))
+        which = f"best by {self.monitor} ({self.mode})" if self.monitor else "newest"
+        kept = f"keeps {count}" if self.save_top_k in (-1, 0) else f"keeps the {f'{count} {which}'.strip()}"
+        return f"saves {self._schedule}, {kept}{' and the last' if self.save_last else ''}"
 
     # ---- what users read ---------------------------------------------------------------------------------------------
 
@@ -279,7 +287,7 @@ class ModelCheckpoint(Callback):
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """Save what there is, where asked for."""
-        if not self.save_on_exception or not self._may_save(trainer):
+        if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
             return
         path = self.format_checkpoint_name(self._metrics(trainer))
         self._record(trainer, path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lt_callbacks.checkpoint_name import check_template
+from lt_callbacks.failed_together import failed_together
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 
@@ -19,6 +20,8 @@ __all__ = ["OnExceptionCheckpoint"]
 
 class OnExceptionCheckpoint(Callback):
     """Saves a checkpoint when an exception ends ``fit``; an older one of the same name is replaced.
+
+    It takes all ranks: where only some of them failed, nothing is saved, and a warning says so.
 
     Args:
         dirpath: folder of the checkpoint.
@@ -42,7 +45,7 @@ class OnExceptionCheckpoint(Callback):
         return str(Path(self.dirpath) / (self.filename + self.FILE_EXTENSION))
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        """Save."""
-        if trainer.stage == "fit":
+        """Save, where all ranks failed."""
+        if trainer.stage == "fit" and failed_together("OnExceptionCheckpoint", trainer):
             trainer.save_checkpoint(self.ckpt_path)
             trainer.print(f"Saved {self.ckpt_path} after {type(exception).__name__}.")

@@ -39,7 +39,8 @@ class StochasticWeightAveraging(Callback):
     scheduler says.
 
     Args:
-        swa_lrs: the learning rate to hold, or one for each parameter group.
+        swa_lrs: the learning rate to hold, or one for each parameter group; None holds those at which the groups stand
+            when averaging begins.
         swa_epoch_start: first epoch to average, from 1; or that number as a share of ``max_epochs``.
         annealing_epochs: epochs in which the learning rate moves to ``swa_lrs``.
         annealing_strategy: ``"cos"`` or ``"linear"``.
@@ -52,7 +53,7 @@ class StochasticWeightAveraging(Callback):
 
     def __init__(
         self,
-        swa_lrs: float | list[float],
+        swa_lrs: float | list[float] | None,
         swa_epoch_start: float = 0.8,
         annealing_epochs: int = 10,
         annealing_strategy: str = "cos",
@@ -61,7 +62,8 @@ class StochasticWeightAveraging(Callback):
     ) -> None:
         who = "StochasticWeightAveraging"
         rates = swa_lrs if isinstance(swa_lrs, list) else [swa_lrs]
-        if not rates or not all(isinstance(rate, (int, float)) and rate > 0 for rate in rates):
+        sound = rates and all(isinstance(rate, (int, float)) and rate > 0 for rate in rates)
+        if swa_lrs is not None and not sound:
             raise ConfigError(f"{who}(swa_lrs={swa_lrs!r}): expected a learning rate above 0, or a list.", code="LT178")
         whole_number = isinstance(swa_epoch_start, int) and swa_epoch_start >= 1
         if not whole_number and not (isinstance(swa_epoch_start, float) and 0 <= swa_epoch_start <= 1):
@@ -178,8 +180,9 @@ class StochasticWeightAveraging(Callback):
         if self._rates_before is None:
             self._rates_before = [float(group["lr"]) for group in groups]
         share = self._share(min(done / self._annealing_epochs, 1.0) if self._annealing_epochs else 1.0)
-        held = self._swa_lrs if isinstance(self._swa_lrs, list) else [self._swa_lrs] * len(groups)
-        before = self._rates_before
+        before, held = self._rates_before, self._swa_lrs
+        if not isinstance(held, list):
+            held = before if held is None else [held] * len(groups)
         self._rates = [goal * share + rate * (1 - share) for goal, rate in zip(held, before, strict=False)]
         for group, rate in zip(groups, self._rates, strict=False):
             group["lr"] = rate

@@ -50,6 +50,10 @@ class Timer(Callback):
         self._before = dict.fromkeys(_STAGES, 0.0)
         self._clock: AgreedInterval | None = None
 
+    def explain(self) -> str:
+        """Say when it ends training."""
+        return "" if self._duration is None else f"ends training after {timedelta(seconds=self._duration)}"
+
     def start_time(self, stage: str = "train") -> float | None:
         """Return when ``stage`` began, in seconds of a clock without an epoch; None where it has not."""
         return self._started.get(_stage(stage))

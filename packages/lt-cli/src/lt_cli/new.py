@@ -70,7 +70,7 @@ def main(words: Sequence[str]) -> int:
 
 _NEXT = {
     "project": ("lt fit --config run.yaml", "pytest"),
-    "strategy": ("pip install -e .", "pytest"),
+    "strategy": ('pip install -e ".[test]"', "pytest"),
 }
 
 

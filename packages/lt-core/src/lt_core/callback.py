@@ -52,6 +52,10 @@ class Callback:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; called before ``on_fit_start``."""
 
+    def explain(self) -> str:
+        """Return in a few words what it will do and when, for ``trainer.explain()``; empty where its hooks say it."""
+        return ""
+
     def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
         """Log as ``LightningModule.log`` does; outside of a run nothing happens."""
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 __all__ = [
     "CheckpointError",
@@ -117,10 +118,33 @@ def silence(codes: Iterable[str]) -> None:
     _silenced.update(codes)
 
 
-def warn(message: str, *, code: str, category: type[LtWarning] = LtWarning, stacklevel: int = 2) -> None:
-    """Warn with a code that users can silence; ``stacklevel`` counts from the caller as in :func:`warnings.warn`."""
-    if code not in _silenced:
+def warn(
+    message: str,
+    *,
+    code: str,
+    category: type[LtWarning] = LtWarning,
+    stacklevel: int = 2,
+    about: Callable[..., Any] | None = None,
+) -> None:
+    """Warn with a code that users can silence.
+
+    Args:
+        message: the text.
+        code: ``LT`` and three digits.
+        category: the warning's class.
+        stacklevel: whose line is shown, counted from the caller as in :func:`warnings.warn`.
+        about: a method of the user's that the warning is about: the line where it is defined is shown instead.
+    """
+    if code in _silenced:
+        return
+    function: Any = getattr(about, "__func__", about)
+    if not hasattr(function, "__code__"):
         warnings.warn(f"{message} [{code}]", category, stacklevel=stacklevel + 1)
+        return
+    place, module = function.__code__, function.__globals__
+    registry = module.setdefault("__warningregistry__", {})
+    name = module.get("__name__")
+    warnings.warn_explicit(f"{message} [{code}]", category, place.co_filename, place.co_firstlineno, name, registry)
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

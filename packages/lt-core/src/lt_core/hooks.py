@@ -23,10 +23,13 @@ CALLBACK_HOOKS: frozenset[str] = frozenset(
 
 MODULE_HOOKS: frozenset[str] = DATA_HOOKS | frozenset(
     n
-    for n in vars(LightningModule)
-    if n.startswith(("on_", "configure_"))
-    or n.endswith("_step")
-    or n in ("backward", "optimizer_zero_grad", "setup", "teardown", "forward")
+    for n, member in vars(LightningModule).items()
+    if callable(member)  # on_gpu and global_step are properties
+    and (
+        n.startswith(("on_", "configure_"))
+        or n.endswith("_step")
+        or n in ("backward", "optimizer_zero_grad", "setup", "teardown", "forward")
+    )
 )
 """Hooks of a module."""
 
@@ -100,5 +103,6 @@ def _describe(name: str) -> Hook:
 def _arguments(function: object) -> str | None:
     if function is None or not callable(function):
         return None
-    names = [p.name for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    return ", ".join(names)
+    stars: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    shown = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return ", ".join(stars.get(p.kind, "") + p.name for p in shown)

@@ -1,4 +1,8 @@
-"""Strategies that were written for an older interface: arguments that came later are dropped, and that is said once."""
+"""Strategies that were written for an older interface: arguments that came later are dropped.
+
+One that has its default value is dropped in silence, any other with a warning, once; and one without which the numbers
+would be wrong is an error.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,18 @@ import inspect
 from types import FunctionType
 from typing import Any
 
-from lt_core.errors import warn
+from lt_core.errors import ConfigError, warn
 
 __all__ = ["adapt", "untaken"]
 
+_CHANGES_NUMBERS = frozenset({"algorithm", "closure", "inputs", "op", "src"})
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def adapt(cls: type, interface: type) -> None:
     """Wrap the members that ``cls`` overrides and that take less than the ``interface``'s do; all others stay bare."""
     for name in untaken(cls, interface):
-        setattr(cls, name, _dropping(cls, name, vars(cls)[name]))
+        setattr(cls, name, _dropping(cls, name, vars(cls)[name], getattr(interface, name)))
 
 
 def untaken(cls: type, interface: type) -> dict[str, list[str]]:
@@ -47,10 +52,12 @@ def _missing(own: FunctionType, newest: FunctionType) -> list[str]:
     return missing
 
 
-def _dropping(cls: type, name: str, own: FunctionType) -> Any:
+def _dropping(cls: type, name: str, own: FunctionType, newest: FunctionType) -> Any:
     signature = inspect.signature(own)
     positions = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in signature.parameters.values())
     variable = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    known = inspect.signature(newest).parameters
+    order = [key for key, parameter in known.items() if parameter.kind not in _VARIABLE]
     told = False
 
     @functools.wraps(own)
@@ -58,14 +65,30 @@ def _dropping(cls: type, name: str, own: FunctionType) -> Any:
         nonlocal told
         kept_args = args if variable else args[:positions]
         kept = {key: value for key, value in kwargs.items() if key in signature.parameters}
-        dropped = [*map(repr, args[len(kept_args) :]), *(key for key in kwargs if key not in kept)]
-        if dropped and not told:
+        lost = dict(zip([*order, *map(str, range(len(args)))][len(kept_args) :], args[len(kept_args) :], strict=False))
+        lost |= {key: value for key, value in kwargs.items() if key not in kept}
+        lost = {key: value for key, value in lost.items() if key not in known or value is not known[key].default}
+        if lost and (not told or not _CHANGES_NUMBERS.isdisjoint(lost)):
             told = True
-            warn(
-                f"{cls.__name__}.{name}() was written for an older interface and does not take {', '.join(dropped)}: "
-                "dropped. Get a newer version of the package that brings it.",
-                code="LT723",
-            )
+            _complain(cls, name, lost)
         return own(*kept_args, **kept)
 
     return taking_less
+
+
+def _complain(cls: type, name: str, lost: dict[str, Any]) -> None:
+    """Say what is dropped.
+
+    Raises:
+        ConfigError: where dropping it would train something else than what was asked for.
+    """
+    text = (
+        f"{cls.__name__}.{name}() was written for an older interface and does not take "
+        f"{', '.join(f'{key}={value!r:.60}' for key, value in lost.items())}"
+    )
+    if not _CHANGES_NUMBERS.isdisjoint(lost):
+        raise ConfigError(
+            f"{text}; without it the numbers would be wrong. Get a newer version of the package that brings it.",
+            code="LT724",
+        )
+    warn(f"{text}: dropped. Get a newer version of the package that brings it.", code="LT723")

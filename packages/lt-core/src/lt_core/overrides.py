@@ -38,7 +38,7 @@ def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> 
                 f"{type(owner).__name__}.{name} is not a hook and is never called. Did you mean {near!r}? "
                 "If it is a method of your own, another name avoids this note.",
                 code="LT201",
-                stacklevel=4,
+                about=getattr(type(owner), name),
             )
 
 

@@ -91,7 +91,7 @@ class TrainerActions(TrainerFacts, Collectives):
         """
         if self._run is None:
             raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
-        run = self._run if self._run.status == "running" else self._fitted or self._run
+        run = self._run if self._run.is_live else self._fitted or self._run
         save_now(run, filepath, Contents.of(weights_only, trainable_only, exclude))
 
     def request_save(

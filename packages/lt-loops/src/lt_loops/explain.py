@@ -171,8 +171,14 @@ def _times(trainer: TrainerFacts) -> str:
             f"  validation: {when}",
             f"  step values: every {trainer.log_every_n_steps} optimizer steps, to {loggers}",
             f"  stops: {', '.join(filter(None, stops)) or 'never by itself'}",
+            f"  checkpoints: {', '.join(_saving(trainer)) or 'none'}",
+            *(f"  {type(callback).__name__}: {text}" for callback in trainer.callbacks if (text := callback.explain())),
         ]
     )
+
+
+def _saving(trainer: TrainerFacts) -> list[str]:
+    return [type(callback).__name__ for callback in trainer.checkpoint_callbacks]
 
 
 def _callbacks(trainer: TrainerFacts) -> str:

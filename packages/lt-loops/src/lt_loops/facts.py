@@ -271,7 +271,7 @@ class TrainerFacts(TrainerLimits):
     @property
     def stage(self) -> str | None:
         """The run: ``"fit"``, ``"validate"``, ``"test"``, ``"predict"``, or None outside of one."""
-        return self._run.stage if self._run is not None and self._run.status == "running" else None
+        return self._run.stage if self._run is not None and self._run.is_live else None
 
     @property
     def state(self) -> TrainerState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,12 +19,11 @@ Change = Callable[[Any, dict[str, Any]], str]
 """Writes an old argument's value into the new arguments, and returns the new spelling for the note."""
 
 
-def translate(given: Mapping[str, Any], stacklevel: int = 2, problems: list[Problem] | None = None) -> dict[str, Any]:
+def translate(given: Mapping[str, Any], problems: list[Problem] | None = None) -> dict[str, Any]:
     """Return the arguments of a Trainer with those of 1.x written as in 2.x; the others as they are.
 
     Args:
         given: arguments as the user wrote them; an old one that is None says nothing, but for ``weights_summary``.
-        stacklevel: of the notes, from the caller on: 2 is who called the function that calls this one.
         problems: gets what is wrong, in place of an error.
 
     Raises:
@@ -45,8 +45,16 @@ def translate(given: Mapping[str, Any], stacklevel: int = 2, problems: list[Prob
     if _CODE in (given.get("silence") or ()):
         return new
     for note in filter(None, notes):
-        warn(note, code=_CODE, category=LtDeprecationWarning, stacklevel=stacklevel + 1)
+        warn(note, code=_CODE, category=LtDeprecationWarning, stacklevel=_level_of_the_user())
     return new
+
+
+def _level_of_the_user() -> int:
+    """Return the ``stacklevel`` of the line of the user's from which the caller of this was called."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lt_loops."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _apply(change: Change, value: Any, new: dict[str, Any], found: list[Problem]) -> str:
@@ -186,7 +194,7 @@ def _weights_summary(value: Any, new: dict[str, Any]) -> str:
 
 def _stochastic_weight_avg(value: Any, new: dict[str, Any]) -> str:
     if value:
-        _add_callback(new, plugins.load("callbacks", "stochastic_weight_averaging")())
+        _add_callback(new, plugins.load("callbacks", "stochastic_weight_averaging")(swa_lrs=None))
     return "write callbacks=[StochasticWeightAveraging(swa_lrs=...)]."
 
 

@@ -11,8 +11,9 @@ from lt_core.errors import LtDeprecationWarning, warn
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
+    from lt_loops.trainer import Trainer
 
-__all__ = ["OLD_HOOKS", "OldHooks", "takes_outputs"]
+__all__ = ["OLD_HOOKS", "OldHooks", "call_init_hooks", "takes_outputs"]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -35,7 +36,10 @@ _RENAMED = {
 _WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end")
 """Hooks that from 1.0 to 1.3 got the outputs of the epoch's steps."""
 
-OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, "tbptt_split_batch"))
+_INIT = ("on_init_start", "on_init_end")
+"""Hooks of callbacks that were called when a Trainer was made."""
+
+OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, *_INIT, "tbptt_split_batch"))
 """The names of all of them."""
 
 
@@ -59,7 +63,7 @@ class OldHooks:
         for old, (collects, calls) in _EPOCH_ENDS.items():
             method = getattr(run.module, old, None)
             if callable(method):
-                self._tell(old, f"{calls} and keep the outputs yourself")
+                self._tell(old, f"{calls} and keep the outputs yourself", method)
                 self._outputs.setdefault(old, [])
                 self._add(collects, partial(self._collect, old))
                 self._add(calls, partial(self._hand_over, old, method))
@@ -67,14 +71,15 @@ class OldHooks:
             for owner in (*run.callbacks, run.module):
                 method = getattr(owner, old, None)
                 if callable(method) and _takes(method, 0 if owner is run.module else 2):
-                    self._tell(old, " or ".join(names))
+                    self._tell(old, " or ".join(names), method)
                     call = method if owner is run.module else partial(method, run.trainer, run.module)
                     for name in names:
                         self._add(name, partial(_without_arguments, call))
         for name in _WITH_OUTPUTS:
             own = [getattr(run.module, name), *(partial(getattr(cb, name), None, None) for cb in run.callbacks)]
-            if any(takes_outputs(hook, name) for hook in own):
-                self._keep_outputs(name)
+            wants = next((hook for hook in own if takes_outputs(hook, name)), None)
+            if wants is not None:
+                self._keep_outputs(name, wants)
 
     def __getitem__(self, name: str) -> list[Callable[..., Any]]:
         """Return what is to be called at hook ``name``, before the module's own."""
@@ -86,9 +91,9 @@ class OldHooks:
             return hook
         return partial(self._with_kept, name, hook)
 
-    def _keep_outputs(self, name: str) -> None:
+    def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
         word = name.removesuffix("epoch_end")
-        self._tell(f"{name}(outputs)", f"{name}() and keep the outputs yourself")
+        self._tell(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
         self._outputs.setdefault(name, [])
         self._add(f"{word}epoch_start", self._outputs[name].clear)
         self._add(f"{word}batch_end", partial(self._collect, name))
@@ -110,11 +115,26 @@ class OldHooks:
         kept, self._outputs[old] = self._outputs[old], []
         method(kept[0] if len(kept) == 1 else kept)
 
-    def _tell(self, old: str, new: str) -> None:
+    def _tell(self, old: str, new: str, method: Callable[..., Any]) -> None:
         if old in self._told:
             return
         self._told.add(old)
-        warn(f"The hook {old} is one of 1.x: write {new}.", code="LT904", category=LtDeprecationWarning, stacklevel=7)
+        _note(old, new, method)
+
+
+def call_init_hooks(trainer: Trainer) -> None:
+    """Call ``on_init_start(trainer)`` and ``on_init_end(trainer)`` of the callbacks of a Trainer that was just made."""
+    for name in _INIT:
+        for callback in trainer.callbacks:
+            method = getattr(callback, name, None)
+            if callable(method) and _takes(method, 1):
+                _note(name, "setup(trainer, pl_module, stage)", method)
+                method(trainer)
+
+
+def _note(old: str, new: str, method: Callable[..., Any]) -> None:
+    text = f"The hook {old} is one of 1.x: write {new}."
+    warn(text, code="LT904", category=LtDeprecationWarning, about=method)
 
 
 def takes_outputs(hook: Callable[..., Any], name: str) -> bool:

@@ -263,6 +263,11 @@ class Run:
         self.strict = True
         self.trusted = self.weights_only = False
 
+    @property
+    def is_live(self) -> bool:
+        """Whether hooks of this run are called: it runs, or tells its callbacks of the exception that ended it."""
+        return self.status == "running" or self.recorder.phase == "on_exception"
+
     def call(self, name: str, *args: Any, phase: str | None = None) -> None:
         """Call a hook of all callbacks and the module; ``phase`` says how ``self.log`` works in it."""
         if phase is not None:

@@ -85,7 +85,7 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents) -> None:
     with measured_save(run):
         _write(run, fspath(path), capture(run, contents))
         run.trainer.checkpoint_io.wait()
-    if run.status != "running":
+    if not run.is_live:
         run.trainer.checkpoint_io.teardown()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")

@@ -31,6 +31,7 @@ from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
 from lt_loops.limits import first_values
+from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.problems import Problem, a, raise_problems, shown
 from lt_loops.resolve import find_unknown, resolve
@@ -174,6 +175,7 @@ class Trainer(TrainerActions, LegacyArguments):
         self._should_stop = False
         self._media_told = False
         self._log_axis = "step"
+        call_init_hooks(self)
         self._hinted = ""
 
     # ---- runs --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""The sessions that pages, workflows and CI name are in the noxfile."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PLACES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / ".ci" / "run",
+    *ROOT.glob(".github/workflows/*.yml"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("packages/*/README.md"),
+]
+
+
+def sessions():
+    """Return the names of all sessions."""
+    found = set()
+    for node in ast.parse((ROOT / "noxfile.py").read_text("utf-8")).body:
+        for mark in getattr(node, "decorator_list", ()):
+            text = ast.unparse(mark)
+            if text == "nox.session" or text.startswith("nox.session("):
+                name = re.search(r"name='([\w-]+)'", text)
+                found.add(name[1] if name else node.name)
+    return found
+
+
+def named(path):
+    """Yield the word after each `nox -s`, and all words of a stage of CI."""
+    for line in path.read_text("utf-8").splitlines():
+        for match in re.finditer(r"nox -s \"?([a-z][\w-]*)", line):
+            yield match[1]
+        if line.startswith("stage uv run nox -s "):
+            yield from line.removeprefix("stage uv run nox -s ").split()
+
+
+def test_every_named_session_exists():
+    known = sessions()
+    assert not [f"{path.relative_to(ROOT)}: {name}" for path in PLACES for name in named(path) if name not in known]
