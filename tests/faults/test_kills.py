@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -30,7 +31,7 @@ def start(folder: Path, name: str, before: Callable[[], object] = lambda: None) 
     """Train in a child of this process, which does ``before`` first; return its number."""
     child = os.fork()
     if child == 0:
-        os.setsid()  # so that its loader workers die with it
+        os.setpgid(0, 0)  # a group of its own, so that its loader workers die with it
         sys.stdout = sys.stderr = (folder / "output.txt").open("a")
         status = 1
         try:
@@ -46,6 +47,8 @@ def start(folder: Path, name: str, before: Callable[[], object] = lambda: None) 
         finally:
             sys.stdout.flush()
             os._exit(status)
+    with contextlib.suppress(OSError):  # whoever of the two comes first
+        os.setpgid(child, child)
     return child
 
 
