@@ -43,7 +43,6 @@ from lt_core.transfer import move_to_device
 __all__ = [
     "BoringDataModule",
     "BoringModel",
-    "Checkpoint",
     "EPOCH_OUTPUT",
     "GradClipAlgorithmType",
     "LRSchedulerTypeTuple",
@@ -90,12 +89,6 @@ _EVALUATE_OUTPUT = list[dict[str, float]]
 _PREDICT_OUTPUT = list[Any] | list[list[Any]]
 EPOCH_OUTPUT = list[Any]
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
-
-
-class Checkpoint(Callback):
-    """Base of callbacks that save checkpoints."""
-
-    role = "checkpoint"
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
