@@ -138,6 +138,13 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def generate(session: nox.Session) -> None:
+    """Write what is made from the code: stubs, API snapshots, and the pages of hooks, mistakes and codes."""
+    for tool in ("stubs", "api", "codes", "hooks", "mistakes"):
+        uv_run(session, "python", f"tools/{tool}.py")
+
+
+@nox.session
 def imports(session: nox.Session) -> None:
     """import-linter: lt above all, lt_core below all, siblings never import siblings."""
     uv_run(session, "lint-imports")

@@ -231,6 +231,7 @@ import pytorch_lightning as pl
 from lightning.fabric.utilities.types import _PATH
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.trainer.connectors.accelerator_connector import _AcceleratorConnector
 from lightning.pytorch.trainer.states import RunningStage
 from lightning.pytorch.utilities.imports import _TORCH_GREATER_EQUAL_2_1
 from pytorch_lightning.callbacks import *
@@ -253,6 +254,11 @@ for missing in ("from lightning import Fabric", "import pytorch_lightning.nowher
 
 class Watch(pl.Callback):
     stages = []
+
+    def on_train_start(self, trainer, *args):
+        assert trainer.fit_loop.epoch_loop.val_loop._data_source.is_defined()
+        flags = _AcceleratorConnector(accelerator="cpu")
+        assert (flags._accelerator_flag, flags._devices_flag) == ("cpu", 1)
 
     def on_train_batch_start(self, trainer, *args):
         self.stages.append((trainer.state.fn == "fit", trainer.state.stage == RunningStage.TRAINING))

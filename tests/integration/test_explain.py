@@ -1,5 +1,7 @@
 """``Trainer.explain``: who would run where, for hardware that isn't here; the strategies themselves say it."""
 
+import sys
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -95,3 +97,11 @@ def test_checkpoints_and_stops_say_when():
 
 def test_without_a_checkpoint_callback_there_are_none(explained):
     assert "\n  checkpoints: none\n" in explained() + "\n"
+
+
+def test_in_a_notebook_the_automatic_strategy_is_one_that_works_there(explained, monkeypatch):
+    monkeypatch.setattr(sys, "ps1", "In : ", raising=False)
+    assert "strategy 'ddp'" in explained(devices=2)
+    trainer = Trainer(accelerator="cpu", devices=2, logger=False, enable_checkpointing=False)
+    assert trainer.strategy.launcher.name == "fork"
+    assert trainer.strategy.capabilities.notebook

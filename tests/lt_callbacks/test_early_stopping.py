@@ -104,3 +104,8 @@ def test_all_ranks_stop_when_one_would_and_say_which():
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ConfigError, match=next(iter(arguments))):
         EarlyStopping("val_loss", **arguments)
+
+
+def test_the_comparison_can_be_read():
+    assert EarlyStopping("loss").monitor_op is torch.lt
+    assert EarlyStopping("acc", mode="max").monitor_op is torch.gt

@@ -1,5 +1,6 @@
 import json
 import re
+import time
 from importlib.util import find_spec
 from time import sleep
 
@@ -60,7 +61,7 @@ def test_shares_sum_to_one_and_count_nested_time_once():
         "optimizer_step": Action(1, 0.5, 0.5),
         "Bar.on_train_batch_end": Action(1, 0.5, 0.5),
     }
-    assert shares(actions, 10.0) == {
+    assert shares(actions, 10.0, start=0.5) == {
         "data": 0.1,
         "step": 0.5,
         "backward": 0.1,
@@ -68,8 +69,22 @@ def test_shares_sum_to_one_and_count_nested_time_once():
         "logging": 0.0,
         "checkpoint": 0.0,
         "hooks": 0.05,
-        "lt": pytest.approx(0.2),
+        "start": 0.05,
+        "lt": pytest.approx(0.15),
     }
+
+
+def test_what_comes_before_the_first_batch_is_told_apart(tmp_path):
+    profiler = SimpleProfiler(filename="report")
+    profiler.start("fit", str(tmp_path))
+    time.sleep(0.02)
+    profiler.wrap("setup_hook", lambda: time.sleep(0.02))()
+    get_batch = profiler.wrap("get_batch", lambda: time.sleep(0.01))
+    get_batch()
+    get_batch()
+    profiler.stop()
+    start = profiler.shares()["start"] * profiler.seconds
+    assert 0.02 <= start < profiler.seconds - 0.04
 
 
 def test_a_slow_inner_call_is_not_charged_to_the_outer_one(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lt_callbacks
-from lt_callbacks import TQDMProgressBar
+from lt_callbacks import ProgressBar, TQDMProgressBar
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
 from lt_core.errors import ConfigError
@@ -268,3 +268,17 @@ def test_the_epochs_bar_shows_all_its_batches_while_validation_runs(monkeypatch)
     bar.setup(trainer, trainer.lightning_module, "fit")
     run_epoch(bar, trainer, batches=5)
     assert display.drawn[:2] == ["train 4/6", "train 5/6"]
+
+
+def test_a_bar_that_draws_in_its_own_hooks_needs_no_display(capsys):
+    class Percent(ProgressBar):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+            print(f"{(batch_idx + 1) / self.total_train_batches:.0%}")
+
+        def on_validation_start(self, trainer, pl_module):
+            super().on_validation_start(trainer, pl_module)
+            print(self.total_val_batches, self.total_val_batches_current_dataloader)
+
+    fit(Percent(), make_trainer(), epochs=1)
+    assert capsys.readouterr().out.split() == ["20%", "40%", "60%", "80%", "100%", "3", "3"]

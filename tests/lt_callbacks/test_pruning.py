@@ -173,3 +173,21 @@ def test_nothing_to_prune_is_refused():
         start(ModelPruning("l1_unstructured", parameter_names=["weights"]))
     with pytest.raises(ConfigError, match="no layer of"):
         start(ModelPruning("l1_unstructured", parameters_to_prune=[(nn.Linear(2, 2), "weight")]))
+
+
+def test_a_subclass_may_leave_layers_away_and_one_layer_be_made_plain():
+    class FirstOnly(ModelPruning):
+        def filter_parameters_to_prune(self, parameters_to_prune=()):
+            return [(layer, name) for layer, name in parameters_to_prune if name == "weight"]
+
+    net = Net()
+    callback = FirstOnly("l1_unstructured", amount=0.5, use_lottery_ticket_hypothesis=False)
+    trainer = FakeTrainer(lightning_module=net)
+    callback.setup(trainer, net, "fit")
+    callback.on_train_epoch_end(trainer, net)
+    pruned = [name for name, _ in net.named_buffers() if name.endswith("_mask")]
+    assert pruned
+    assert not any(name.endswith("bias_mask") for name in pruned)
+    first = net.get_submodule(pruned[0].rpartition(".")[0])
+    callback.make_pruning_permanent(first)
+    assert [name for name, _ in net.named_buffers() if name.endswith("_mask")] == pruned[1:]

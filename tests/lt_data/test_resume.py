@@ -194,3 +194,31 @@ def test_another_kind_of_loader_is_refused(kit):
     other = kit.make_feed(DataLoader(kit.Numbers(3)), stage="fit")
     with pytest.raises(DataError, match=r"read a iterable.*which reads a loader.*LT446"):
         other.load_state_dict(feed.state_dict())
+
+
+class Quiet:
+    """A loader of somebody else's over many batches, that draws nothing up to a certain one."""
+
+    def __init__(self, kit, draws_from):
+        self.kit, self.draws_from = kit, draws_from
+
+    def __iter__(self):
+        for number in range(600):
+            yield torch.tensor([float(number), *(self.kit.draw() if number >= self.draws_from else ())])
+
+
+@pytest.mark.filterwarnings("ignore:To continue in the middle")
+@pytest.mark.parametrize("batches", [15, 16, 17, 31, 32, 33, 255, 256, 257, 300, 511, 512, 513, 600])
+def test_a_quiet_loader_is_counted_though_not_each_batch_is_looked_at(kit, batches):
+    feed, again = (kit.make_feed(Quiet(kit, 1000), stage="fit") for _ in range(2))
+    iterator = iter(feed)
+    for _ in range(batches):
+        next(iterator)
+    again.load_state_dict(kit.saved(feed.state_dict()))
+    assert [int(batch) for batch in again] == list(range(batches, 600))
+
+
+@pytest.mark.parametrize("draws_from", [40, 300])
+def test_a_loader_that_begins_to_draw_late_is_told(kit, draws_from):
+    with pytest.warns(LtWarning, match="LT448"):
+        list(kit.make_feed(Quiet(kit, draws_from), stage="fit"))

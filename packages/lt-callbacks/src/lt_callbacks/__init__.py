@@ -14,6 +14,7 @@ _WHERE = {
     "BasePredictionWriter": "prediction_writer",
     "BatchSizeFinder": "batch_size_finder",
     "Callback": "lt_core.callback",
+    "Checkpoint": "checkpoint_base",
     "DeviceStatsMonitor": "device_stats_monitor",
     "EMAWeightAveraging": "weight_averaging",
     "EarlyStopping": "early_stopping",

@@ -1,4 +1,5 @@
 from lt_callbacks.batch_size_finder import BatchSizeFinder as BatchSizeFinder
+from lt_callbacks.checkpoint_base import Checkpoint as Checkpoint
 from lt_callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from lt_callbacks.early_stopping import EarlyStopping as EarlyStopping
 from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning

@@ -44,6 +44,8 @@ class BatchSizeFinder(Callback):
             the first size fits.
     """
 
+    SUPPORTED_MODES = ("power", "binsearch")
+
     def __init__(
         self,
         mode: str = "power",
@@ -55,7 +57,7 @@ class BatchSizeFinder(Callback):
         max_val: int = 8192,
     ) -> None:
         who = "BatchSizeFinder"
-        self._mode = choice(who, "mode", mode, ("power", "binsearch"))
+        self._mode = choice(who, "mode", mode, self.SUPPORTED_MODES)
         self._steps_per_trial = whole(who, "steps_per_trial", steps_per_trial, 1)
         self._init_val = whole(who, "init_val", init_val, 1)
         self._max_trials = whole(who, "max_trials", max_trials, 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,6 +66,8 @@ class EarlyStopping(Callback):
 
     role = "early_stopping"
     monitors = True
+    mode_dict: ClassVar[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {"min": torch.lt, "max": torch.gt}
+    order_dict: ClassVar[dict[str, str]] = {"min": "<", "max": ">"}
 
     def __init__(
         self,
@@ -97,6 +100,11 @@ class EarlyStopping(Callback):
         self.best_score = torch.tensor(math.inf if mode == "min" else -math.inf)
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
         self.stopping_reason_message: str | None = None
+
+    @property
+    def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """``torch.lt`` or ``torch.gt``: whether the first value is better than the second."""
+        return self.mode_dict[self.mode]
 
     def explain(self) -> str:
         """Say when it ends training."""

@@ -120,6 +120,8 @@ class LearningRateFinder(Callback):
         ConfigError: for wrong values; at the start without the attribute, or with several optimizers.
     """
 
+    SUPPORTED_MODES = ("exponential", "linear")
+
     def __init__(
         self,
         min_lr: float = 1e-8,
@@ -135,7 +137,7 @@ class LearningRateFinder(Callback):
         if not 0 < self._min_lr < self._max_lr:
             raise ConfigError(f"{who}(min_lr={min_lr}, max_lr={max_lr}): expected 0 < min_lr < max_lr.", code="LT172")
         self._num_training_steps = whole(who, "num_training_steps", num_training_steps, 2)
-        self._mode = choice(who, "mode", mode, ("exponential", "linear"))
+        self._mode = choice(who, "mode", mode, self.SUPPORTED_MODES)
         self._threshold = early_stop_threshold
         self._update_attr = update_attr
         self._attr_name = attr_name

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice
+from lt_callbacks.checkpoint_base import Checkpoint
 from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name
 from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
@@ -21,7 +22,6 @@ from lt_callbacks.checkpoint_schedule import CheckpointSchedule
 from lt_callbacks.failed_together import failed_together
 from lt_callbacks.monitored import missing
 from lt_callbacks.pending_saves import PendingSave, PendingSaves
-from lt_core.callback import Callback
 from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.partial_save import check_patterns
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelCheckpoint"]
 
 
-class ModelCheckpoint(Callback):
+class ModelCheckpoint(Checkpoint):
     """Has checkpoints saved, keeps the best ones, and deletes those that they replace.
 
     The loop writes them when the boundary is complete; only then are old ones deleted. It deletes only files that this
@@ -65,15 +65,11 @@ class ModelCheckpoint(Callback):
         LogError: when ``monitor`` was not logged at the first moment where a save was due.
     """
 
-    role = "checkpoint"
-
     CHECKPOINT_JOIN_CHAR = "-"
     CHECKPOINT_EQUALS_CHAR = "="
     CHECKPOINT_NAME_LAST = "last"
     FILE_EXTENSION = ".ckpt"
     STARTING_VERSION = 1
-
-    monitors = True
 
     def __init__(
         self,

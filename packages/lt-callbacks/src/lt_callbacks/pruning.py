@@ -165,11 +165,16 @@ class ModelPruning(Callback):
         if self._make_permanent:
             self.make_pruning_permanent()
 
-    def make_pruning_permanent(self) -> None:
-        """Put ``weight`` in place of ``weight_orig`` and ``weight_mask``."""
+    def make_pruning_permanent(self, module: nn.Module | None = None) -> None:
+        """Put ``weight`` in place of ``weight_orig`` and ``weight_mask``, in all layers or those of ``module``."""
+        meant = None if module is None else {id(layer) for layer in module.modules()}
         for _, layer, name in self._pruned:
-            if _is_pruned(layer, name):
+            if _is_pruned(layer, name) and (meant is None or id(layer) in meant):
                 prune.remove(layer, name)  # type: ignore[no-untyped-call]
+
+    def filter_parameters_to_prune(self, parameters_to_prune: Parameters = ()) -> Parameters:
+        """Return which pairs of layer and name to prune; override it to leave some away."""
+        return parameters_to_prune
 
     def apply_pruning(self, amount: float) -> None:
         """Prune ``amount`` (a share or a number) of the weights that are left."""
@@ -192,11 +197,11 @@ class ModelPruning(Callback):
             self.apply_pruning(_check_amount(wanted))
             lottery = self._use_lottery(epoch) if callable(self._use_lottery) else self._use_lottery
             if lottery:
-                self._reset_values()
+                self.apply_lottery_ticket_hypothesis()
         if self._verbose:
             self._tell(trainer, before)
 
-    def _reset_values(self) -> None:
+    def apply_lottery_ticket_hypothesis(self) -> None:
         """Give weights the values that they had at first, or freshly drawn ones; masks stay."""
         if self._resample:
             layers = {id(layer): layer for _, layer, _ in self._pruned}
@@ -216,6 +221,7 @@ class ModelPruning(Callback):
             layers = [layer for layer in module.modules() if not isinstance(layer, containers)]
             given = [(layer, name) for layer in layers for name in self._parameter_names]
         found = []
+        given = self.filter_parameters_to_prune(given)
         for layer, name in given:
             if id(layer) not in names:
                 raise ConfigError(

@@ -32,6 +32,7 @@ _PACKAGES = ("pytorch-lightning", "lightning", "lightning-fabric")
 _ANSWERED = (
     "demos.boring_classes",
     "plugins.io.torch_io",
+    "trainer.connectors.accelerator_connector",
     "trainer.states",
     "utilities.apply_func",
     "utilities.argparse",

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from lt_cli import lightning_trainer
 from lt_cli.lightning_demos import BoringDataModule, BoringModel, RandomDataset
 from lt_cli.lightning_states import (
     GradClipAlgorithmType,
@@ -42,7 +43,6 @@ from lt_core.transfer import move_to_device
 __all__ = [
     "BoringDataModule",
     "BoringModel",
-    "Checkpoint",
     "EPOCH_OUTPUT",
     "GradClipAlgorithmType",
     "LRSchedulerTypeTuple",
@@ -52,6 +52,7 @@ __all__ = [
     "TrainerFn",
     "TrainerState",
     "TrainerStatus",
+    "_AcceleratorConnector",
     "_DEVICE",
     "_EVALUATE_OUTPUT",
     "_MAP_LOCATION_TYPE",
@@ -75,10 +76,12 @@ __all__ = [
     "lightning_hasattr",
     "load",
     "pl_load",
+    "rank_prefixed_message",
     "recursive_detach",
     "suggested_max_num_workers",
 ]
 
+_AcceleratorConnector = lightning_trainer.AcceleratorConnector
 _PATH = str | os.PathLike[str]
 _DEVICE = torch.device | str | int
 _MAP_LOCATION_TYPE = _DEVICE | Callable[..., Any] | dict[Any, Any] | None
@@ -86,12 +89,6 @@ _EVALUATE_OUTPUT = list[dict[str, float]]
 _PREDICT_OUTPUT = list[Any] | list[list[Any]]
 EPOCH_OUTPUT = list[Any]
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
-
-
-class Checkpoint(Callback):
-    """Base of callbacks that save checkpoints."""
-
-    role = "checkpoint"
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
@@ -196,6 +193,11 @@ def is_picklable(obj: object) -> bool:
     except (pickle.PickleError, AttributeError, RuntimeError, TypeError):
         return False
     return True
+
+
+def rank_prefixed_message(message: str, rank: int | None) -> str:
+    """Return a message that begins with the rank, where there is one."""
+    return message if rank is None else f"[rank: {rank}] {message}"
 
 
 def lightning_hasattr(model: Any, attribute: str) -> bool:

@@ -113,6 +113,22 @@ class FitLoop:
         setattr(self.trainer, name, value)
 
 
+class AcceleratorConnector:
+    """Which accelerator and devices two arguments of the Trainer mean, by Lightning's names.
+
+    Args:
+        accelerator: as the Trainer's.
+        devices: as the Trainer's.
+    """
+
+    def __init__(self, accelerator: str = "auto", devices: int | list[int] | str = "auto") -> None:
+        make: Any = plugins.load("trainers", "default")
+        trainer = make(accelerator=accelerator, devices=devices, barebones=True)
+        self._accelerator_flag: str = trainer.accelerator.name
+        on_cpu = trainer.accelerator.device_type == "cpu"
+        self._devices_flag: int | list[int] = trainer.num_devices if on_cpu else list(trainer.device_ids)
+
+
 class ValidationLoop:
     """The validation loop of a fit; packages ask it whether there is validation data.
 

@@ -30,6 +30,11 @@ class Logger:
         return None
 
     @property
+    def group_separator(self) -> str:
+        """What stands between the group and the rest in names of metrics, such as those of monitors."""
+        return "/"
+
+    @property
     def version(self) -> int | str | None:
         """This run among those of the same name; chosen once, by rank 0."""
         return None

@@ -37,6 +37,10 @@ class Profiler:
     def stop(self) -> None:
         """The run is over; write the report."""
 
+    def describe(self) -> None:
+        """Print the report as it stands now."""
+        print(self.summary())  # noqa: T201  (what it is for)
+
     def summary(self) -> str:
         """Return the report as text."""
         return ""

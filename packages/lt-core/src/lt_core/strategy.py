@@ -43,6 +43,7 @@ class Capabilities:
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
         synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
+        sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
         inference_mode: evaluation can run under ``torch.inference_mode()``; elsewhere it runs under ``no_grad``.
     """
 
@@ -56,6 +57,7 @@ class Capabilities:
     lock_step: bool = True
     syncs_in_forward: bool = False
     synchronous: bool = True
+    sync_batchnorm: bool = False
     inference_mode: bool = True
 
 
@@ -130,6 +132,12 @@ class Strategy:
                 f"strategy={self.name!r} runs on one device, but devices={list(placement.devices)} and "
                 f"num_nodes={placement.num_nodes} ask for {asked}. Take strategy='ddp', or devices=1.",
                 code="LT121",
+            )
+        if placement.sync_batchnorm and asked > 1 and not self.capabilities.sync_batchnorm:
+            raise ConfigError(
+                f"sync_batchnorm=True: strategy={self.name!r} has no batch norm over the batches of all ranks. Take "
+                "strategy='ddp', or sync_batchnorm=False.",
+                code="LT125",
             )
         self.placement = placement
         self.environment = placement.environment

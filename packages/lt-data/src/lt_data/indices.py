@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -42,8 +43,10 @@ def samplers_of(loader: Any) -> list[Any]:
     return found
 
 
+_second = operator.itemgetter(1)
+
 _QUIET = 16
-"""Items after which a loader that drew nothing is trusted, and how often it is looked at then."""
+"""Items after which a loader that drew nothing is trusted: then it is looked at each 16th time, later each 256th."""
 
 
 class Watched:
@@ -56,7 +59,6 @@ class Watched:
     Any other iterable can be watched in the same way, where its items are to be read and dropped by a resume.
 
     Attributes:
-        drawn: index batches given so far.
         stopped: set it to end the epoch here; batches in flight can then be drained without drawing further indices.
         notes: the states of the generators before a draw, by the number of the index batch.
         born: state of ``generator`` just before the base seed of the workers is drawn.
@@ -76,7 +78,8 @@ class Watched:
         """
         self.sampler = sampler
         self._trust_quiet = trust_quiet
-        self.drawn = 0
+        self._drawn = 0
+        self._ticks: Iterator[int] = iter(())
         self.stopped = False
         self.born: torch.Tensor | None = None
         self._generator = generator or torch.default_generator
@@ -84,6 +87,11 @@ class Watched:
         self.notes: dict[int, HostState] = {}
         self._live: Iterator[Any] | None = None
         self._new_epoch()
+
+    @property
+    def drawn(self) -> int:
+        """Index batches given so far."""
+        return self._drawn - operator.length_hint(self._ticks)
 
     def __len__(self) -> int:
         """Return the sampler's length."""
@@ -146,7 +154,7 @@ class Watched:
 
     def _new_epoch(self) -> None:
         self.notes, self._live = {}, None
-        self.drawn, self.stopped = 0, False
+        self._drawn, self._ticks, self.stopped = 0, iter(()), False
         self._skip = self._until = self._dummies = 0
         self._last: tuple[Any, ...] | None = None
 
@@ -154,23 +162,40 @@ class Watched:
         if self._skip:
             self.skip()
         while not self.stopped:
+            if self._trust_quiet and self._is_trusted():
+                yield from self._unwatched(indices)
             try:
                 index = self._draw(indices)
             except _EndError:
                 return
             yield index
 
+    def _is_trusted(self) -> bool:
+        return self._drawn > max(_QUIET, self._until) and bool(self._drawn % self._gap()) and not self._draws_late()
+
+    def _gap(self) -> int:
+        """Return how many items lie between two looks: a look costs 20 µs."""
+        return _QUIET if self._drawn < _QUIET**2 else _QUIET**2
+
+    def _unwatched(self, indices: Iterator[Any]) -> Iterator[Any]:
+        """Yield what comes up to the next look; what is counted here is counted without a line of Python for each."""
+        count = self._gap() - self._drawn % self._gap()
+        self._ticks = iter(range(count))
+        self._drawn += count
+        yield from map(_second, zip(self._ticks, indices, strict=False))
+        self._drawn, self._ticks = self.drawn, iter(())
+
     def _draw(self, indices: Iterator[Any]) -> Any:
-        number = self.drawn
+        number = self._drawn
         if number < self._until:
             if number in self.notes:
                 set_host_state(self.notes[number])
             index = self._next(indices)
-        elif self._watch and not (self._trust_quiet and number > _QUIET and number % _QUIET and not self._draws_late()):
+        elif self._watch:
             index = self._draw_watched(indices, number)
         else:
             index = self._next(indices)
-        self.drawn = number + 1
+        self._drawn = number + 1
         return index
 
     def _draw_watched(self, indices: Iterator[Any], number: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -206,7 +207,9 @@ def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
     """Return the name of the strategy that ``strategy="auto"`` takes for so many devices."""
     if accelerator.device_type == "xla":
         return "xla"
-    return "single" if ranks == 1 else "ddp"
+    if ranks == 1:
+        return "single"
+    return "ddp_notebook" if hasattr(sys, "ps1") else "ddp"  # there is no script to run once more in a notebook
 
 
 def _precision(settings: Settings, given: dict[type, Any]) -> Precision:

@@ -35,6 +35,7 @@ from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.problems import Problem, a, raise_problems, shown
 from lt_loops.resolve import find_unknown, resolve
+from lt_loops.returned_weights import take_weights
 from lt_loops.run import Run
 from lt_loops.settings import Settings, find_problems
 from lt_loops.signals import EXIT_STATUS, exits_process
@@ -431,7 +432,7 @@ class Trainer(TrainerActions, LegacyArguments):
         run.position.load_state_dict(result.position)
         run.stop_reason = result.stop_reason
         if result.weights is not None:
-            run.module.load_state_dict(result.weights)
+            take_weights(run.module, result.weights)
         recorder = run.recorder
         metrics = result.metrics
         recorder.callback_values = dict(metrics.get("callback", {}))

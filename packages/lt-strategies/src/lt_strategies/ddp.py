@@ -77,7 +77,7 @@ class DDP(Distributed):
     """
 
     name = "ddp"
-    capabilities = Capabilities(syncs_in_forward=True)
+    capabilities = Capabilities(syncs_in_forward=True, sync_batchnorm=True)
 
     def __init__(
         self,
@@ -122,9 +122,7 @@ class DDP(Distributed):
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
         precision.open(self.device)
-        module = precision.convert_module(module).to(self.device)
-        if self.placement.sync_batchnorm:
-            module = self._with_sync_batchnorm(module)
+        module = self._with_sync_batchnorm(precision.convert_module(module).to(self.device))
         self._release_wrapper()
         self._broadcast_module(module)
         return module, make_optimizers() if make_optimizers is not None else []
@@ -173,16 +171,6 @@ class DDP(Distributed):
         if self._wrapper is not None:
             _release(weakref.ref(self._wrapper))
             self._wrapper = None
-
-    def _with_sync_batchnorm(self, module: nn.Module) -> nn.Module:
-        if self.device.type == "cpu":
-            raise ConfigError(
-                "sync_batchnorm=True: torch's SyncBatchNorm works on CUDA devices, and this run is on the CPU. Take "
-                "accelerator='cuda', or sync_batchnorm=False.",
-                code="LT711",
-            )
-        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
-        return converted
 
     def _trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
         assert self._wrapper is not None

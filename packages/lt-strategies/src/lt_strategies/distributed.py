@@ -188,6 +188,19 @@ class Distributed(Strategy):
             told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
             raise RankError(f"The ranks make different calls. {told}. All must make the same ones.", code="LT709")
 
+    def _with_sync_batchnorm(self, module: nn.Module) -> nn.Module:
+        """Return the module with batch norm over all ranks, where that was asked for."""
+        if not self.placement.sync_batchnorm or self.world_size == 1:
+            return module
+        if self.device.type == "cpu":
+            raise ConfigError(
+                "sync_batchnorm=True: torch's SyncBatchNorm works on CUDA devices, and this run is on the CPU. Take "
+                "accelerator='cuda', or sync_batchnorm=False.",
+                code="LT711",
+            )
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
+
     def _broadcast_module(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0."""
         self._check_same_parameters(module)

@@ -85,7 +85,11 @@ class FSDP(Distributed):
 
     name = "fsdp"
     capabilities = Capabilities(
-        sharded_parameters=True, forward_needs_all_ranks=True, evaluation_needs_all_ranks=True, inference_mode=False
+        sharded_parameters=True,
+        forward_needs_all_ranks=True,
+        evaluation_needs_all_ranks=True,
+        sync_batchnorm=True,
+        inference_mode=False,
     )
 
     def __init__(
@@ -157,6 +161,7 @@ class FSDP(Distributed):
     ) -> tuple[nn.Module, list[Optimizer]]:
         """Shard the module; a module that is sharded already stays as it is."""
         precision.open(self.device)
+        module = self._with_sync_batchnorm(module)
         if not is_sharded(module):
             self._check_same_parameters(module)
             self._shard(precision.convert_module(module))

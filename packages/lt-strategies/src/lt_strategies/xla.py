@@ -190,7 +190,7 @@ class Compilations:
                 f"XLA has compiled {self.count} programs in {self.batches} batches, {self.count - self._warm} of them "
                 f"after the first {_WARM}: each takes seconds. Do batches differ in shape (drop_last=True, padding), "
                 "or does the step take other paths by Python values?",
-                code="LT801",
+                code="LT755",
                 stacklevel=4,
             )
 

@@ -46,23 +46,30 @@ class Action:
         self.longest = max(self.longest, seconds)
 
 
-def shares(actions: Mapping[str, Action], seconds: float) -> dict[str, float]:
+def shares(actions: Mapping[str, Action], seconds: float, start: float = 0.0) -> dict[str, float]:
     """Return fractions of ``seconds`` by what they went to; they sum to 1.
 
     ``data`` is waiting for batches, ``step`` the user's step with all that is measured inside of it, ``logging``
-    sending rows to the loggers, ``hooks`` those of module and callbacks, ``lt`` what is left.
+    sending rows to the loggers, ``hooks`` those of module and callbacks, ``start`` what came before the first batch
+    was asked for, ``lt`` what is left.
+
+    Args:
+        actions: what was measured, by name.
+        seconds: the whole time.
+        start: seconds before the first batch in which nothing was measured.
     """
     spent = dict.fromkeys((*_KINDS, "hooks"), 0.0)
     for name, action in actions.items():
         spent[_kind(name)] += action.own
+    spent["start"] = start
     spent["lt"] = max(seconds - sum(spent.values()), 0.0)
     whole = sum(spent.values()) or 1.0
     return {name: value / whole for name, value in spent.items()}
 
 
-def table(stage: str, actions: Mapping[str, Action], seconds: float) -> str:
+def table(stage: str, actions: Mapping[str, Action], seconds: float, start: float = 0.0) -> str:
     """Return the report as text: the shares first, then each action, the longest in all first."""
-    told = ", ".join(f"{name} {share:.1%}" for name, share in shares(actions, seconds).items())
+    told = ", ".join(f"{name} {share:.1%}" for name, share in shares(actions, seconds, start).items())
     rows = [("Action", "Mean (ms)", "Longest (ms)", "Calls", "Total (s)", "Share")]
     for name, action in sorted(actions.items(), key=lambda item: -item[1].total):
         mean = action.total / action.calls * 1e3 if action.calls else 0.0

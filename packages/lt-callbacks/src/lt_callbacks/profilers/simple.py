@@ -39,17 +39,20 @@ class SimpleProfiler(Profiler):
         self.seconds = 0.0
         self._began: float | None = None
         self._inside = 0.0
+        self._start: float | None = None
         self._log_dir: str | None = None
 
     def start(self, stage: str, log_dir: str | None) -> None:
         self.stage, self._log_dir = stage, log_dir
         for action in self.actions.values():  # those wrapped already go on being measured
             action.reset()
-        self.seconds, self._inside = 0.0, 0.0
+        self.seconds, self._inside, self._start = 0.0, 0.0, None
         self._began = perf_counter()
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         action = self.actions.setdefault(name, Action())
+        if name == "get_batch":
+            function = self._first_noted(function)
 
         def measured(*args: Any, **kwargs: Any) -> Any:
             outer, self._inside = self._inside, 0.0
@@ -73,13 +76,12 @@ class SimpleProfiler(Profiler):
         self.write(self.summary())
 
     def summary(self) -> str:
-        return table(
-            self.stage or "nothing", {n: a for n, a in self.actions.items() if a.calls}, self._seconds_so_far()
-        )
+        called = {name: action for name, action in self.actions.items() if action.calls}
+        return table(self.stage or "nothing", called, self._seconds_so_far(), self._start or 0.0)
 
     def shares(self) -> dict[str, float]:
-        """Return the fractions of the time: ``data``, ``step``, ``backward``, ``optimizer``, ``hooks``, ``lt``."""
-        return shares(self.actions, self._seconds_so_far())
+        """Return the fractions of the time: ``data``, ``step``, ``backward``, ``optimizer``, ``hooks``, ``lt``..."""
+        return shares(self.actions, self._seconds_so_far(), self._start or 0.0)
 
     def write(self, text: str) -> None:
         """Put the report where it was asked for: a file of this rank, or stdout of rank 0."""
@@ -91,6 +93,16 @@ class SimpleProfiler(Profiler):
         elif rank == 0 and sys.stdout is not None:
             sys.stdout.write(f"\n{text}\n")
             sys.stdout.flush()
+
+    def _first_noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``function``, which notes at its first call what has passed without anything being measured."""
+
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            if self._start is None and self._began is not None:
+                self._start = perf_counter() - self._began - sum(action.own for action in self.actions.values())
+            return function(*args, **kwargs)
+
+        return asked
 
     def _seconds_so_far(self) -> float:
         return self.seconds if self._began is None else perf_counter() - self._began

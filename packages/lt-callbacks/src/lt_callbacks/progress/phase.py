@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-__all__ = ["Display", "Metrics", "Phase", "format_metrics", "format_seconds"]
+__all__ = ["Display", "Metrics", "Phase", "SilentDisplay", "format_metrics", "format_seconds"]
 
 _WINDOW = 30.0
 """Seconds over which the rate is averaged: long enough to be calm, short enough to forget a slow first batch."""
@@ -115,6 +115,27 @@ class Display(Protocol):
 
     def close(self) -> None:
         """Leave a clean terminal; may be called twice."""
+
+
+class SilentDisplay:
+    """Draws nothing."""
+
+    delay = math.inf
+
+    def interval(self, phase: Phase) -> float:
+        return math.inf
+
+    def update(self, phase: Phase, metrics: Metrics) -> None:
+        """Draw nothing."""
+
+    def finish(self, phase: Phase, metrics: Metrics) -> None:
+        """Draw nothing."""
+
+    def resume(self, phase: Phase) -> None:
+        """Draw nothing."""
+
+    def close(self) -> None:
+        """Nothing to leave."""
 
 
 def format_seconds(seconds: float | None) -> str:

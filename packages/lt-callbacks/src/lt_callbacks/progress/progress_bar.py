@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.progress.lines import LineDisplay
-from lt_callbacks.progress.phase import Display, Phase
+from lt_callbacks.progress.phase import Display, Phase, SilentDisplay
 from lt_core.callback import Callback
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class ProgressBar(Callback):
         return shown
 
     def make_display(self) -> Display:
-        """Return what draws on a terminal or in a notebook."""
-        raise NotImplementedError(f"{type(self).__name__} does not define make_display()")
+        """Return what draws on a terminal or in a notebook; a bar that draws in its own hooks needs none."""
+        return SilentDisplay()
 
     @property
     def sanity_check_description(self) -> str:
@@ -140,6 +140,31 @@ class ProgressBar(Callback):
             steps_left = max(trainer.max_steps - trainer.global_step, 0)
             total = min(total, trainer.batch_idx + steps_left * trainer.accumulate_grad_batches)
         return total
+
+    @property
+    def total_val_batches(self) -> int | float:
+        """Validation batches of all loaders; those of the sanity check while it runs."""
+        return sum(self._val_batches)
+
+    @property
+    def total_val_batches_current_dataloader(self) -> int | float:
+        """Validation batches of the present loader; those of the sanity check while it runs."""
+        return self._val_batches[self._loader]
+
+    @property
+    def total_test_batches_current_dataloader(self) -> int | float:
+        """Test batches of the present loader."""
+        return self.trainer.num_test_batches[self._loader]
+
+    @property
+    def total_predict_batches_current_dataloader(self) -> int | float:
+        """Batches to predict of the present loader."""
+        return self.trainer.num_predict_batches[self._loader]
+
+    @property
+    def _val_batches(self) -> Sequence[int | float]:
+        trainer = self.trainer
+        return trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +295,8 @@ class ProgressBar(Callback):
     def _shown_on(self) -> Display:
         if self._display is None:
             live = in_notebook() or (sys.stdout is not None and sys.stdout.isatty())
-            self._display = self.make_display() if live else LineDisplay()
+            draws_itself = type(self).make_display is ProgressBar.make_display
+            self._display = self.make_display() if live or draws_itself else LineDisplay()
         return self._display
 
     def _draw_at_rate(self) -> None:

@@ -8,7 +8,7 @@ NAMES = {
     "BasePredictionWriter": "lt_callbacks:BasePredictionWriter",
     "BatchSizeFinder": "lt_callbacks:BatchSizeFinder",
     "Callback": "lt_core.callback:Callback",
-    "Checkpoint": "lt_cli.lightning_answers:Checkpoint",
+    "Checkpoint": "lt_callbacks:Checkpoint",
     "DeviceStatsMonitor": "lt_callbacks:DeviceStatsMonitor",
     "EMAWeightAveraging": "lt_callbacks:EMAWeightAveraging",
     "EarlyStopping": "lt_callbacks:EarlyStopping",

@@ -1,6 +1,7 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
 from lt_callbacks.batch_size_finder import BatchSizeFinder as BatchSizeFinder
+from lt_callbacks.checkpoint_base import Checkpoint as Checkpoint
 from lt_callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from lt_callbacks.early_stopping import EarlyStopping as EarlyStopping
 from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning
@@ -28,7 +29,6 @@ from lt_callbacks.timer import Timer as Timer
 from lt_callbacks.tuner import Tuner as Tuner
 from lt_callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
 from lt_callbacks.weight_averaging import WeightAveraging as WeightAveraging
-from lt_cli.lightning_answers import Checkpoint as Checkpoint
 from lt_core.callback import Callback as Callback
 from lt.callbacks import base as base
 from lt.callbacks import batch_size_finder as batch_size_finder

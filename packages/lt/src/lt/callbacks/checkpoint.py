@@ -3,7 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "Checkpoint": "lt_cli.lightning_answers:Checkpoint",
+    "Checkpoint": "lt_callbacks:Checkpoint",
 }
 """Each name, and where it comes from."""
 

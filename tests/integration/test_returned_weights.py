@@ -1,0 +1,71 @@
+"""What ranks in other processes trained comes back into the caller's module, also where they made its layers."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_core import LightningModule
+from lt_core.errors import LtWarning
+from lt_loops import Trainer
+from lt_loops.returned_weights import take_weights
+
+pytest.importorskip("lt_strategies")
+pytest.importorskip("lt_data")
+
+from torch.distributed.fsdp import fully_shard
+
+from lt_strategies import FSDP
+
+
+class Late(LightningModule):
+    """Makes its layers on the ranks, and shards some of them itself."""
+
+    def __init__(self, late=True):
+        super().__init__()
+        self.late = late
+        if not late:
+            self.make()
+
+    def make(self):
+        torch.manual_seed(1)
+        self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 3)
+
+    def configure_model(self):
+        if not hasattr(self, "body"):
+            self.make()
+            fully_shard(self.body, mesh=self.device_mesh)
+
+    def training_step(self, batch, batch_idx):
+        return nn.functional.cross_entropy(self.head(torch.relu(self.body(batch[0]))), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+
+def fitted(module, batch_size, **where):
+    generator = torch.Generator().manual_seed(0)
+    data = TensorDataset(torch.randn(64, 8, generator=generator), torch.randint(0, 3, (64,), generator=generator))
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(accelerator="cpu", max_epochs=1, gradient_clip_val=0.5, **quiet, **where)
+    trainer.fit(module, DataLoader(data, batch_size=batch_size))
+    return module.state_dict()
+
+
+@pytest.mark.ddp
+@pytest.mark.parametrize(("late", "state"), [(True, "full"), (False, "sharded")])
+def test_weights_sharded_on_the_ranks_come_back_whole(late, state):
+    plain = fitted(Late(late=False), 16)
+    found = fitted(Late(late), 8, devices=2, strategy=FSDP(launcher="fork", state_dict_type=state))
+    assert list(found) == list(plain)
+    for name, value in plain.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_where_the_layers_cannot_be_made_here_it_is_said_where_the_weights_are():
+    class Impossible(Late):
+        def configure_model(self):
+            raise RuntimeError("no ranks here")
+
+    with pytest.warns(LtWarning, match=r"not in the module here: Impossible.configure_model.*ckpt_path='last'"):
+        take_weights(Impossible(), Late(late=False).state_dict())
