@@ -10,7 +10,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from lt_callbacks import BasePredictionWriter
-from lt_core import Callback, LightningModule
+from lt_core import Callback, LightningModule, seed_everything
 from lt_data import LightningDataModule
 from lt_loops import Trainer
 
@@ -166,6 +166,23 @@ def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
         rest = seen(tmp_path, f"on{ranks}")
         assert sorted(n for epoch, n in begun + rest if epoch == 0) == list(range(14))
         assert {n for epoch, n in rest if epoch == 1} == set(range(14)), "with a stand-in where 2 are left for 3 ranks"
+
+
+def test_a_run_saved_on_two_ranks_ends_the_same_on_one_and_three_where_the_global_batch_is_kept(tmp_path):
+    path = tmp_path / "middle.ckpt"
+
+    def fit(ranks, batch_size, start=None, **arguments):
+        seed_everything(1, verbose=False)
+        line, trainer = Line(), make_trainer(ranks, tmp_path, max_epochs=2, **arguments)
+        trainer.fit(line, DataLoader(table(36), batch_size=batch_size, shuffle=True), ckpt_path=start)
+        return line.layer.weight.detach(), trainer.global_step
+
+    expected, _ = fit(2, 3)
+    fit(2, 3, callbacks=[SaveAndStop(path, 2)])
+    for ranks, batch_size, more in ((1, 3, {"accumulate_grad_batches": 2}), (2, 3, {}), (3, 2, {})):
+        weight, steps = fit(ranks, batch_size, path, **more)
+        assert steps == 12
+        torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-6)
 
 
 class OwnPart(IterableDataset):

@@ -49,22 +49,21 @@ class LoaderFeed(Feed):
             gather: returns every rank's value; for a loader that the ranks shard by themselves, to see whether they do.
         """
         super().__init__(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
-        self.source = self._own_source = source
+        self.source = source
         self.uneven = source.uneven
         self.num_batches = source.length
         self._substitute = substitute
         self._gather = gather
         self._device = plain_cuda_device(transfer)
         self._opened = self._finished = False
-        self._resumed_source = self._last_source = source
         self._batches_before = 0
 
     @property
     def samples(self) -> int | None:
         state = self._resume
         if state is not None and state.get("inside") is not None:  # not read on yet
-            return self._resumed_source.samples_done(state["inside"], int(state["batches"]))
-        return self._last_source.samples(self._done)
+            return self.source.samples_done(state["inside"], int(state["batches"]))
+        return self.source.samples(self._done)
 
     @property
     def batches_done(self) -> int:
@@ -82,8 +81,8 @@ class LoaderFeed(Feed):
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
-        self._own_source.set_epoch(epoch)
-        self.num_batches = self._own_source.length  # it may have grown or shrunk since the last epoch
+        self.source.set_epoch(epoch)
+        self.num_batches = self.source.length  # it may have grown or shrunk since the last epoch
 
     def begin_round(self, number: int) -> None:
         """Shuffle as in epoch ``number``, without telling the user's samplers: an epoch within an epoch."""
@@ -109,10 +108,11 @@ class LoaderFeed(Feed):
         Raises:
             DataError: for a place that this loader cannot continue at.
         """
-        self._resume, self._resumed_source, self._batches_before = state, self._own_source, int(state["batches"])
-        if "kind" in state and state["inside"] is not None:
-            self._resumed_source = self._source_of(state)
-            self._batches_before = self._resumed_source.batches_done(state["inside"], int(state["batches"]))
+        if "kind" in state:
+            self._go_on_as(state)
+        self._resume, self._batches_before = state, int(state["batches"])
+        if state.get("inside") is not None:
+            self._batches_before = self.source.batches_done(state["inside"], int(state["batches"]))
 
     def advice(self) -> str:
         return self.source.advice()
@@ -123,7 +123,7 @@ class LoaderFeed(Feed):
 
     def close(self) -> None:
         self._leave()
-        self._own_source.close()
+        self.source.close()
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------
 
@@ -138,11 +138,10 @@ class LoaderFeed(Feed):
             self._done = 0
             iterator = self.source.begin(self._epoch)
         else:
-            self.source = self._resumed_source
             self._done = self._batches_before
             iterator = self.source.resume(self._epoch, state["inside"], state["batches"])
         self._opened, self._finished = True, False
-        self._last_source, self.uneven = self.source, self.source.uneven
+        self.uneven = self.source.uneven
         return iterator
 
     def _is_inside(self, state: dict[str, Any]) -> bool:
@@ -222,22 +221,26 @@ class LoaderFeed(Feed):
         if self._opened:
             self._opened = False
             self.source.leave(self._finished)
-            if self.source is not self._own_source:
-                self.source.close()
-                self.source = self._own_source
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
-    def _source_of(self, state: dict[str, Any]) -> Source:
+    def _go_on_as(self, state: dict[str, Any]) -> None:
+        """Where one process continues what several ranks began, read as they did, in later epochs too: one order."""
         kind, shard = state["kind"], Shard(*state["shard"])
-        if self._own_source.accepts(kind, shard):
-            return self._own_source
+        if self.source.accepts(kind, shard):
+            return
         found = self._substitute(kind) if self._substitute is not None else None
         if found is not None and found.accepts(kind, shard):
-            return found
+            self.source.close()
+            found.set_epoch(self._epoch)
+            self.source = found
+            self.num_batches, self.uneven = found.length, found.uneven
+            return
+        if state["inside"] is None:
+            return
         raise DataError(
             f"The checkpoint was written in the middle of an epoch by rank {shard.index} of {shard.count} that read a "
-            f"{kind}; rank {self.shard.index} of {self.shard.count}, which reads a {self._own_source.kind} "
+            f"{kind}; rank {self.shard.index} of {self.shard.count}, which reads a {self.source.kind} "
             f"({type(self.loader).__name__}), cannot continue there. Resume with the same loader, or from a "
             "checkpoint at an epoch's end.",
             code="LT446",
