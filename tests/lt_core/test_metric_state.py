@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lt_core.merged_sums import merged_sums
 from lt_core.recorder import Recorder
 from lt_core.slot import Given
 
@@ -59,3 +60,35 @@ def test_what_is_put_into_callback_metrics_is_there_for_the_next_reader():
     assert recorder.callback_metrics() == {"one": 1, "two": 2.0}
     del metrics["one"]
     assert list(recorder.callback_metrics()) == ["two"]
+
+
+def test_the_sums_of_several_ranks_become_those_of_one():
+    modules = [Holder(), Holder()]
+    recorders = [recorder_of(module) for module in modules]
+    for recorder, module, (low, high) in zip(recorders, modules, [(0, 4), (4, 9)], strict=True):
+        values = torch.arange(low, high, dtype=torch.float64)
+        log(recorder, module.metric, low, high)
+        for name, value in (("mean", values.mean()), ("sum", values.sum()), ("min", values.min())):
+            given = Given(on_step=False, on_epoch=True, reduce_fx=name)
+            recorder.resolve(None, name, value, given).add(value, len(values))
+        given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
+        recorder.resolve(None, "own", values.mean(), given).add(values.mean(), None)
+    one, module = Recorder(), Holder()
+    one.module = module
+    one.load_state_dict(merged_sums([recorder.state_dict() for recorder in recorders], module))
+    one.enter("train_batch")
+    given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
+    one.resolve(None, "own", 3.0, given).add(3.0, None)  # the function itself is in no file
+    found = one.epoch_values("train")
+    assert found["error"] == (torch.arange(9) ** 2).sum() / 9
+    assert (found["mean"], found["sum"], found["min"]) == (4.0, 36.0, 0.0)
+    assert found["own"] == 3.0
+
+
+def test_a_rank_that_logged_nothing_yet_adds_nothing():
+    first, second = recorder_of(Holder()), recorder_of(Holder())
+    first.resolve(None, "x", 2.0, Given(on_epoch=True)).add(2.0, 4)
+    merged = merged_sums([second.state_dict(), first.state_dict()])
+    other = recorder_of(Holder())
+    other.load_state_dict(merged)
+    assert other.epoch_values("train") == {"x_epoch": 2.0}

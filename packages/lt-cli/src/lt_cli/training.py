@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from argparse import SUPPRESS
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import torch
 
 from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.complaints import with_places
+from lt_cli.config_places import short_path
 from lt_cli.lightning_cli import LightningCLI
 from lt_core import plugins
-from lt_core.errors import ConfigError, LtError, PluginError, did_you_mean, warn
+from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, warn
 
 __all__ = ["TrainingCommand", "main"]
 
@@ -128,8 +131,29 @@ def main(words: Sequence[str]) -> int:
     except PluginError as error:
         print(f"lt {words[0]}: error: {error}", file=sys.stderr)
         return 2
-    TrainingCommand(words)
+    with _plain_warnings(words[0]):
+        TrainingCommand(words)
     return 0
+
+
+@contextmanager
+def _plain_warnings(command: str) -> Iterator[None]:
+    """Show warnings of lt as a command does: a line, with the place only where it is in code of the user's."""
+    ordinary = warnings.formatwarning
+
+    def shown(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if not issubclass(category, LtWarning):
+            return ordinary(message, category, filename, lineno, line)
+        ours = any(part.startswith("lt_") for part in Path(filename).parts[-3:-1])
+        return f"lt {command}: warning: {'' if ours else f'{short_path(Path(filename))}:{lineno}: '}{message}\n"
+
+    warnings.formatwarning = shown
+    try:
+        yield
+    finally:
+        warnings.formatwarning = ordinary
 
 
 def _passes_users_code(error: BaseException) -> bool:

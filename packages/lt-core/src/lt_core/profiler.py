@@ -13,7 +13,8 @@ class Profiler:
 
     With a profiler, the Trainer wraps each slot and hook of the plan once, before the run, in :meth:`wrap`; without one
     the slots are the bare callables. Found by an entry point in ``lt.profilers`` (a class or a function without
-    arguments); users may also pass an instance.
+    arguments); users may also pass an instance. One as Lightning has them, with ``start(action_name)`` and
+    ``stop(action_name)``, works too (:mod:`lt_core.action_profiler`).
     """
 
     def start(self, stage: str, log_dir: str | None) -> None:

@@ -9,6 +9,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT142",
         "LT147",
         "LT215",
+        "LT218",
         "LT221",
         "LT309",
         "LT321",
@@ -22,11 +23,13 @@ WARNINGS: frozenset[str] = frozenset(
         "LT520",
         "LT521",
         "LT613",
+        "LT618",
         "LT640",
         "LT801",
         "LT901",
         "LT902",
         "LT903",
         "LT904",
+        "LT905",
     }
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.errors import CheckpointError, warn
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
+from lt_core.merged_sums import merged_sums
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
@@ -284,6 +285,11 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     if same_size:
         run.recorder.load_state_dict(mine["recorder"])
         run.generators = mine["generators"]
+    else:
+        sums = merged_sums([rank["recorder"] for rank in ranks], run.module)
+        if run.strategy.rank:  # rank 0 alone goes on with the sums of all
+            sums["pages"] = []
+        run.recorder.load_state_dict(sums)
     for name, parameter in run.module.named_parameters():
         if name in mine["gradients"]:
             parameter.grad = mine["gradients"][name].to(parameter.device)

@@ -13,6 +13,7 @@ from torch import nn
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
+from lt_core.action_profiler import by_action
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
@@ -472,7 +473,7 @@ class Trainer(TrainerActions, LegacyArguments):
     @property
     def active_profiler(self) -> Profiler | None:
         """The profiler if the user asked for one."""
-        return None if self.settings.profiler is None else self.profiler
+        return None if self.settings.profiler is None else by_action(self.profiler)
 
     @property
     def data_seed(self) -> int:

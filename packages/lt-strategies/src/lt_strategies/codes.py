@@ -8,6 +8,6 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT712",
         "LT732",
-        "LT801",
+        "LT755",
     }
 )
