@@ -1,10 +1,11 @@
 """Other trainers beside lt: what each adds to a bare training step over the loop written by hand.
 
-    uv run benchmarks/peers.py [lt lightning fabric accelerate ignite] [--rounds 5] [--plot FILE.svg]
+    uv run benchmarks/peers.py [PEER ...] [--rounds 5] [--plot FILE.svg]
 
 Each peer runs in a process with its own packages (``uv run --with``), and takes turns there with the hand-written loop
 of row A: MLP 64-64-10, batch 32, SGD, one thread, batches made beforehand, 10th percentile. All switch off what they
-can (logger, bar, checkpoint); the trained weights must be the loop's, bit for bit.
+can (logger, bar, checkpoint); the trained weights must be the loop's, bit for bit (Keras, which has its own layers and
+optimizer: to rounding).
 """
 
 from __future__ import annotations
@@ -102,19 +103,101 @@ def ignite(batches: list[Batch]) -> Trained:
     return loader.times, net
 
 
+def skorch(batches: list[Batch]) -> Trained:
+    """Train by skorch's net, whose own iterator over a dataset is replaced by the batches."""
+    from skorch import NeuralNetClassifier
+
+    loader = Timed(batches)
+
+    class Made(NeuralNetClassifier):  # type: ignore[misc]
+        def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+            return loader
+
+    made = Made(
+        layers(),
+        criterion=nn.CrossEntropyLoss,
+        optimizer=torch.optim.SGD,
+        lr=0.01,
+        max_epochs=1,
+        train_split=None,
+        verbose=0,
+        callbacks__valid_acc=None,
+        callbacks__print_log=None,
+    )
+    made.fit(batches[0][0], batches[0][1])  # the data of the iterator above is what is trained on
+    return loader.times, made.module_
+
+
+def transformers(batches: list[Batch]) -> Trained:
+    """Train by the Trainer of transformers, on a module that returns its loss."""
+    from transformers import Trainer, TrainingArguments
+
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layers()
+
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": nn.functional.cross_entropy(self.layers(x), labels)}
+
+    loader: Any = Timed([{"x": x, "labels": y} for x, y in batches])  # type: ignore[arg-type,misc]
+
+    class Made(Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            return loader
+
+    module = Classifier()
+    off: dict[str, Any] = {"report_to": "none", "logging_strategy": "no", "save_strategy": "no", "disable_tqdm": True}
+    arguments = TrainingArguments(".", max_steps=len(batches), use_cpu=True, max_grad_norm=0.0, **off)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    Made(module, arguments, train_dataset=batches, optimizers=(optimizer, constant)).train()
+    return loader.times, module
+
+
+def keras(batches: list[Batch]) -> Trained:
+    """Train by Keras on its torch backend: its own layers and optimizer, so the weights are the loop's to rounding."""
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+
+    net, loader = layers(), Timed(batches)
+    first, last = net[0], net[2]
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)])
+    values = [tensor.detach().numpy() for layer in (first, last) for tensor in (layer.weight.T, layer.bias)]
+    model.set_weights(values)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.01), loss, jit_compile=False)
+    model.fit(iter(loader), steps_per_epoch=len(batches), epochs=1, verbose=0)
+    weight, bias, weight_2, bias_2 = (torch.tensor(value) for value in model.get_weights())
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), (weight.T, bias, weight_2.T, bias_2), strict=True):
+            parameter.copy_(value)
+    return loader.times, net
+
+
 PEERS: dict[str, tuple[Callable[[list[Batch]], Trained], str]] = {
     "lt": (lt, ""),
     "lightning": (lightning, "lightning"),
     "fabric": (fabric, "lightning"),
     "accelerate": (accelerate, "accelerate"),
     "ignite": (ignite, "pytorch-ignite"),
+    "skorch": (skorch, "skorch"),
+    "transformers": (transformers, "transformers[torch]"),
+    "keras": (keras, "keras"),
 }
 """Each peer's training, and the distribution that brings it."""
+
+
+def close_weights(one: nn.Module, other: nn.Module) -> None:
+    """Fail unless both hold the same weights to rounding."""
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 def measure(name: str, rounds: int) -> dict[str, Any]:
     """Take turns in this process; return the figures and the version."""
     training, distribution = PEERS[name]
+    compare = close_weights if name == "keras" else same_weights
     torch.set_num_threads(1)
     batches = make_batches(1500)
     warnings.simplefilter("ignore")
@@ -125,11 +208,11 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         for _ in range(rounds):
             hand, reference = train_by_hand(batches, set_none=False)
             times, trained = training(batches)
-            same_weights(reference, trained)
+            compare(reference, trained)
             by_hand.append(percentile(hand))
             theirs.append(percentile(times))
         os.chdir(Path(__file__).parent)
-    version = importlib.metadata.version(distribution or "lt")
+    version = importlib.metadata.version(distribution.partition("[")[0] or "lt")
     return {"by_hand": by_hand, "ours": theirs, "version": version}
 
 
