@@ -336,11 +336,11 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Side by side with the hand-written loop: `-- --peers` runs the other trainers in place of rows A to F."""
+    """Side by side with the hand-written loop; `-- --peers` or `-- --growth` measure these in place of rows A to F."""
     if not (ROOT / "benchmarks" / "run.py").exists():
         session.skip("there is no benchmarks/run.py yet")
-    script = "benchmarks/peers.py" if "--peers" in session.posargs else "benchmarks/run.py"
-    uv_run(session, "python", script, *(word for word in session.posargs if word != "--peers"))
+    script = next((word[2:] for word in session.posargs if word in ("--peers", "--growth")), "run")
+    uv_run(session, "python", f"benchmarks/{script}.py", *(word for word in session.posargs if word != f"--{script}"))
 
 
 @nox.session(name="bench-quick")

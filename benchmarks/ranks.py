@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from statistics import median
+from typing import Any
 
 import torch
 from figure import Figure
@@ -77,15 +78,15 @@ def by_lt() -> list[float]:
     off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pl.Trainer(
-            accelerator="cpu", devices=2, strategy="ddp", use_distributed_sampler=False, max_epochs=1, **off
-        ).fit(Net(), loader)
+        many: Any = {"accelerator": "cpu", "devices": int(os.environ["WORLD_SIZE"]), "strategy": "ddp"}
+        pl.Trainer(use_distributed_sampler=False, max_epochs=1, **many, **off).fit(Net(), loader)
     return loader.times
 
 
-def launch(side: str) -> float:
-    """Start two processes; return the median step in microseconds."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__, side]
+def launch(side: str, ranks: int = 2) -> float:
+    """Start ``ranks`` processes; return the median step in microseconds."""
+    run = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
+    command = [sys.executable, *run, __file__, side]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:  # gloo's sockets may fail to meet on a machine that does much else: once more
         done = subprocess.run(command, check=True, capture_output=True, text=True)
