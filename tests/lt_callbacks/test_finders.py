@@ -8,6 +8,7 @@ from lt_callbacks import BatchSizeFinder, LearningRateFinder, Tuner
 from lt_callbacks.lr_finder import LearningRateCurve
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
+from lt_core.logger import DummyLogger
 from lt_core.strategy import Strategy
 from lt_core.testing import FakeTrainer
 
@@ -256,7 +257,8 @@ def test_a_tuner_searches_alone_and_leaves_the_trainer_as_it_was():
     assert curve.suggestion() == trainer.lightning_module.lr
     assert trainer.stopped_at_start
     assert [type(callback).__name__ for callback in trainer.seen[0]] == ["LearningRateFinder", "_StopAtStart"]
-    assert trainer.seen[1:] == [[], 0]
+    assert [type(logger) for logger in trainer.seen[1]] == [DummyLogger], "calls of self.logger go nowhere"
+    assert trainer.seen[2] == 0
     assert (trainer.callbacks, trainer.loggers, trainer.limit_val_batches) == (["theirs"], ["logger"], 3)
     assert not trainer.should_stop
 

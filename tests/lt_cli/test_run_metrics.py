@@ -1,11 +1,12 @@
 import json
 import struct
+from pathlib import Path
 
 import pytest
 
 from lt_cli.command_error import CommandError
 from lt_cli.event_file import read_scalars
-from lt_cli.run_metrics import find_runs, read_run
+from lt_cli.run_metrics import RunMetrics, find_runs, named_apart, read_run
 
 LOSS = [(0.0, 1.0), (10.0, 0.5), (20.0, 0.25)]
 
@@ -15,7 +16,7 @@ def test_curves_come_from_csv_with_gaps(tmp_path):
     run = read_run(tmp_path)
     assert run.curves["loss"] == LOSS
     assert run.curves["val_loss"] == [(19.0, 0.75)]
-    assert run.along("epoch")["loss"] == [(0.0, 1.0), (0.0, 0.5), (1.0, 0.25)]
+    assert run.along("epoch")["loss"] == [(0.0, 1.0), (0.5, 0.5), (1.0, 0.25)]
 
 
 def test_curves_come_from_json_lines_even_of_a_run_that_goes_on(tmp_path):
@@ -96,3 +97,20 @@ def test_a_file_without_rows_is_an_error(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,loss\n")
     with pytest.raises(CommandError, match="no metrics yet"):
         read_run(tmp_path)
+
+
+def test_steps_lie_between_the_epochs_and_go_on_evenly_after_the_last():
+    curves = {"loss": [(float(step), 0.0) for step in (4, 9, 14, 19, 24)], "epoch": [(4, 0), (9, 0), (10, 1), (20, 2)]}
+    run = RunMetrics("run", Path("run"), curves)
+    assert [round(x, 3) for x, _ in run.along("epoch")["loss"]] == [0.0, 0.833, 1.4, 1.9, 2.4]
+
+
+def test_a_run_within_one_epoch_stands_at_it():
+    run = RunMetrics("run", Path("run"), {"loss": [(1, 1.0), (2, 2.0)], "epoch": [(1, 0.0), (2, 0.0)]})
+    assert run.along("epoch")["loss"] == [(0.0, 1.0), (0.0, 2.0)]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders():
+    paths = ["/a/one/version_0", "/a/two/version_0", "/a/two/version_1"]
+    runs = named_apart([RunMetrics(Path(path).name, Path(path)) for path in paths])
+    assert [run.name for run in runs] == ["one/version_0", "two/version_0", "version_1"]

@@ -221,3 +221,10 @@ def test_the_last_batch_is_known_in_the_step_and_after_it(trainer, net, loader):
     seen.clear()
     trainer(limit_train_batches=2).fit(Notes(), loader(12))
     assert seen[2:] == [(1, True), (1, True)]
+
+
+def test_the_strategy_answers_by_lightnings_names(trainer):
+    strategy = trainer().strategy
+    assert (strategy.root_device.type, strategy.global_rank, strategy.is_global_zero) == ("cpu", 0, True)
+    assert strategy.reduce_boolean_decision(True)
+    assert not strategy.reduce_boolean_decision(False, all=False)

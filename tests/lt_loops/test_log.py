@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lt_core import Callback, LightningModule, LogError, Logger
+from lt_core.errors import ConfigError, ConfigTypeError
 
 
 class Rows(Logger):
@@ -623,3 +624,36 @@ def test_the_recorders_state_round_trips_in_the_middle_of_an_epoch(trainer, tmp_
     second.fit(Logs(), ckpt_path=tmp_path / "middle.ckpt")
     assert second.callback_metrics == whole.callback_metrics
     assert second.progress_bar_metrics == whole.progress_bar_metrics
+
+
+# ---- other loggers ---------------------------------------------------------------------------------------------------
+
+
+def test_loggers_can_be_set_between_runs(trainer):
+    class Logs(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("x", 1.0)
+            return super().training_step(batch, batch_idx)
+
+    first, second = Rows(), Rows()
+    fit = trainer(logger=first, log_every_n_steps=1)
+    module = Logs()
+    fit.fit(module)
+    fit.logger, fit.max_epochs = second, 2
+    fit.fit(module)
+    assert [step for step, _ in first.column("x")] == [0, 1, 2]
+    assert [step for step, _ in second.column("x")] == [3, 4, 5]
+    fit.logger = None
+    assert fit.loggers == []
+
+
+def test_loggers_that_are_none_or_come_in_the_middle_of_a_run_are_errors(trainer):
+    class Sets(Base):
+        def on_train_start(self):
+            self.trainer.logger = Rows()
+
+    fit = trainer()
+    with pytest.raises(ConfigTypeError, match=r"trainer.loggers: expected loggers, got 'csv'.*LT148"):
+        fit.loggers = ["csv"]
+    with pytest.raises(ConfigError, match=r"between runs.*LT148"):
+        fit.fit(Sets())

@@ -10,6 +10,7 @@ from lt_callbacks.batch_size_finder import BatchSizeFinder
 from lt_callbacks.lr_finder import LearningRateCurve, LearningRateFinder
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
+from lt_core.logger import DummyLogger
 
 __all__ = ["Tuner"]
 
@@ -103,10 +104,10 @@ class _StopAtStart(Callback):
 
 @contextmanager
 def _alone(trainer: Any, callbacks: list[Callback]) -> Iterator[None]:
-    """Let the Trainer have only these callbacks, no loggers, no validation and no least length for a while."""
+    """Let the Trainer have only these callbacks, a logger that keeps nothing, no validation and no least length."""
     theirs, loggers = list(trainer.callbacks), list(trainer.loggers)
     limits = {name: getattr(trainer, name) for name in ("limit_val_batches", "min_epochs", "min_steps")}
-    trainer.callbacks[:], trainer.loggers[:] = callbacks, []
+    trainer.callbacks[:], trainer.loggers[:] = callbacks, [DummyLogger()] * bool(loggers)
     trainer.limit_val_batches, trainer.min_epochs, trainer.min_steps = 0, None, None
     try:
         yield

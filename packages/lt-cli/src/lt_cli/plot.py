@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lt_cli.command_error import CommandError
-from lt_cli.run_metrics import Points, RunMetrics, find_runs, read_run
+from lt_cli.run_metrics import Points, RunMetrics, find_runs, named_apart, read_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
     """Draw what was asked for and say where it is; return the exit status."""
     options = _parser().parse_args(words)
     try:
-        runs = [read_run(path) for path in find_runs(options.runs or [_newest_run()])]
+        runs = named_apart([read_run(path) for path in find_runs(options.runs or [_newest_run()])])
         target = options.out or _default_target(runs)
         if target.suffix not in _FORMATS:
             raise CommandError(f"--out {target}: expected a name that ends in {', '.join(_FORMATS)}.", code="LT167")
@@ -205,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
         "runs", nargs="*", type=Path, metavar="RUN", help="folders or files; default: the newest run with curves"
     )
     parser.add_argument("--metrics", nargs="+", metavar="NAME", help="only these: loss, val_accuracy...")
-    parser.add_argument("--x", default="step", metavar="NAME", help="draw along another metric: epoch")
+    parser.add_argument("--x", default="step", metavar="NAME", help="draw along epoch, or another metric")
     parser.add_argument("--smooth", type=_weight, default=0.0, help="weight of the past in a running mean: 0.9")
     parser.add_argument("--log", action="store_true", help="values on a logarithmic scale")
     parser.add_argument("--out", type=Path, help="the picture: .png, .svg or .pdf; default: metrics.png with the run")

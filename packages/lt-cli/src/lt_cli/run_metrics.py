@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from lt_cli.command_error import CommandError
 from lt_cli.event_file import read_scalars
 
-__all__ = ["RunMetrics", "find_runs", "has_metrics", "read_run"]
+__all__ = ["RunMetrics", "find_runs", "has_metrics", "named_apart", "read_run"]
 
 _EVENTS = "events.out.tfevents.*"
 _FILES = ("metrics.csv", "metrics.jsonl", _EVENTS)
@@ -37,12 +37,19 @@ class RunMetrics:
     def along(self, axis: str) -> dict[str, Points]:
         """Return the curves over another metric, such as ``epoch``, in place of the step.
 
-        Points at steps where that metric has no value get its last one before.
+        That metric grows evenly from each step at which it has a new value to the next such step, so that the steps of
+        an epoch lie between it and the next one.
         """
         if axis == "step":
             return self.curves
-        scale = self.curves.get(axis, [])
-        return {name: _moved(points, scale) for name, points in self.curves.items() if name != axis}
+        marks = _marks(self.curves.get(axis, []))
+        if not marks:
+            return {}
+        return {
+            name: [(_place(step, marks), value) for step, value in points]
+            for name, points in self.curves.items()
+            if name != axis
+        }
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -82,6 +89,21 @@ def read_run(path: Path) -> RunMetrics:
     return RunMetrics(_name_of(path), path, curves)
 
 
+def named_apart(runs: list[RunMetrics]) -> list[RunMetrics]:
+    """Give runs of one name as much of their paths as tells them apart; return them."""
+    depth = 1
+    names = [run.name for run in runs]
+    while len(set(names)) < len(names) and depth < 20:
+        depth += 1
+        alike = [names.count(name) > 1 for name in names]
+        names = [
+            _name_of(run.path, depth) if again else name for run, again, name in zip(runs, alike, names, strict=True)
+        ]
+    for run, name in zip(runs, names, strict=True):
+        run.name = name
+    return runs
+
+
 def has_metrics(folder: Path) -> bool:
     """Return whether a folder holds a file of metrics that can be read."""
     return any(file for pattern in _FILES for file in folder.glob(pattern))
@@ -92,9 +114,9 @@ def _runs_below(folder: Path) -> list[Path]:
     return sorted(inner, key=lambda path: path.stat().st_mtime)
 
 
-def _name_of(path: Path) -> str:
-    folder = path.parent if path.is_file() else path
-    return folder.name or str(folder)
+def _name_of(path: Path, depth: int = 1) -> str:
+    folder = (path.parent if path.is_file() else path).absolute()
+    return "/".join(folder.parts[-depth:])
 
 
 def _rows(file: Path) -> Iterator[tuple[float, dict[str, float]]]:
@@ -126,13 +148,15 @@ def _number(text: object) -> float | None:
         return None
 
 
-def _moved(points: Points, scale: Points) -> Points:
-    moved: Points = []
-    place, at = 0, math.nan
-    for step, value in points:
-        while place < len(scale) and scale[place][0] <= step:
-            at = scale[place][1]
-            place += 1
-        if not math.isnan(at):
-            moved.append((at, value))
-    return moved
+def _marks(scale: Points) -> Points:
+    """Return the points of a metric at which it has another value than before."""
+    return [point for number, point in enumerate(scale) if not number or point[1] != scale[number - 1][1]]
+
+
+def _place(step: float, marks: Points) -> float:
+    """Return the value at ``step`` of a line through ``marks``, that goes on evenly at both ends."""
+    if len(marks) == 1:
+        return marks[0][1]
+    after = min(max(bisect_right(marks, step, key=lambda mark: mark[0]), 1), len(marks) - 1)
+    (left, low), (right, high) = marks[after - 1], marks[after]
+    return low + (high - low) * (step - left) / (right - left)

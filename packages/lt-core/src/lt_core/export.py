@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from os import PathLike
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,16 +76,26 @@ def to_torchscript(
 
 
 def _plain_copy(module: LightningModule) -> torch.nn.Module:
-    """Return an eval-mode copy whose class has only ``forward``: TorchScript cannot read the hooks."""
+    """Return an eval-mode copy whose class has the user's methods only: TorchScript cannot read what lt adds."""
+    from lt_core.module import LightningModule as Base
+
     copied = copy.deepcopy(module).eval()
-    kept = {"forward": type(module).forward, "__module__": type(module).__module__, "__doc__": None}
-    annotations = {
-        n: a for part in reversed(type(module).__mro__) for n, a in getattr(part, "__annotations__", {}).items()
-    }
-    mine = {n: a for n, a in annotations.items() if n in copied.__dict__}
-    plain = type(type(module).__name__, (torch.nn.Module,), {**kept, "__annotations__": mine})
+    own: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
+    for part in reversed(type(module).__mro__):
+        if part not in Base.__mro__:
+            own |= {name: value for name, value in vars(part).items() if isinstance(value, FunctionType)}
+            annotations |= vars(part).get("__annotations__", {})
+    mine = {name: kind for name, kind in annotations.items() if name in vars(copied)}
+    plain = type(
+        type(module).__name__,
+        (torch.nn.Module,),
+        {**own, "forward": type(module).forward, "__module__": type(module).__module__, "__annotations__": mine},
+    )
     bare: torch.nn.Module = object.__new__(plain)
-    bare.__dict__.update({n: v for n, v in copied.__dict__.items() if not n.startswith("_hparams")})
+    ours = {name for part in Base.__mro__ if part.__module__.startswith("lt_") for name in vars(part)}
+    kept = {name: value for name, value in vars(copied).items() if name not in ours and not name.startswith("_hparams")}
+    bare.__dict__.update(kept)
     return bare
 
 

@@ -216,9 +216,12 @@ class Slot:
         if not stacked.is_floating_point():
             wide = stacked.to(torch.int64)
         else:
-            wide = stacked if stacked.device.type == "mps" else stacked.to(torch.float64)
+            wide = stacked.to(_wider(stacked))
         if self.weighted:
-            weights = torch.tensor(self._weights, dtype=wide.dtype if wide.is_floating_point() else torch.float32)
+            counts = all(weight.__class__ is int for weight in self._weights)
+            weights = torch.tensor(
+                self._weights, dtype=_wider(wide) if wide.is_floating_point() or not counts else None
+            )
             self.total = self.total + (wide * weights.to(wide.device, non_blocking=True)).sum()
             self.count += sum(self._weights)
         elif self.reduce == "sum":
@@ -297,7 +300,8 @@ class Slot:
             return self.metric.compute()
         self._sum_pending()
         if self.reduce == "mean":
-            return self._typed(self.total / self.count if self.count else math.nan)
+            total = self.total.to(_wider(self.total)) if isinstance(self.total, Tensor) else self.total
+            return self._typed(total / self.count if self.count else math.nan)
         if callable(self.reduce):
             return self._reduced(self._values)
         return self._typed(self.total)
@@ -450,6 +454,11 @@ def _unknown_function(values: Tensor) -> Tensor:
 
 def _known(total: Any) -> bool:
     return isinstance(total, Tensor) or not math.isinf(total)
+
+
+def _wider(tensor: Tensor) -> torch.dtype:
+    """Return the widest floating-point type of the tensor's device."""
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
 def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:

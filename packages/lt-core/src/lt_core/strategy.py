@@ -163,6 +163,21 @@ class Strategy:
         return place.accelerator.torch_device(place.devices[self.local_rank % len(place.devices)])
 
     @property
+    def root_device(self) -> torch.device:
+        """:attr:`device`, by the name that users of Lightning read."""
+        return self.device
+
+    @property
+    def global_rank(self) -> int:
+        """:attr:`rank`, by the name that users of Lightning read."""
+        return self.rank
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @property
     def rank(self) -> int:
         """Number of this process in the job, from 0."""
         return self.environment.rank
@@ -290,6 +305,11 @@ class Strategy:
     def reduce(self, tensor: Tensor, group: Any = None, reduce_op: str = "mean") -> Tensor:
         """Return :meth:`all_reduce` of ``tensor``; Lightning's name for it, which callbacks of users call."""
         return self.all_reduce(tensor, {"avg": "mean"}.get(reduce_op.lower(), reduce_op.lower()))
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002  (Lightning's name of it)
+        """Return whether all ranks, or with ``all=False`` any of them, decided so."""
+        votes = self.gather_objects(bool(decision))
+        return bool(min(votes) if all else max(votes))
 
     def gather_objects(self, value: Any) -> list[Any]:
         """Return every rank's ``value`` (plain data), in rank order, on every rank."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.logger import Logger
 from lt_core.recorder import Recorder
 from lt_loops.intervals import validates
 from lt_loops.limits import TrainerLimits
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource, Feed
-    from lt_core.logger import Logger
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
@@ -85,13 +86,26 @@ class TrainerFacts(TrainerLimits):
 
     @property
     def loggers(self) -> list[Logger]:
-        """All loggers."""
+        """All loggers; others can be set between runs."""
         return self._parts.loggers
+
+    @loggers.setter
+    def loggers(self, loggers: list[Logger]) -> None:
+        wrong = next((logger for logger in loggers if not isinstance(logger, Logger)), None)
+        if wrong is not None:
+            raise ConfigTypeError(f"trainer.loggers: expected loggers, got {wrong!r}.", code="LT148")
+        if self.stage is not None:
+            raise ConfigError("trainer.logger: loggers can be changed between runs, and one is going on.", code="LT148")
+        self._parts.loggers[:] = loggers
 
     @property
     def logger(self) -> Logger | None:
-        """The first logger, or None."""
+        """The first logger, or None; another one can be set between runs, in place of all."""
         return self.loggers[0] if self.loggers else None
+
+    @logger.setter
+    def logger(self, logger: Logger | None) -> None:
+        self.loggers = [] if logger is None else [logger]
 
     @property
     def strategy(self) -> Strategy:

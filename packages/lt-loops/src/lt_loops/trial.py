@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.logger import DummyLogger
 from lt_core.seed import preserve_generators
 from lt_loops.boundary import limits_reached
 from lt_loops.fit import train_epoch
@@ -166,7 +167,8 @@ def _snapshot(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _overridden(trainer: TrainerActions, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
-    limits, stop = dict(trainer._limits), trainer._should_stop
+    limits, stop, loggers = dict(trainer._limits), trainer._should_stop, list(trainer.loggers)
+    trainer.loggers[:] = [DummyLogger()] * bool(loggers)  # the module's own calls of self.logger go nowhere
     trainer._limits.update({name: value for name, value in overrides.items() if name in LIMITS})
     trainer._limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
     trainer._should_stop = False
@@ -176,3 +178,4 @@ def _overridden(trainer: TrainerActions, overrides: dict[str, Any], max_steps: i
         trainer._limits.clear()
         trainer._limits.update(limits)
         trainer._should_stop = stop
+        trainer.loggers[:] = loggers

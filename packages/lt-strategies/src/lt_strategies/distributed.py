@@ -186,7 +186,12 @@ class Distributed(Strategy):
         if any(not torch.equal(other, mine) for other in found):
             calls = [bytes(other[:-1].tolist()).rstrip(b"\0").decode(errors="replace") for other in found]
             told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
-            raise RankError(f"The ranks make different calls. {told}. All must make the same ones.", code="LT709")
+            raise RankError(
+                f"The ranks make different calls. {told}. All must make the same ones. In a validation, test or predict "
+                "step they cannot: nothing is padded, so ranks may have different numbers of batches, and of samples in "
+                "one. Gather at the epoch's end.",
+                code="LT709",
+            )
 
     def _with_sync_batchnorm(self, module: nn.Module) -> nn.Module:
         """Return the module with batch norm over all ranks, where that was asked for."""

@@ -15,6 +15,7 @@ from lt_core import plugins
 from lt_core.errors import RankError
 from lt_core.launcher import Launcher
 from lt_core.strategy import Placement, Strategy
+from lt_strategies import group
 from lt_strategies.conformance.checks import load_checks
 from lt_strategies.conformance.ranks import DeliberateError, Order, made, run_again, run_all
 
@@ -119,6 +120,7 @@ class StrategyConformance:
             except Exception:
                 end.send(Outcome(results=outcome.results, error=RankError(repr(outcome.error)), again=outcome.again))
 
+        _leave_group()  # of a test before this one, whose threads would be missing in the fork
         context = multiprocessing.get_context("fork")
         here, there = context.Pipe(duplex=False)
         process = context.Process(target=work, args=(there,))
@@ -212,6 +214,7 @@ def _leave_group() -> None:
     """With one rank the checks ran in this process: leave its group, so that others can be made here."""
     import torch.distributed as dist
 
+    group.leave()
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 

@@ -1,0 +1,52 @@
+"""Modules as programs for other runtimes: what the exported one computes is what the module computes."""
+
+import pytest
+import torch
+from torch import nn
+
+from lt_core import ConfigError, LightningModule
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*torch.jit.*:FutureWarning")
+
+
+class Net(LightningModule):
+    scale: float
+
+    def __init__(self, lr=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer, self.scale = nn.Linear(3, 2), 2.0
+        self.register_buffer("shift", torch.ones(2), persistent=False)
+        self.example_input_array = torch.randn(4, 3)
+
+    def encode(self, x):
+        return self.layer(x) * self.scale + self.shift
+
+    def forward(self, x):
+        return self.encode(x)
+
+    def training_step(self, batch, batch_idx):
+        self.log("loss", 1.0)
+        return self(batch).sum()
+
+    @property
+    def epochs(self):
+        return self.trainer.max_epochs
+
+
+@pytest.mark.parametrize("method", ["script", "trace"])
+def test_torchscript_computes_what_the_module_computes(method, tmp_path):
+    net = Net().eval()
+    net.to_torchscript(tmp_path / "net.pt", method=method)
+    loaded = torch.jit.load(tmp_path / "net.pt")
+    x = torch.randn(5, 3)
+    assert torch.equal(loaded(x), net(x))
+
+
+def test_an_unknown_method_and_a_missing_input_are_errors():
+    net = Net()
+    with pytest.raises(ConfigError, match="expected 'script' or 'trace'"):
+        net.to_torchscript(method="compile")
+    net.example_input_array = None
+    with pytest.raises(ConfigError, match="example_input_array"):
+        net.to_torchscript(method="trace")
