@@ -143,14 +143,21 @@ def plot(found: dict[str, list[Figure]], file: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "lt"  # the same picture for the same figures
     from matplotlib import pyplot as plt
 
-    drawing, panels = plt.subplots(1, len(found), figsize=(3.2 * len(found), 3), squeeze=False)
-    for panel, (name, figures) in zip(panels[0], found.items(), strict=True):
-        ratio = figures[0].kind == "ratio"
-        panel.plot([figure.what for figure in figures], [figure.value for figure in figures], "o-", color="#4c72b0")
+    rows = -(-len(found) // 3)
+    drawing, panels = plt.subplots(rows, min(len(found), 3), figsize=(9, 2.8 * rows), squeeze=False)
+    for panel in panels.flat[len(found) :]:
+        panel.axis("off")
+    for panel, (name, figures) in zip(panels.flat, found.items(), strict=False):
+        ratio, points = figures[0].kind == "ratio", [float(figure.what) for figure in figures]
+        panel.plot(points, [figure.value for figure in figures], "o-", color="#4c72b0")
         panel.axhline(1 if ratio else 0, color="gray", linewidth=0.8)
         panel.set_xlabel(AXES[name][1])
-        panel.set_title("lt / by hand" if ratio else "µs a step, lt − by hand", fontsize=10)
-        panel.set_ylim(*((0, 2) if ratio else (min(panel.get_ylim()[0], -10), None)))
+        panel.set_title("step, lt / by hand" if ratio else "step, lt - by hand, in µs", fontsize=10)
+        panel.set_ylim(*((0, 2) if ratio else (-20, max(20, panel.get_ylim()[1]))))
+        if name == "parameters":
+            panel.set_xscale("log")
+        else:
+            panel.set_xticks(points)
         panel.grid(alpha=0.3)
     drawing.tight_layout()
     drawing.savefig(file, metadata={"Date": None})
