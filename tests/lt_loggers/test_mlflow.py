@@ -129,6 +129,7 @@ def test_what_a_killed_run_sent_after_its_checkpoint_is_there_once_after_the_res
     resumed.load_state_dict(state)
     for step in range(2, 6):
         resumed.log_metrics({"loss": 1 / (step + 1), "broken": float("nan"), "rate": step + 0.5}, step)
+    resumed.log_metrics({"new": 1.0}, 5)
     resumed.finalize("success")
 
     def points(name):
@@ -137,5 +138,6 @@ def test_what_a_killed_run_sent_after_its_checkpoint_is_there_once_after_the_res
     assert resumed.run_id == killed.run_id
     assert points("loss") == [(step, 1 / (step + 1)) for step in range(6)]
     assert [step for step, _ in points("broken")] == list(range(6))
+    assert points("new") == [(5, 1.0)]
     # a value that came out differently is never left away
     assert sorted(points("rate")) == [(0, 0), (1, 1), (2, 2), (2, 2.5), (3, 3), (3, 3.5), (4, 4.5), (5, 5.5)]

@@ -187,9 +187,9 @@ class Distributed(Strategy):
             calls = [bytes(other[:-1].tolist()).rstrip(b"\0").decode(errors="replace") for other in found]
             told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
             raise RankError(
-                f"The ranks make different calls. {told}. All must make the same ones. In a validation, test or predict "
-                "step they cannot: nothing is padded, so ranks may have different numbers of batches, and of samples in "
-                "one. Gather at the epoch's end.",
+                f"The ranks make different calls. {told}. All must make the same ones. In a step of validation, test "
+                "or prediction they cannot: nothing is padded, so ranks may have different numbers of batches, and of "
+                "samples in one. Gather at the epoch's end.",
                 code="LT709",
             )
 
