@@ -18,6 +18,7 @@ import nox
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
+KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 TIMEOUT = "--timeout=300"  # seconds for one test; a hang must not eat CI's time
@@ -168,7 +169,7 @@ def tests_ddp(session: nox.Session) -> None:
 @nox.session(name="tests-fsdp")
 def tests_fsdp(session: nox.Session) -> None:
     """Tests of sharded models on two processes that talk by gloo."""
-    marked_tests(session, "fsdp and not (slow or cuda)", "fsdp")
+    marked_tests(session, "fsdp and not (slow or cuda or conformance)", "fsdp")
 
 
 @nox.session(name="tests-slow")
@@ -208,9 +209,13 @@ def tests_cuda(session: nox.Session) -> None:
 
 
 @nox.session
-def conformance(session: nox.Session) -> None:
-    """The conformance kit on our own strategies: one launch for each world size."""
-    marked_tests(session, "conformance and not (cuda or xla)", "conformance")
+@nox.parametrize("strategy", KITS, ids=KITS)
+def conformance(session: nox.Session, strategy: str) -> None:
+    """The conformance kit on one of our strategies, or on those that the docs and `lt new` write (`written`)."""
+    own = f"test_conformance_{strategy}.py"
+    files = [path for path in files_with("conformance") if Path(path).name == own]
+    files = files or [path for path in files_with("conformance") if "test_conformance_" not in path]
+    uv_run(session, "pytest", "-m", "conformance and not (cuda or xla)", TIMEOUT, *(session.posargs or files))
 
 
 @nox.session
