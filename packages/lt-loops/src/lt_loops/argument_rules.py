@@ -380,6 +380,7 @@ RULES: dict[str, Rule] = {
     "enable_autolog_hparams": _flag,
     "model_registry": _word("my-model"),
     "compile": _compile,
+    "cuda_graphs": _flag,
     "silence": _codes,
     "on_signal": _choice("exit", "return"),
     "prepare_data_per_node": _flag,

@@ -271,7 +271,7 @@ def leave_training(run: Run) -> None:
     run.phase = ""
     _restore_generators(run)  # where there was nothing left to train
     run.feed_state = feed_state(run)
-    run.batches = None
+    run.batches = run.graphed = None
     hint = run.train_feed.wait_hint() if run.train_feed is not None and run.strategy.rank == 0 else None
     if hint is not None:
         warn(hint, code="LT801", stacklevel=6)

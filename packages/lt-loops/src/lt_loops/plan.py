@@ -98,7 +98,8 @@ class Plan:
 
 def make_plan(run: Run) -> Plan:
     """Choose the plan of ``run`` after setup and restore; called again when something marked the run dirty."""
-    if run.dirty:
+    changed = run.dirty
+    if changed:
         run.dirty = False
         run.hooks.forget()
     plan = Plan()
@@ -114,7 +115,11 @@ def make_plan(run: Run) -> Plan:
         plan.step, plan.takes_index = truncated.step, True
     _check(run, plan)
     measure_slots(run, plan)
-    if plan.kind == "plain":
+    if run.trainer.settings.cuda_graphs:
+        from lt_loops.graphed import graphed_step
+
+        plan.run_batch = graphed_step(run, plan, anew=changed).run_batch
+    elif plan.kind == "plain":
         plan.optimizer = run.optimizers[0]
     elif plan.kind == "manual":
         from lt_loops.manual import Manual

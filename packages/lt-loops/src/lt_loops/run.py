@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.agreement import Agreement
     from lt_loops.compile_report import CompileReport
+    from lt_loops.graphed import GraphedStep
     from lt_loops.hook_calls import HookCalls
     from lt_loops.log_sink import LogSink
     from lt_loops.optimizers import SchedulerConfig
@@ -152,6 +153,7 @@ class Run:
         signal: the signal that asked the run to stop; ``leaving`` where it is obeyed at this boundary.
         agreement: how several ranks agree on that boundary.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
+        graphed: the captured step of ``Trainer(cuda_graphs=True)``.
         generators: states to put back right before the first epoch of a resumed run.
         clock: when the present stretch of training began (``time.perf_counter``).
         stop_reason: why the run ends, in words; empty while it goes on.
@@ -174,6 +176,7 @@ class Run:
         "feed_state",
         "frequencies",
         "generators",
+        "graphed",
         "hooks",
         "interrupt_told",
         "leaving",
@@ -258,6 +261,7 @@ class Run:
         self.signal: int | None = None
         self.agreement: Agreement | None = None
         self.compile_report: CompileReport | None = None
+        self.graphed: GraphedStep | None = None
         self.leaving = self.interrupt_told = self.loss_told = False
         self.begun = False
         self.strict = True

@@ -55,6 +55,7 @@ class Settings:
         benchmark: None leaves torch's own setting alone.
         default_root_dir: absolute path of the folder for files.
         compile: False, or the arguments for ``torch.compile``.
+        cuda_graphs: whether the training step is captured as a CUDA graph.
         silence: codes of warnings that are not shown.
         on_signal: whether a run that a signal stopped ends the process or returns.
         ckpt_path: what ``fit`` resumes from when it is told nothing itself.
@@ -102,6 +103,7 @@ class Settings:
     enable_autolog_hparams: bool = True
     model_registry: str | None = None
     compile: Literal[False] | dict[str, Any] = False
+    cuda_graphs: bool = False
     silence: tuple[str, ...] = ()
     on_signal: Literal["exit", "return"] = "exit"
     prepare_data_per_node: bool | None = None

@@ -96,6 +96,7 @@ class Trainer(TrainerActions, LegacyArguments):
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
         default_root_dir: where files go when nothing else says it; default: the working directory.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
+        cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape).
         silence: codes of warnings that are not shown.
         on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.
         prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the
@@ -152,6 +153,7 @@ class Trainer(TrainerActions, LegacyArguments):
         enable_autolog_hparams: bool | None = None,
         model_registry: str | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
+        cuda_graphs: bool | None = None,
         silence: list[str] | tuple[str, ...] | None = None,
         on_signal: str | None = None,
         prepare_data_per_node: bool | None = None,

@@ -1,0 +1,125 @@
+"""``Trainer(cuda_graphs=True)``: the same numbers as without it, by a stand-in for CUDA's graphs where there is no GPU.
+
+The stand-in does what a graph does: the capture leaves everything as it was, a replay does the step on the captured
+inputs and writes what it computes into the captured outputs.
+"""
+
+import pytest
+import torch
+
+from lt_core.errors import ConfigError
+from lt_loops import graphed
+
+
+class Logged:
+    """Makes a net log its loss in each step."""
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log("loss", loss, on_step=True, on_epoch=True)
+        self.log_dict({"double": 2 * loss.detach()})
+        return {"loss": loss, "kept": loss.detach() + 1}
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.__dict__.setdefault("seen", []).append((outputs["loss"].item(), outputs["kept"].item(), len(batch[0])))
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A graph on the CPU; returns a list of the captures, which the net and optimizer to leave alone go into."""
+    made = []
+
+    def capture(step):
+        net, optimizer = made[0]
+        state = [*net.parameters(), *tensors(list(optimizer.state.values()))]
+        before, drawn = [value.detach().clone() for value in state], torch.get_rng_state()
+        output = step()
+        values = tensors([call.args for call in net.__dict__["log"].func.__self__.calls])
+        with torch.no_grad():
+            for value, old in zip(state, before, strict=True):
+                value.copy_(old)
+        torch.set_rng_state(drawn)
+        made.append(output)
+
+        def replay():
+            calls = []
+            with graphed._Noted(net, calls):
+                fresh = step()
+            with torch.no_grad():
+                for old, new in zip(tensors(output), tensors(fresh), strict=True):
+                    old.copy_(new)
+                for old, new in zip(values, tensors([call.args for call in calls]), strict=True):
+                    old.copy_(new)
+
+        return replay, output
+
+    monkeypatch.setattr(graphed, "DEVICES", ("cpu",))
+    monkeypatch.setattr(graphed, "capture", capture)
+    return made
+
+
+def tensors(value):
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def fit(trainer, net, loader, optimizer, made=None, **arguments):
+    torch.manual_seed(5)
+
+    class Net(Logged, net):
+        def configure_optimizers(self):
+            self.mine = optimizer(self.parameters())
+            if made is not None:
+                made.append((self, self.mine))
+            scheduler = torch.optim.lr_scheduler.StepLR(self.mine, 7, 0.5)
+            return {"optimizer": self.mine, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    module, run = Net(), trainer(max_epochs=2, log_every_n_steps=1, gradient_clip_val=0.5, **arguments)
+    run.fit(module, loader(samples=42))  # batches of 4, the last one of 2
+    return module, run
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+        lambda params: torch.optim.SGD(params, lr=torch.tensor(0.1)),
+    ],
+)
+def test_weights_losses_and_logged_values_are_those_without_graphs(optimizer, stand_in, trainer, net, loader, same):
+    plain, by_hand = fit(trainer, net, loader, optimizer)
+    quick, replayed = fit(trainer, net, loader, optimizer, stand_in, cuda_graphs=True)
+    same(plain, quick)
+    assert plain.seen == quick.seen
+    assert by_hand.logged_metrics == replayed.logged_metrics
+    assert by_hand.callback_metrics == replayed.callback_metrics
+    assert replayed.global_step == by_hand.global_step == 22
+    captures = len(stand_in) - 1
+    assert captures == (
+        1 if isinstance(quick.mine.param_groups[0]["lr"], torch.Tensor) else 3
+    )  # the rate was halved twice before a full batch
+
+
+def test_everything_in_the_way_of_a_capture_is_named_before_the_first_step(trainer, net, loader):
+    class Hooked(net):
+        def on_after_backward(self):
+            """Python in the middle of a step."""
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters())
+
+    with pytest.raises(
+        ConfigError, match=r"runs on cpu.*on_after_backward is overridden.*Adam\(\.\.\., capturable=True\)"
+    ):
+        trainer(cuda_graphs=True).fit(Hooked(), loader())
+
+
+@pytest.mark.cuda
+def test_graphs_on_a_gpu_give_the_same_numbers(trainer, net, loader, same):
+    def optimizer(params):
+        return torch.optim.SGD(params, lr=0.1, momentum=0.9)
+
+    plain, _ = fit(trainer, net, loader, optimizer, accelerator="cuda", devices=1)
+    quick, run = fit(trainer, net, loader, optimizer, accelerator="cuda", devices=1, cuda_graphs=True)
+    for mine, theirs in zip(plain.parameters(), quick.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert run.global_step == 22
