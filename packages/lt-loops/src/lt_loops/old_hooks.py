@@ -8,12 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import LtDeprecationWarning, warn
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
     from lt_loops.trainer import Trainer
 
-__all__ = ["OLD_HOOKS", "OldHooks", "call_init_hooks", "takes_outputs"]
+__all__ = ["OLD_HOOKS", "OldHooks", "call_init_hooks", "model_maker", "takes_outputs", "with_step_end"]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -39,7 +41,12 @@ _WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch
 _INIT = ("on_init_start", "on_init_end")
 """Hooks of callbacks that were called when a Trainer was made."""
 
-OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, *_INIT, "tbptt_split_batch"))
+_STEP_ENDS = ("training_step_end", "validation_step_end", "test_step_end")
+"""Methods of a module that got what the step returned, and returned what counts."""
+
+OLD_HOOKS: frozenset[str] = frozenset(
+    (*_EPOCH_ENDS, *_RENAMED, *_INIT, *_STEP_ENDS, "tbptt_split_batch", "configure_sharded_model")
+)
 """The names of all of them."""
 
 
@@ -120,6 +127,29 @@ class OldHooks:
             return
         self._told.add(old)
         _note(old, new, method)
+
+
+def with_step_end(module: LightningModule, method: str, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``step`` handing its output through the module's ``<method>_end``, where there is one."""
+    end = getattr(module, f"{method}_end", None)
+    if f"{method}_end" not in _STEP_ENDS or not callable(end):
+        return step
+    _note(f"{method}_end", f"its lines at the end of {method}", end)
+
+    def whole(*arguments: Any) -> Any:
+        return end(step(*arguments))
+
+    return whole
+
+
+def model_maker(module: LightningModule) -> Callable[[], None] | None:
+    """Return what makes the module's layers where they will live: ``configure_model``, also by its name of 1.x."""
+    if is_overridden(module, "configure_model", LightningModule):
+        return module.configure_model
+    old: Callable[[], None] | None = getattr(module, "configure_sharded_model", None)
+    if old is not None:
+        _note("configure_sharded_model", "configure_model", old)
+    return old
 
 
 def call_init_hooks(trainer: Trainer) -> None:
