@@ -444,6 +444,7 @@ class Trainer(TrainerActions, LegacyArguments):
         for callback in self.callbacks:
             if state := result.callbacks.get(callback.state_key):
                 callback.load_state_dict(state)
+            callback.take_over(self)
         for logger, state in zip(self.loggers, result.loggers, strict=False):
             logger.load_state_dict(state)
 
