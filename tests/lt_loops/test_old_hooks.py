@@ -280,3 +280,38 @@ def test_what_a_step_returns_goes_through_its_end() -> None:
 )
 def test_any_way_to_take_an_argument_gets_it(hook: Any) -> None:
     assert fitted(hook, "setup")("fit") == "fit"
+
+
+class KeepsState(Callback):
+    """Saves and loads its own state as up to 1.5."""
+
+    def __init__(self) -> None:
+        self.steps, self.loaded = 0, None
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.steps += 1
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> Any:
+        return {"steps": self.steps}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, callback_state: Any) -> None:
+        self.loaded = callback_state
+
+
+class KeepsStateIn10(KeepsState):
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any) -> Any:
+        return {"steps": self.steps}
+
+    def on_load_checkpoint(self, checkpointed_state: Any) -> None:
+        self.loaded = checkpointed_state
+
+
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+@pytest.mark.parametrize("kind", [KeepsState, KeepsStateIn10])
+def test_a_callback_keeps_what_its_saving_hook_returns(kind: Any, tmp_path: Any) -> None:
+    trainer = Trainer(**QUIET, callbacks=kind())
+    trainer.fit(Ends(), loader())
+    trainer.save_checkpoint(tmp_path / "one.ckpt")
+    again = kind()
+    Trainer(**{**QUIET, "max_epochs": 2}, callbacks=again).fit(Ends(), loader(), ckpt_path=tmp_path / "one.ckpt")
+    assert again.loaded == {"steps": 4}

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lt_core.callback import Callback
 from lt_core.errors import LtDeprecationWarning, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
     from lt_loops.run import Run
     from lt_loops.trainer import Trainer
 
-__all__ = ["OLD_HOOKS", "OldHooks", "call_init_hooks", "model_maker", "takes_outputs", "with_step_end"]
+__all__ = [
+    "OLD_HOOKS",
+    "OldHooks",
+    "call_init_hooks",
+    "load_callback",
+    "model_maker",
+    "save_callback",
+    "takes_outputs",
+    "takes_own_state",
+    "with_step_end",
+]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -160,6 +173,39 @@ def call_init_hooks(trainer: Trainer) -> None:
             if callable(method) and _takes(method, 1):
                 _note(name, "setup(trainer, pl_module, stage)", method)
                 method(trainer)
+
+
+_STATE_NAMES = ("callback_state", "checkpointed_state")
+"""What the argument of ``on_load_checkpoint`` was called while it was the callback's own state."""
+
+
+def takes_own_state(hook: Callable[..., Any], name: str) -> bool:
+    """Return whether a callback's method returns or takes its own state, as up to 1.5, and not the whole checkpoint."""
+    if name == "on_save_checkpoint":
+        return not _takes(hook, 3) and _takes(hook, 2)
+    return name == "on_load_checkpoint" and any(name in _STATE_NAMES for name in inspect.signature(hook).parameters)
+
+
+def save_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, tree: dict[str, Any]) -> None:
+    """Call ``on_save_checkpoint``; a dict that it returns is the callback's state, as in 1.x."""
+    hook: Callable[..., Any] = callback.on_save_checkpoint
+    own = is_overridden(callback, "on_save_checkpoint", Callback) and takes_own_state(hook, "on_save_checkpoint")
+    returned = hook(trainer, module) if own else hook(trainer, module, tree)
+    if isinstance(returned, dict):
+        tree["callbacks"].setdefault(callback.state_key, returned)
+
+
+def load_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, tree: dict[str, Any]) -> None:
+    """Call ``on_load_checkpoint`` with the checkpoint, or with the callback's own state where it takes that."""
+    hook: Callable[..., Any] = callback.on_load_checkpoint
+    if not (is_overridden(callback, "on_load_checkpoint", Callback) and takes_own_state(hook, "on_load_checkpoint")):
+        hook(trainer, module, tree)
+        return
+    states = tree.get("callbacks") or {}
+    state = states.get(callback.state_key, states.get(type(callback).__qualname__))
+    if state:
+        first = (trainer, module) if _takes(hook, 3) else ()
+        hook(*first, copy.deepcopy(state))
 
 
 def _note(old: str, new: str, method: Callable[..., Any]) -> None:
