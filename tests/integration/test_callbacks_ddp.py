@@ -15,6 +15,7 @@ import torch
 from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
 from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard, OnExceptionCheckpoint
 from lt_core import Callback, LightningModule
+from lt_loggers import CSVLogger
 from lt_loops import Trainer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -69,6 +70,9 @@ class Fixed(Net):  # the same data whatever was drawn before, and steps that dra
         loss = super().training_step(batch, batch_idx)
         return loss * torch.rand(()) * torch.nn.functional.dropout(torch.ones(8)).mean()
 
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", (self.layer(batch[0]) - 1).pow(2).mean())
+
     def train_dataloader(self):
         rows = torch.rand(64, 4, generator=torch.Generator().manual_seed(1))
         return DataLoader(TensorDataset(rows), self.batch_size, shuffle=True)
@@ -94,8 +98,7 @@ def fit_fixed(name, callbacks, **members):
     )
     torch.manual_seed(7)
     trainer.fit(net)
-    told = json.loads((folder / f"{name}0.json").read_text())
-    return {"lr": told["lr"], "batch_size": told["batch_size"]}
+    return {"lr": net.lr, "batch_size": net.batch_size}
 
 
 class Fails(Fixed):
@@ -118,7 +121,20 @@ def fit_failing(name, ranks):
         (folder / f"{name}.txt").write_text(f"{type(error).__name__}: {error}")
 
 
+def fit_twice():
+    net = Fixed()
+    quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    logger = CSVLogger(folder, name="logs")
+    trainer = Trainer(max_epochs=1, accelerator="cpu", devices=2, strategy="ddp_fork", logger=logger, **quiet)
+    trainer.fit(net)
+    first = trainer.log_dir
+    trainer.max_epochs = 2
+    trainer.fit(net)
+    (folder / "folders.json").write_text(json.dumps([first, trainer.log_dir]))
+
+
 if __name__ == "__main__":
+    fit_twice()
     fit_failing("both_failed", [0, 1])
     fit_failing("one_failed", [1])
     found = fit_fixed("searched", [BatchSizeFinder(), LearningRateFinder(min_lr=1e-5, num_training_steps=30)])
@@ -202,3 +218,11 @@ def test_an_exception_on_one_rank_is_told_and_no_rank_waits_for_a_checkpoint(ran
     _, folder = ranks
     assert not (folder / "one_failed.ckpt").exists()
     assert "the user's own" in (folder / "one_failed.txt").read_text()
+
+
+def test_loggers_go_on_in_one_folder_where_each_fit_is_in_other_processes(ranks):
+    _, folder = ranks
+    here = str(folder / "logs" / "version_0")
+    assert json.loads((folder / "folders.json").read_text()) == [here, here]
+    rows = (folder / "logs" / "version_0" / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["step", "15", "31"]

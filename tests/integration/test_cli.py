@@ -103,6 +103,13 @@ def test_explain_says_what_a_fit_would_do_on_other_hardware(here, capsys):
     assert not (here / "lightning_logs").exists()
 
 
+def test_explain_knows_accelerators_and_strategies_that_are_not_here(here, capsys):
+    assert main(["explain", *BASE, "--devices=4", "--accelerator=cuda", "--strategy=fsdp"]) == 0
+    out = capsys.readouterr().out
+    assert "rank 3  cuda:3    data shard 4 of 4" in out
+    assert "device mesh: data_parallel 4" in out
+
+
 def test_explain_takes_the_configuration_of_a_run(here, capsys):
     main(["fit", *BASE, "--trainer.logger=csv"])
     assert main(["explain", "--config=lightning_logs/version_0/config.yaml"]) == 0

@@ -108,3 +108,20 @@ def test_the_rich_table_holds_the_same(capsys):
 def test_a_wrong_depth_is_refused():
     with pytest.raises(ConfigError, match="max_depth"):
         ModelSummary(max_depth=-2)
+
+
+def test_a_subclass_may_take_what_lightning_gives_it():
+    told = {}
+
+    class Own(ModelSummary):
+        @staticmethod
+        def summarize(summary_data, total_parameters, trainable_parameters, model_size, total_training_modes, **rest):
+            told.update(data=dict(summary_data), total=total_parameters, modes=total_training_modes, **rest)
+
+    trainer = FakeTrainer()
+    module = trainer.lightning_module
+    Own(max_depth=1, colour="red").on_fit_start(trainer, module)
+    assert told["total"] == sum(p.numel() for p in module.parameters())
+    assert told["data"]["Name"] == [name for name, _ in module.named_children()]
+    assert set(told["modes"]) == {"train", "eval"}
+    assert (told["colour"], told["total_flops"]) == ("red", 0)

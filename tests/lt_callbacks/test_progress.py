@@ -14,6 +14,7 @@ import lt_callbacks
 from lt_callbacks import ProgressBar, TQDMProgressBar
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
+from lt_callbacks.progress.progress_bar import in_notebook
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
 from lt_core.testing import FakeTrainer
@@ -282,3 +283,12 @@ def test_a_bar_that_draws_in_its_own_hooks_needs_no_display(capsys):
 
     fit(Percent(), make_trainer(), epochs=1)
     assert capsys.readouterr().out.split() == ["20%", "40%", "60%", "80%", "100%", "3", "3"]
+
+
+def test_a_process_forked_from_a_notebook_shows_no_widgets(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("zmqshell"))
+    assert in_notebook()
+    child = os.fork()
+    if not child:
+        os._exit(int(in_notebook()))
+    assert os.waitpid(child, 0)[1] == 0

@@ -226,3 +226,92 @@ def test_callbacks_are_told_when_a_trainer_is_made() -> None:
     with pytest.warns(LtDeprecationWarning, match=r"on_init_(start|end) is one of 1.x: write setup"):
         trainer = Trainer(**QUIET, callbacks=told)
     assert told.trainers == [trainer, trainer]
+
+
+class Ends(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(8, 1)
+        self.seen: list[Any] = []
+
+    def configure_sharded_model(self) -> None:
+        self.seen.append("layers")
+
+    def setup(self, **kwargs: Any) -> None:
+        self.seen.append(kwargs)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return {"scores": self.layer(batch[0])}
+
+    def training_step_end(self, outputs: Any) -> Tensor:
+        return outputs["scores"].square().mean()
+
+    def validation_step(self, batch: Any, batch_idx: int) -> int:
+        return batch_idx
+
+    def validation_step_end(self, outputs: int) -> int:
+        return 10 * outputs
+
+    def validation_epoch_end(self, outputs: list[int]) -> None:
+        self.seen.append(outputs)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+def test_what_a_step_returns_goes_through_its_end() -> None:
+    module, other = Ends(), Ends()
+    Trainer(**QUIET).fit(module, loader(), loader(2))
+    optimizer = other.configure_optimizers()
+    for batch in loader():
+        optimizer.zero_grad()
+        other.layer(batch[0]).square().mean().backward()
+        optimizer.step()
+    assert torch.equal(module.layer.weight, other.layer.weight)
+    assert module.seen == [{"stage": "fit"}, "layers", [0, 10]]
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [lambda **kwargs: kwargs["stage"], lambda *, stage: stage, lambda *args: args[0], lambda step: step],
+    ids=["keywords", "a keyword", "positions", "another name"],
+)
+def test_any_way_to_take_an_argument_gets_it(hook: Any) -> None:
+    assert fitted(hook, "setup")("fit") == "fit"
+
+
+class KeepsState(Callback):
+    """Saves and loads its own state as up to 1.5."""
+
+    def __init__(self) -> None:
+        self.steps, self.loaded = 0, None
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.steps += 1
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> Any:
+        return {"steps": self.steps}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, callback_state: Any) -> None:
+        self.loaded = callback_state
+
+
+class KeepsStateIn10(KeepsState):
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any) -> Any:
+        return {"steps": self.steps}
+
+    def on_load_checkpoint(self, checkpointed_state: Any) -> None:
+        self.loaded = checkpointed_state
+
+
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+@pytest.mark.parametrize("kind", [KeepsState, KeepsStateIn10])
+def test_a_callback_keeps_what_its_saving_hook_returns(kind: Any, tmp_path: Any) -> None:
+    trainer = Trainer(**QUIET, callbacks=kind())
+    trainer.fit(Ends(), loader())
+    trainer.save_checkpoint(tmp_path / "one.ckpt")
+    again = kind()
+    Trainer(**{**QUIET, "max_epochs": 2}, callbacks=again).fit(Ends(), loader(), ckpt_path=tmp_path / "one.ckpt")
+    assert again.loaded == {"steps": 4}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import whole
@@ -39,8 +41,23 @@ class ModelSummary(Callback):
         if not (trainer.is_global_zero or together):
             return
         table = self.table(trainer, pl_module)
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and "summary_data" in inspect.signature(self.summarize).parameters:
+            self._summarize_parts(table)
+        elif trainer.is_global_zero:
             self.summarize(table, **self._summarize_kwargs)
+
+    def _summarize_parts(self, table: ModuleTable) -> None:
+        """Call a subclass's ``summarize`` that takes what Lightning gives it."""
+        summarize: Callable[..., None] = self.summarize
+        summarize(
+            summary_data=table.columns(),
+            total_parameters=table.total_parameters,
+            trainable_parameters=table.trainable_parameters,
+            model_size=table.model_size,
+            total_training_modes={mode: table.modes[mode] for mode in ("train", "eval")},
+            total_flops=table.total_flops,
+            **self._summarize_kwargs,
+        )
 
     def table(self, trainer: TrainerAPI, pl_module: LightningModule) -> ModuleTable:
         """Return the table of ``pl_module`` as the run's precision computes it."""
@@ -48,7 +65,11 @@ class ModelSummary(Callback):
 
     @staticmethod
     def summarize(table: ModuleTable, **summarize_kwargs: Any) -> None:
-        """Print ``table``."""
+        """Print ``table``.
+
+        A subclass may take Lightning's arguments instead: ``summary_data`` (title and cells of each column),
+        ``total_parameters``, ``trainable_parameters``, ``model_size`` (MB), ``total_training_modes``, ``total_flops``.
+        """
         if sys.stdout is not None:
             sys.stdout.write(f"\n{table}\n")
             sys.stdout.flush()

@@ -107,14 +107,14 @@ class TrainingCommand(LightningCLI):
         torch.save(predictions, target)
         print(f"Predictions: torch.load({target!r})")
 
-    def explain(self, model: Any, datamodule: Any = None, **counts: int | None) -> None:
+    def explain(self, model: Any, datamodule: Any = None, **arguments: Any) -> None:
         """Print what ``lt fit`` would do; data is set up to count its batches, and nothing is trained."""
         source = model if datamodule is None else datamodule
-        counts = {name: value for name, value in counts.items() if name in ("devices", "num_nodes")}
+        place = {name: arguments.get(name) for name in ("devices", "num_nodes", "accelerator", "strategy")}
         if datamodule is not None:
             datamodule.prepare_data()
             datamodule.setup("fit")
-        self.trainer.explain(source, **counts)
+        self.trainer.explain(source, **place)
 
 
 def main(words: Sequence[str]) -> int:

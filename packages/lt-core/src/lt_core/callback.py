@@ -52,6 +52,9 @@ class Callback:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; called before ``on_fit_start``."""
 
+    def take_over(self, trainer: TrainerAPI) -> None:
+        """Bring into this process what the run changed in others, beside weights and metrics; its state is loaded."""
+
     def explain(self) -> str:
         """Return in a few words what it will do and when, for ``trainer.explain()``; empty where its hooks say it."""
         return ""

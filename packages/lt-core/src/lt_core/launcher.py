@@ -26,6 +26,7 @@ class RunResult:
         stop_reason: why the run ended, in words.
         callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
         weights: the module's state dict, on the CPU; only filled where the run was in another process.
+        loggers: state of each logger, in order; only filled where the run was in another process.
     """
 
     outputs: Any = None
@@ -35,6 +36,7 @@ class RunResult:
     stop_reason: str = ""
     callbacks: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Tensor] | None = None
+    loggers: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Launcher:

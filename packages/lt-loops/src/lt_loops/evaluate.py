@@ -15,6 +15,7 @@ from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
+from lt_loops.old_hooks import with_step_end
 from lt_loops.preparation import set_up
 from lt_loops.profiled import measured_batches
 from lt_loops.session import Session
@@ -151,7 +152,8 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
             f"{method}(self, batch, batch_idx, dataloader_idx=0).",
             code="LT212",
         )
-    step = run.trainer.eval_precision_plugin.wrap_step(run.strategy.bind(run.model, method))
+    step = with_step_end(run.module, method, run.strategy.bind(run.model, method))
+    step = run.trainer.eval_precision_plugin.wrap_step(step)
     profiler = run.trainer.active_profiler
     if profiler is not None:
         step = profiler.wrap(method, step)

@@ -55,7 +55,7 @@ def fitted(function: Callable[..., Any], name: str, **more: Any) -> Callable[...
     """Return ``function`` callable with today's positional arguments of hook ``name``; itself where it takes these.
 
     Required parameters are filled in today's order whatever their names; one with a known name gets that argument, also
-    one of 1.x; an optional one only when its name is known; ``*args`` takes today's arguments.
+    one of 1.x; an optional one only when its name is known; ``*args`` and ``**kwargs`` take today's arguments.
 
     Args:
         function: a bound method.
@@ -70,21 +70,30 @@ def fitted(function: Callable[..., Any], name: str, **more: Any) -> Callable[...
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return function
-    if [p.name for p in parameters] == list(current) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+    fits = plain and [p.name for p in parameters] == list(current)
+    if fits or any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function
     places: list[int | None] = []
     constants: list[Any] = []
+    keywords: dict[str, int] = {}
     for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            keywords |= {n: i for i, n in enumerate(current) if i not in places}
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in current:
+            keywords[parameter.name] = current.index(parameter.name)
+            continue
         place, constant, found = _source_of(parameter, current, places, {**_HISTORIC, **more})
         if not found:
-            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            if parameter.default is parameter.empty:
                 raise unfit(function, name, current)
             break
         places.append(place)
         constants.append(constant)
     if places == list(range(len(current))):
         return function
-    return _adapter(function, places, constants)
+    return _adapter(function, places, constants, keywords)
 
 
 def _source_of(
@@ -104,10 +113,13 @@ def _source_of(
     return None, None, False
 
 
-def _adapter(function: Callable[..., Any], places: list[int | None], constants: list[Any]) -> Callable[..., Any]:
+def _adapter(
+    function: Callable[..., Any], places: list[int | None], constants: list[Any], keywords: Mapping[str, int]
+) -> Callable[..., Any]:
     pairs = list(zip(places, constants, strict=True))
 
     def call(*arguments: Any) -> Any:
-        return function(*[constant if place is None else arguments[place] for place, constant in pairs])
+        named = {name: arguments[place] for name, place in keywords.items()}
+        return function(*[constant if place is None else arguments[place] for place, constant in pairs], **named)
 
     return call

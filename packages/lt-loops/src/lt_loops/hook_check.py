@@ -14,7 +14,7 @@ from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_loops.fitted import CURRENT, fitted
-from lt_loops.old_hooks import takes_outputs
+from lt_loops.old_hooks import takes_outputs, takes_own_state
 from lt_loops.problems import shown
 from lt_loops.signatures import called, count_arguments, described, takes_first, unfit
 
@@ -65,6 +65,8 @@ def _check(function: Callable[..., Any], name: str, base: Callable[..., Any], sk
     """Raise for a hook that does not fit; ``skipped`` are the parameters of ``base`` that are bound already."""
     if not callable(function.func if isinstance(function, partial) else function):
         raise HookError(f"{name} is {shown(function)}; expected a method.", code="LT211")
+    if isinstance(function, partial) and takes_own_state(function.func, name):
+        return
     if isinstance(function, partial) and not takes_first(function.func, 2):
         raise unfit(function, name, list(inspect.signature(base).parameters)[skipped:])
     if name in CURRENT:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lt_core.callback import Callback
 from lt_core.errors import LtDeprecationWarning, warn
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
     from lt_loops.run import Run
     from lt_loops.trainer import Trainer
 
-__all__ = ["OLD_HOOKS", "OldHooks", "call_init_hooks", "takes_outputs"]
+__all__ = [
+    "OLD_HOOKS",
+    "OldHooks",
+    "call_init_hooks",
+    "load_callback",
+    "model_maker",
+    "save_callback",
+    "takes_outputs",
+    "takes_own_state",
+    "with_step_end",
+]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -39,7 +54,12 @@ _WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch
 _INIT = ("on_init_start", "on_init_end")
 """Hooks of callbacks that were called when a Trainer was made."""
 
-OLD_HOOKS: frozenset[str] = frozenset((*_EPOCH_ENDS, *_RENAMED, *_INIT, "tbptt_split_batch"))
+_STEP_ENDS = ("training_step_end", "validation_step_end", "test_step_end")
+"""Methods of a module that got what the step returned, and returned what counts."""
+
+OLD_HOOKS: frozenset[str] = frozenset(
+    (*_EPOCH_ENDS, *_RENAMED, *_INIT, *_STEP_ENDS, "tbptt_split_batch", "configure_sharded_model")
+)
 """The names of all of them."""
 
 
@@ -122,6 +142,29 @@ class OldHooks:
         _note(old, new, method)
 
 
+def with_step_end(module: LightningModule, method: str, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``step`` handing its output through the module's ``<method>_end``, where there is one."""
+    end = getattr(module, f"{method}_end", None)
+    if f"{method}_end" not in _STEP_ENDS or not callable(end):
+        return step
+    _note(f"{method}_end", f"its lines at the end of {method}", end)
+
+    def whole(*arguments: Any) -> Any:
+        return end(step(*arguments))
+
+    return whole
+
+
+def model_maker(module: LightningModule) -> Callable[[], None] | None:
+    """Return what makes the module's layers where they will live: ``configure_model``, also by its name of 1.x."""
+    if is_overridden(module, "configure_model", LightningModule):
+        return module.configure_model
+    old: Callable[[], None] | None = getattr(module, "configure_sharded_model", None)
+    if old is not None:
+        _note("configure_sharded_model", "configure_model", old)
+    return old
+
+
 def call_init_hooks(trainer: Trainer) -> None:
     """Call ``on_init_start(trainer)`` and ``on_init_end(trainer)`` of the callbacks of a Trainer that was just made."""
     for name in _INIT:
@@ -130,6 +173,39 @@ def call_init_hooks(trainer: Trainer) -> None:
             if callable(method) and _takes(method, 1):
                 _note(name, "setup(trainer, pl_module, stage)", method)
                 method(trainer)
+
+
+_STATE_NAMES = ("callback_state", "checkpointed_state")
+"""What the argument of ``on_load_checkpoint`` was called while it was the callback's own state."""
+
+
+def takes_own_state(hook: Callable[..., Any], name: str) -> bool:
+    """Return whether a callback's method returns or takes its own state, as up to 1.5, and not the whole checkpoint."""
+    if name == "on_save_checkpoint":
+        return not _takes(hook, 3) and _takes(hook, 2)
+    return name == "on_load_checkpoint" and any(name in _STATE_NAMES for name in inspect.signature(hook).parameters)
+
+
+def save_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, tree: dict[str, Any]) -> None:
+    """Call ``on_save_checkpoint``; a dict that it returns is the callback's state, as in 1.x."""
+    hook: Callable[..., Any] = callback.on_save_checkpoint
+    own = is_overridden(callback, "on_save_checkpoint", Callback) and takes_own_state(hook, "on_save_checkpoint")
+    returned = hook(trainer, module) if own else hook(trainer, module, tree)
+    if isinstance(returned, dict):
+        tree["callbacks"].setdefault(callback.state_key, returned)
+
+
+def load_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, tree: dict[str, Any]) -> None:
+    """Call ``on_load_checkpoint`` with the checkpoint, or with the callback's own state where it takes that."""
+    hook: Callable[..., Any] = callback.on_load_checkpoint
+    if not (is_overridden(callback, "on_load_checkpoint", Callback) and takes_own_state(hook, "on_load_checkpoint")):
+        hook(trainer, module, tree)
+        return
+    states = tree.get("callbacks") or {}
+    state = states.get(callback.state_key, states.get(type(callback).__qualname__))
+    if state:
+        first = (trainer, module) if _takes(hook, 3) else ()
+        hook(*first, copy.deepcopy(state))
 
 
 def _note(old: str, new: str, method: Callable[..., Any]) -> None:

@@ -16,6 +16,7 @@ from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.fitted import fitted
+from lt_loops.old_hooks import with_step_end
 from lt_loops.profiled import measure_slots
 from lt_loops.signatures import count_arguments
 from lt_loops.truncated import Truncated
@@ -150,6 +151,7 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     own = getattr(run.module, method)
     takes_index = count_arguments(own, _offered(run)) >= 2
     step = own if direct else run.strategy.bind(run.model, method)
+    step = with_step_end(run.module, method, step)
     step = run.precision.wrap_step(step)
     if run.trainer.compile_options is not None:
         from lt_loops.compile_report import compiled

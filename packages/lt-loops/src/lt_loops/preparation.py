@@ -19,7 +19,7 @@ from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
 from lt_loops.hook_check import check_signatures
 from lt_loops.intervals import check_interval
-from lt_loops.old_hooks import OLD_HOOKS
+from lt_loops.old_hooks import OLD_HOOKS, model_maker
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import (
@@ -195,9 +195,10 @@ def _call_setup(run: Run) -> None:
         fitted(partial(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
         fitted(run.module.setup, "setup")(run.stage)
-    if is_overridden(run.module, "configure_model", LightningModule):
+    make_layers = model_maker(run.module)
+    if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():
-            run.module.configure_model()
+            make_layers()
         from lt_loops.session import attach
 
         attach(run)

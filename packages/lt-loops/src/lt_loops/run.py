@@ -310,6 +310,7 @@ class Run:
             stop_reason=self.stop_reason,
             callbacks={cb.state_key: cb.state_dict() for cb in self.callbacks} if crosses else {},
             weights=self._cpu_weights() if crosses and self.stage == "fit" else None,
+            loggers=[logger.state_dict() for logger in self.loggers] if crosses else [],
         )
 
     def _metrics(self) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,7 @@ from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_core.seed import capture_generators
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
+from lt_loops.old_hooks import load_callback, save_callback
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
@@ -67,7 +68,7 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> dict[str, Any]:
     if not contents.weights_only:
         tree |= _training_state(run)
         for callback in run.callbacks:
-            callback.on_save_checkpoint(run.trainer, run.module, tree)
+            save_callback(callback, run.trainer, run.module, tree)
         if run.datamodule is not None and hasattr(run.datamodule, "on_save_checkpoint"):
             run.datamodule.on_save_checkpoint(tree)
     if is_overridden(run.module, "on_save_checkpoint", LightningModule):
@@ -160,7 +161,7 @@ def restore_module(run: Run) -> None:
     if tree is None:
         return
     for callback in run.callbacks:
-        callback.on_load_checkpoint(run.trainer, run.module, tree)
+        load_callback(callback, run.trainer, run.module, tree)
     if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):
         run.datamodule.on_load_checkpoint(tree)
     if is_overridden(run.module, "on_load_checkpoint", LightningModule):

@@ -446,6 +446,9 @@ class Trainer(TrainerActions, LegacyArguments):
         for callback in self.callbacks:
             if state := result.callbacks.get(callback.state_key):
                 callback.load_state_dict(state)
+            callback.take_over(self)
+        for logger, state in zip(self.loggers, result.loggers, strict=False):
+            logger.load_state_dict(state)
 
     def speed_report(self) -> str:
         """Return where the time of the last run went, as the profiler tells it.

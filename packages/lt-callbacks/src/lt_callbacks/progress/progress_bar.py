@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from time import monotonic
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
 __all__ = ["ProgressBar", "in_notebook"]
+
+_IMPORTED_BY = os.getpid()
+"""The process that imported this module; one that was forked from it has another number."""
 
 
 class ProgressBar(Callback):
@@ -342,8 +346,11 @@ class ProgressBar(Callback):
 
 
 def in_notebook() -> bool:
-    """Return whether this process is a notebook's kernel, where bars are widgets."""
-    return "ipykernel.zmqshell" in sys.modules
+    """Return whether this process is a notebook's kernel, where bars are widgets.
+
+    One that was forked from it can print, but reaches no widget.
+    """
+    return "ipykernel.zmqshell" in sys.modules and os.getpid() == _IMPORTED_BY
 
 
 def _known(total: float) -> int | None:
