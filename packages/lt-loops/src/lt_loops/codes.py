@@ -26,6 +26,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT618",
         "LT640",
         "LT801",
+        "LT804",
         "LT901",
         "LT902",
         "LT903",
