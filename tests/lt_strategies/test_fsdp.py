@@ -335,6 +335,15 @@ def test_a_mesh_of_another_size_than_the_job_is_refused(ranks):
     ranks(facts, 1, FSDP(device_mesh=(2, 2)))
 
 
+def test_ddp_refuses_a_module_that_fsdp_has_sharded(ranks):
+    def facts(strategy):
+        module, _ = strategy.setup(Blocks(), None, Precision())
+        with pytest.raises(ConfigError, match=r"needs whole parameters.*earlier run with FSDP"):
+            DDP().setup(module, None, Precision())
+
+    ranks(facts, 1, FSDP())
+
+
 def test_model_parallel_without_a_sharded_module_says_what_to_call(ranks):
     def facts(strategy):
         with pytest.raises(ConfigError, match="Call parallelize_module or fully_shard in configure_model"):

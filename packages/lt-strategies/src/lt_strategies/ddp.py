@@ -121,6 +121,13 @@ class DDP(Distributed):
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
+        if any(hasattr(param, "full_tensor") for param in module.parameters()):
+            raise ConfigError(
+                f"strategy={self.name!r} needs whole parameters, and the module's are spread over ranks: by an earlier "
+                "run with FSDP, or in configure_model. Take strategy='fsdp', or a new module with its weights "
+                "(trainer.strategy.full_module_state(module)).",
+                code="LT726",
+            )
         precision.open(self.device)
         module = self._with_sync_batchnorm(precision.convert_module(module).to(self.device))
         self._release_wrapper()

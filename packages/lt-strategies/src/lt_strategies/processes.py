@@ -182,6 +182,11 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         if rank == 0:
             _save(Path(folder) / "result", result)
     except BaseException as error:
+        if "autograd's threading in combination with fork" in str(error):
+            error.add_note(
+                "Torch cannot compute gradients in a fork of this process, whose autograd has threads (of a GPU, or of "
+                "FSDP). Restart the notebook and start with the ranks, or take strategy='ddp_spawn'. [LT727]"
+            )
         mine.report(error)
         with contextlib.suppress(Exception):
             _save(Path(folder) / f"error_{rank}", error)
