@@ -341,11 +341,18 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Side by side with the hand-written loop; `-- --peers` or `-- --growth` measure these in place of rows A to F."""
+    """Side by side with the hand-written loop; in place of rows A to F `-- --peers`, `-- --growth` or `-- --share`."""
     if not (ROOT / "benchmarks" / "run.py").exists():
         session.skip("there is no benchmarks/run.py yet")
-    script = next((word[2:] for word in session.posargs if word in ("--peers", "--growth")), "run")
-    uv_run(session, "python", f"benchmarks/{script}.py", *(word for word in session.posargs if word != f"--{script}"))
+    script = next((word[2:] for word in session.posargs if word in ("--peers", "--growth", "--share")), "run")
+    extra = ("--with", "py-spy") if script == "share" else ()
+    uv_run(
+        session,
+        *extra,
+        "python",
+        f"benchmarks/{script}.py",
+        *(word for word in session.posargs if word != f"--{script}"),
+    )
 
 
 @nox.session(name="bench-quick")
