@@ -3,8 +3,8 @@
     uv run --with py-spy benchmarks/share.py [--seconds 20]
 
 The MLP of row A with bar, CSV logger, checkpoint and a logged loss (row A2), sampled 500 times a second. A sample
-counts for lt where the innermost Python frame is lt's; time inside torch's C++ code called from there (``loss.backward()``,
-``optimizer.step()``'s kernels) counts for whoever called it, so that lines with such a call are told apart.
+counts for lt where the innermost Python frame is lt's; time inside C++ counts for the line that called it, so that the
+loop's ``loss.backward()`` is told apart.
 """
 
 from __future__ import annotations
