@@ -1,0 +1,18 @@
+"""SCVI of scvi-tools: training with validation and early stopping, save, load."""
+
+# requires: scvi-tools==1.4.2
+
+import scvi
+
+if __name__ == "__main__":
+    scvi.settings.seed = 0
+    cells = scvi.data.synthetic_iid()
+    scvi.model.SCVI.setup_anndata(cells, batch_key="batch")
+    model = scvi.model.SCVI(cells, n_latent=4)
+    model.train(
+        max_epochs=4, check_val_every_n_epoch=1, early_stopping=True, accelerator="cpu", enable_progress_bar=False
+    )
+    for name in ("elbo_train", "elbo_validation", "reconstruction_loss_train"):
+        print("RESULT", name, float(model.history[name].iloc[-1].iloc[0]))
+    model.save("saved", overwrite=True)
+    print("RESULT", float(scvi.model.SCVI.load("saved", adata=cells).get_elbo()))
