@@ -30,7 +30,7 @@ class DataSource:
         """Download and write data. Runs on one process per node, so assign nothing to ``self`` here."""
 
     def setup(self, stage: str) -> None:
-        """Read data and split it; runs on every process, once for each ``stage``.
+        """Read data and split it, on every process: a datamodule's once for each ``stage``, a module's in each run.
 
         Args:
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
