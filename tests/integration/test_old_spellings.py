@@ -75,7 +75,9 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("given", "new", "check"), SPELLINGS, ids=[str(given) for given, _, _ in SPELLINGS])
+@pytest.mark.parametrize(
+    ("given", "new", "check"), SPELLINGS, ids=[f"{n} {next(iter(given))}" for n, (given, _, _) in enumerate(SPELLINGS)]
+)
 def test_a_spelling_of_1x_makes_what_it_made_and_names_the_new_one(given, new, check):
     trainer, said = made(**given)
     assert check(trainer)
