@@ -26,7 +26,11 @@ _DICTS = frozenset(
         "pytorch_lightning.utilities.parsing.AttributeDict",
     }
 )
-_PATHS = frozenset(f"pathlib.{flavour}Path" for flavour in ("", "Pure", "Posix", "PurePosix", "Windows", "PureWindows"))
+_PATHS = frozenset(
+    f"{module}.{flavour}Path"
+    for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second
+    for flavour in ("", "Pure", "Posix", "PurePosix", "Windows", "PureWindows")
+)
 _ENUMS = frozenset({"pytorch_lightning.callbacks.early_stopping.EarlyStoppingReason"})
 _NUMPY = frozenset(
     {"numpy.dtype"}

@@ -299,6 +299,7 @@ class _PlainUnpickler(pickle.Unpickler):
     """Reads torch's index of a folder, which is a pickle: only the classes that describe tensors may be in it."""
 
     def find_class(self, module: str, name: str) -> Any:
+        module = module.removesuffix("._local")  # as Python 3.13 writes pathlib's classes
         described = module in _DESCRIBING or (module, name) in _PLAIN
         found = super().find_class(module, name) if described and "." not in name else None
         if not (isinstance(found, (type, torch.dtype, torch.layout)) or (module, name) in _PLAIN):
