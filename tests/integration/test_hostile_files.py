@@ -115,10 +115,14 @@ def test_a_folder_that_claims_to_be_a_sharded_checkpoint_is_refused(tmp_path, ma
     folder.mkdir()
     (folder / "rest.ckpt").write_bytes(pickle.dumps(Evil(marker)))
     (folder / ".metadata").write_bytes(pickle.dumps(Evil(marker)))
-    for strategy in ("auto", "fsdp"):
-        fit = trainer(enable_checkpointing=False, strategy=strategy, devices=1)
-        with pytest.raises((CheckpointError, ConfigError)):
-            fit.fit(Net(), datamodule=Data(), ckpt_path=folder)
+    try:
+        for strategy in ("auto", "fsdp"):
+            fit = trainer(enable_checkpointing=False, strategy=strategy, devices=1)
+            with pytest.raises((CheckpointError, ConfigError)):
+                fit.fit(Net(), datamodule=Data(), ckpt_path=folder)
+    finally:
+        if torch.distributed.is_initialized():  # fsdp's, which it keeps for the next run of this process
+            torch.distributed.destroy_process_group()
     assert not marker.exists()
 
 
