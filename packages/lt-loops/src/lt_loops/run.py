@@ -155,6 +155,7 @@ class Run:
         compile_report: what torch.compile does in this run; None where nothing is compiled.
         graphed: the captured step of ``Trainer(cuda_graphs=True)``.
         generators: states to put back right before the first epoch of a resumed run.
+        loss_seen: the optimizer step at which the loss was last found finite; ``loss_told`` once it was not.
         clock: when the present stretch of training began (``time.perf_counter``).
         stop_reason: why the run ends, in words; empty while it goes on.
     """
@@ -182,6 +183,7 @@ class Run:
         "leaving",
         "loaders",
         "loggers",
+        "loss_seen",
         "loss_told",
         "model",
         "module",
@@ -263,6 +265,7 @@ class Run:
         self.compile_report: CompileReport | None = None
         self.graphed: GraphedStep | None = None
         self.leaving = self.interrupt_told = self.loss_told = False
+        self.loss_seen: int | None = None
         self.begun = False
         self.strict = True
         self.trusted = self.weights_only = False

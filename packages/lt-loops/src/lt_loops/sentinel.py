@@ -23,15 +23,18 @@ def watch_loss(run: Run, output: Any) -> None:
         LtError: with ``detect_anomaly``, for a loss that is not finite.
     """
     loss = output.get("loss") if isinstance(output, Mapping) else output
-    if run.loss_told or not isinstance(loss, Tensor) or bool(torch.isfinite(loss.detach()).all()):
+    position = run.position
+    if run.loss_told or not isinstance(loss, Tensor):
+        return
+    if bool(torch.isfinite(loss.detach()).all()):
+        run.loss_seen = position.step
         return
     run.loss_told = True
-    position = run.position
+    since = "" if run.loss_seen is None else f", and was finite at step {run.loss_seen}, when it was looked at last"
     message = (
         f"The training loss is {loss.detach().float().mean().item()} at optimizer step {position.step} (epoch "
-        f"{position.epoch}, batch {position.batch - 1}); {_first_bad(run)}. Try a lower learning rate, "
-        "gradient_clip_val, or look for a division "
-        "by zero or log(0)"
+        f"{position.epoch}, batch {position.batch - 1}){since}; {_first_bad(run)}. Try a lower learning rate, "
+        "gradient_clip_val, or look for a division by zero or log(0)"
     )
     if run.trainer.settings.detect_anomaly:
         raise LtError(f"{message}.", code="LT341")
