@@ -39,7 +39,7 @@ class AcceleratorKit(Kit):
 
     def make_accelerator(self) -> Accelerator:
         """Return a new accelerator."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define make_accelerator()")
 
     # ---- anywhere ----------------------------------------------------------------------------------------------------
 

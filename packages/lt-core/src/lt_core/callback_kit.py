@@ -101,7 +101,7 @@ class CallbackKit(Kit):
 
     def make_callback(self, folder: Path) -> Callback:
         """Return a new callback; what it writes goes below ``folder``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define make_callback()")
 
     # ---- by itself ---------------------------------------------------------------------------------------------------
 

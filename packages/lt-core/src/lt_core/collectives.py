@@ -21,7 +21,7 @@ class Collectives:
 
     def _ranks(self) -> Strategy | None:
         """Return through whom to talk, or None where there is one rank only."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _ranks()")
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it is.

@@ -52,11 +52,11 @@ class LoggerKit(Kit):
 
     def make_logger(self, save_dir: Path) -> Logger:
         """Return a new logger that keeps its things below ``save_dir``; called several times in one test."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define make_logger()")
 
     def read_rows(self, logger: Logger) -> list[dict[str, float]]:
         """Return what is written so far: for each call of ``log_metrics`` its numbers and ``"step"``, in order."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define read_rows()")
 
     # ---- numbers -----------------------------------------------------------------------------------------------------
 

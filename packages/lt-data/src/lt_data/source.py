@@ -51,11 +51,11 @@ class Source:
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Return the iterator of a new epoch; draws what the loader's own ``iter`` draws."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define begin()")
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
         """Return the iterator over what is left after ``batches`` items; leaves the process's generators as found."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define resume()")
 
     def accepts(self, kind: str, shard: Shard) -> bool:
         """Return whether a state of this kind, written for this shard, can be resumed."""

@@ -89,7 +89,7 @@ class BufferedLogger(Logger):
 
     def _write(self, rows: list[Row]) -> None:
         """Write rows; those that are written must stay so even if this is called again after an error."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _write()")
 
     def _write_hparams(self) -> None:
         """Write :attr:`hparams`."""

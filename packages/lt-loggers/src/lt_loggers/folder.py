@@ -157,7 +157,7 @@ class FolderLogger(BufferedLogger):
 
     def _ends(self) -> dict[str, Any]:
         """Return where this logger's files end, as plain data."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _ends()")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the claim: a copy in another process must not take the folder away."""

@@ -40,7 +40,7 @@ class LineLogger(FolderLogger):
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
         """Append rows to the file, which is open."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _write_rows()")
 
     def _ends(self) -> dict[str, Any]:
         return {self.file_name: self.experiment.end()}

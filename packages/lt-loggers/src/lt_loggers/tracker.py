@@ -81,11 +81,11 @@ class TrackerLogger(BufferedLogger):
 
     def _send_rows(self, rows: list[Row]) -> None:
         """Send rows; after each part that is safe call ``self._rows.drop(its length)``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _send_rows()")
 
     def _send_hparams(self) -> None:
         """Send :attr:`hparams`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _send_hparams()")
 
     def _send_checkpoint(self, upload: Upload) -> None:
         """Send a checkpoint; services without a place for them need not."""
