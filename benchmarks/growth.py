@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from figure import Figure, table
-from ranks import launch
+from ranks import turns
 from steps import Batch, Net, Timed, make_batches, percentile, quiet, train, train_by_hand
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -115,8 +115,8 @@ def ranks(rounds: int) -> Iterator[Figure]:
     """Processes of DDP on gloo, on this one machine; more than its cores take turns."""
     for count in (1, 2, 3, 4):
         figure = Figure("", f"{count}", "µs", float("inf"), "ratio")
-        for _ in range(rounds):
-            figure.turn(launch("by_hand", count), launch("by_lt", count))
+        for hand, ours in turns(rounds, count):
+            figure.turn(hand, ours)
         yield figure
 
 

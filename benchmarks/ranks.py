@@ -1,6 +1,6 @@
 """Row E: a step on two processes (gloo), against torch's DistributedDataParallel in a loop written by hand.
 
-Each turn starts two processes by torchrun; rank 0 prints the median step.
+Torchrun starts the processes once; in them both loops take turns, and rank 0 prints the median step of each turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from figure import Figure
 from torch import Tensor, nn
-from torch.distributed import destroy_process_group, init_process_group
+from torch.distributed import barrier, destroy_process_group, init_process_group, is_initialized
 from torch.nn.parallel import DistributedDataParallel
 
 Batch = tuple[Tensor, Tensor]
@@ -41,7 +41,8 @@ def layers() -> nn.Sequential:
 
 def by_hand() -> list[float]:
     """Train by DistributedDataParallel; return the times between batches."""
-    init_process_group("gloo")
+    if not is_initialized():  # else the one that lt's run before has made
+        init_process_group("gloo")
     model = DistributedDataParallel(layers())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     times, last = [], time.perf_counter()
@@ -53,7 +54,6 @@ def by_hand() -> list[float]:
         now = time.perf_counter()
         times.append(now - last)
         last = now
-    destroy_process_group()
     return times
 
 
@@ -83,33 +83,41 @@ def by_lt() -> list[float]:
     return loader.times
 
 
-def launch(side: str, ranks: int = 2) -> float:
-    """Start ``ranks`` processes; return the median step in microseconds."""
+def turns(rounds: int, ranks: int = 2) -> list[tuple[float, float]]:
+    """Start ``ranks`` processes; return the median step by hand and by lt of each turn, in microseconds."""
     run = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
-    command = [sys.executable, *run, __file__, side]
+    command = [sys.executable, *run, __file__, str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:  # gloo's sockets may fail to meet on a machine that does much else: once more
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(next(line for line in done.stdout.splitlines() if line.startswith("step ")).split()[1])
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("turn ")]
+    return [(float(hand), float(ours)) for _, hand, ours in lines]
 
 
 def rank_rows(rounds: int = 5) -> list[Figure]:
     """Return the line of row E."""
     figure = Figure("E", "median step of the classifier, DDP on 2 processes, gloo", "µs", 1.02, "ratio")
-    for _ in range(rounds):
-        figure.turn(launch("by_hand"), launch("by_lt"))
+    for hand, ours in turns(rounds):
+        figure.turn(hand, ours)
     return [figure]
 
 
 def main() -> None:
     """Be one of the processes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("side", choices=("by_hand", "by_lt"))
-    side = parser.parse_args().side
+    parser.add_argument("rounds", type=int)
+    rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    times = by_hand() if side == "by_hand" else by_lt()
-    if os.environ["RANK"] == "0":
-        print(f"step {median(times[50:]) * 1e6}", flush=True)
+    by_lt(), by_hand()
+    for turn in range(rounds):
+        sides = (by_hand, by_lt) if turn % 2 else (by_lt, by_hand)
+        found = {}
+        for side in sides:
+            barrier()
+            found[side] = median(side()[50:]) * 1e6
+        if os.environ["RANK"] == "0":
+            print(f"turn {found[by_hand]} {found[by_lt]}", flush=True)
+    destroy_process_group()
 
 
 if __name__ == "__main__":
