@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from lt_core.callback import Callback
 from lt_core.data import DataSource
@@ -35,6 +36,9 @@ _BY_COUNT = {
 _ELSEWHERE = frozenset({"training_step", "forward", "optimizer_step", "backward"})
 """Looked at where the plan of the loop is made, which knows what they get there."""
 
+_FITTING: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
+"""Methods that fit, with the hooks that they are: a look at a signature takes 30 microseconds."""
+
 _PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(LightningModule, name)))
 """Names that sound like hooks."""
 
@@ -47,18 +51,27 @@ def check_signatures(run: Run) -> None:
     """
     for name in sorted(MODULE_HOOKS - _ELSEWHERE - _PROPERTIES):
         if is_overridden(run.module, name, LightningModule):
-            _check(getattr(run.module, name), name, getattr(LightningModule, name), skipped=1)
+            _check_once(getattr(run.module, name), name, getattr(LightningModule, name))
     for name in sorted(DATA_HOOKS) if run.datamodule is not None else ():
         if is_overridden(run.datamodule, name, DataSource):
-            _check(getattr(run.datamodule, name), name, getattr(DataSource, name), skipped=1)
+            _check_once(getattr(run.datamodule, name), name, getattr(DataSource, name))
     for callback in run.callbacks:
         for name in sorted(CALLBACK_HOOKS):
             if is_overridden(callback, name, Callback):
-                own, base = getattr(callback, name), getattr(Callback, name)
-                if "pl_module" in inspect.signature(base).parameters:
-                    _check(partial(own, run.trainer, run.module), name, base, skipped=3)
-                else:
-                    _check(own, name, base, skipped=1)
+                _check_once(getattr(callback, name), name, getattr(Callback, name), (run.trainer, run.module))
+
+
+def _check_once(hook: Callable[..., Any], name: str, base: Callable[..., Any], first: tuple[Any, ...] = ()) -> None:
+    """Check a hook, but for a method that was found to fit in an earlier run; callbacks' get ``first`` where asked."""
+    plain = getattr(hook, "__func__", None)
+    if plain is not None and name in _FITTING.get(plain, ()):
+        return
+    if first and "pl_module" in inspect.signature(base).parameters:
+        _check(partial(hook, *first), name, base, skipped=3)
+    else:
+        _check(hook, name, base, skipped=1)
+    if plain is not None:
+        _FITTING.setdefault(plain, set()).add(name)
 
 
 def _check(function: Callable[..., Any], name: str, base: Callable[..., Any], skipped: int) -> None:

@@ -13,6 +13,7 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 from __future__ import annotations
 
 import copy
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,7 @@ def _datamodule_state(run: Run) -> dict[str, Any]:
     return {type(dm).__qualname__: state} if state else {}
 
 
+@cache
 def _version() -> str:
     try:
         return version("lt-loops")
