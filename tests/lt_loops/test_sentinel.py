@@ -15,3 +15,14 @@ def test_the_steps_between_which_a_loss_became_nan_and_the_parameter_are_named(t
     expected = r"nan at optimizer step 9 .*was finite at step 6.*first parameter .* is 'layers.0.weight'"
     with pytest.warns(LtWarning, match=expected):
         trainer(logger=Logger(), log_every_n_steps=3, limit_train_batches=12).fit(Breaks(), loader())
+
+
+def test_what_one_trainer_silences_another_says(trainer, net, loader):
+    class Breaks(net):
+        def training_step(self, batch, batch_idx):
+            return self.loss(batch) * torch.nan
+
+    quiet = trainer(silence=["LT341"], limit_train_batches=2)
+    with pytest.warns(LtWarning, match="LT341"):
+        trainer(limit_train_batches=2).fit(Breaks(), loader())
+    quiet.fit(Breaks(), loader())  # warnings are errors here

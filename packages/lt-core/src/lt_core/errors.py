@@ -40,6 +40,7 @@ __all__ = [
     "RankError",
     "did_you_mean",
     "silence",
+    "silence_for_trainer",
     "warn",
 ]
 
@@ -111,11 +112,18 @@ class LtDeprecationWarning(LtWarning, FutureWarning):
 
 
 _silenced: set[str] = set()
+_silenced_by_trainer: set[str] = set()
 
 
 def silence(codes: Iterable[str]) -> None:
     """Turn off the warnings with these codes for the rest of the process."""
     _silenced.update(codes)
+
+
+def silence_for_trainer(codes: Iterable[str]) -> None:
+    """Turn off the warnings with these codes until the next call: the Trainer that was made or runs last decides."""
+    _silenced_by_trainer.clear()
+    _silenced_by_trainer.update(codes)
 
 
 def warn(
@@ -135,7 +143,7 @@ def warn(
         stacklevel: whose line is shown, counted from the caller as in :func:`warnings.warn`.
         about: a method of the user's that the warning is about: the line where it is defined is shown instead.
     """
-    if code in _silenced:
+    if code in _silenced or code in _silenced_by_trainer:
         return
     function: Any = getattr(about, "__func__", about)
     if not hasattr(function, "__code__"):

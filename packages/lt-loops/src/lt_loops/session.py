@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from lt_core.data import teardown
-from lt_core.errors import silence, warn
+from lt_core.errors import silence_for_trainer, warn
 from lt_core.module import LightningModule
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
@@ -43,7 +43,7 @@ class Session:
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
-        silence(self.run.trainer.settings.silence)  # in a spawned process the Trainer was not made anew
+        silence_for_trainer(self.run.trainer.settings.silence)  # in a spawned process the Trainer was not made anew
         self.run.strategy.open()
         self.anomaly = torch.is_anomaly_enabled()
         try:

@@ -18,7 +18,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.environment import Environment
-from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence_for_trainer
 from lt_core.launcher import Launcher, RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
@@ -170,7 +170,7 @@ class Trainer(TrainerActions, LegacyArguments):
 
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings
-        silence(settings.silence)
+        silence_for_trainer(settings.silence)
         _set_backends(settings)
         self._limits = first_values(settings)
         self._parts = resolve(settings)
