@@ -44,8 +44,8 @@ class Capabilities:
         synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
-        lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches can
-            be run as one (``Trainer(steps_per_execution=...)``).
+        lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
+            can be run as one (``Trainer(steps_per_execution=...)``).
         inference_mode: evaluation can run under ``torch.inference_mode()``; elsewhere it runs under ``no_grad``.
     """
 

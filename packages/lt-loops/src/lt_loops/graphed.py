@@ -1,8 +1,8 @@
 """``Trainer(cuda_graphs=True)``: the whole training step, captured once and replayed for every batch.
 
 Forward, backward, clipping and the optimizer's step become one CUDA graph: a batch is copied into fixed memory and one
-launch does the rest, which pays where a step is many small kernels. With ``steps_per_execution`` one launch does several
-steps. Batches of another shape (the epoch's last one) go the ordinary way.
+launch does the rest, which pays where a step is many small kernels. With ``steps_per_execution`` one launch does
+several steps. Batches of another shape (the epoch's last one) go the ordinary way.
 """
 
 from __future__ import annotations

@@ -188,7 +188,8 @@ class Compilations:
             self._told = True
             warn(
                 f"XLA has compiled {self.count} programs for {self.runs} runs of training batches, "
-                f"{self.count - self._warm} of them after the first {_WARM}: each takes seconds. Do batches differ in shape (drop_last=True, padding), "
+                f"{self.count - self._warm} of them after the first {_WARM}: each takes seconds. Do batches differ in "
+                "shape (drop_last=True, padding), "
                 "or does the step take other paths by Python values?",
                 code="LT755",
                 stacklevel=4,
