@@ -444,8 +444,13 @@ class TrainerFacts(TrainerLimits):
         batches = self.num_training_batches
         if max_epochs in (None, -1) or batches == float("inf"):
             return steps
-        per_epoch = [-(-int(batches) // self.window_of(epoch)) for epoch in range(max_epochs)]
-        return min(sum(per_epoch), steps)
+        windows = self._limits["accumulate_grad_batches"]
+        starts = sorted({0, *(() if isinstance(windows, int) else (epoch for epoch in windows if epoch < max_epochs))})
+        ends = [*starts[1:], max_epochs]
+        total = sum(
+            (end - start) * -(-int(batches) // self.window_of(start)) for start, end in zip(starts, ends, strict=True)
+        )
+        return min(total, steps)
 
     # ---- data --------------------------------------------------------------------------------------------------------
 
