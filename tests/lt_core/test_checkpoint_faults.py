@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import CheckpointError, CheckpointIO
-from lt_core import atomic_file
+from lt_core import CheckpointError, CheckpointIO, atomic_file
 from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically
 
 io = CheckpointIO()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from lt_core import Callback, Logger
+from lt_core import Callback, DataSource, Logger
 
 
 class Saves(Callback):
@@ -229,3 +229,36 @@ def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader
     fit.max_epochs, fit.logger = 3, third
     fit.fit(fit.lightning_module, loader(8), loader(8))
     assert third.steps == [4, 5]
+
+
+def test_the_datamodules_state_is_back_before_its_loaders_are_made(trainer, net, tmp_path, feed):
+    class Files(DataSource):
+        def __init__(self):
+            self.file, self.calls = 0, []
+
+        def state_dict(self):
+            return {"file": self.file}
+
+        def load_state_dict(self, state_dict):
+            self.file = state_dict["file"]
+            self.calls.append("state")
+
+        def setup(self, stage):
+            self.calls.append("setup")
+
+        def train_dataloader(self):
+            self.calls.append(f"file {self.file}")
+            return [(torch.full((2, 8), float(self.file)), torch.tensor([0, 1]))] * 2
+
+    first, second, last = Files(), Files(), Files()
+    first.file = 5
+    fit = trainer()
+    fit.fit(net(), datamodule=first)
+    fit.save_checkpoint(tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(net(), datamodule=second, ckpt_path=tmp_path / "files.ckpt")
+    assert second.calls == ["setup", "state", "file 5"]
+    tree = torch.load(tmp_path / "files.ckpt", weights_only=True)
+    del tree["lt"]  # as in a file of Lightning's
+    torch.save(tree, tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
+    assert last.calls == second.calls

@@ -56,7 +56,9 @@ def _csv(file: Path) -> dict[str, Any]:
         with file.open(newline="", encoding="utf-8") as lines:
             rows = list(csv.reader(lines))[1:]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{file} was not read: {error}. Expected lines of name and value.", code="LT664") from error
+        raise CheckpointError(
+            f"{file} was not read: {error}. Expected lines of name and value.", code="LT664"
+        ) from error
     return {row[0]: _value(row[1]) for row in rows if len(row) >= 2}
 
 

@@ -72,7 +72,7 @@ def remote_exists(url: str, options: Any = None) -> bool:
 
 
 def remote_files(url: str, suffix: str, options: Any = None) -> dict[str, int]:
-    """Return the files of a folder whose names end with ``suffix``: when each was written, in nanoseconds, by its URL."""
+    """Return when each file of a folder that ends with ``suffix`` was written, in nanoseconds, by its URL."""
     with _errors(url, "looked up"):
         system, path = _resolve(url, options)
         if not system.isdir(path):

@@ -440,16 +440,16 @@ class TrainerFacts(TrainerLimits):
     def estimated_stepping_batches(self) -> int | float:
         """Optimizer steps of the whole fit, as its limits allow; ``inf`` where nothing bounds them."""
         max_steps, max_epochs = self._limits["max_steps"], self._limits["max_epochs"]
-        steps = float("inf") if max_steps == -1 else max_steps
+        steps: int | float = float("inf") if max_steps == -1 else max_steps
         batches = self.num_training_batches
         if max_epochs in (None, -1) or batches == float("inf"):
             return steps
         windows = self._limits["accumulate_grad_batches"]
-        starts = sorted({0, *(() if isinstance(windows, int) else (epoch for epoch in windows if epoch < max_epochs))})
-        ends = [*starts[1:], max_epochs]
-        total = sum(
-            (end - start) * -(-int(batches) // self.window_of(start)) for start, end in zip(starts, ends, strict=True)
-        )
+        starts = [0] if isinstance(windows, int) else sorted(windows)
+        total = 0
+        for start, end in zip(starts, [*starts[1:], max_epochs], strict=True):
+            epochs = max(min(end, max_epochs) - start, 0)
+            total += epochs * -(-int(batches) // self.window_of(start))
         return min(total, steps)
 
     # ---- data --------------------------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ __all__ = [
     "feed_state",
     "logger_states",
     "read_checkpoint",
+    "restore_data",
     "restore_module",
-    "restore_position",
     "restore_sharded_module",
     "restore_training",
 ]
@@ -199,9 +199,12 @@ def logger_states(run: Run) -> list[dict[str, Any]]:
     return list((run.restored.get("lt") or {}).get("loggers", []))
 
 
-def restore_position(run: Run) -> None:
-    """Restore the counters before the loaders are asked for, which may be those of one epoch."""
-    extra = (run.restored or {}).get("lt")
+def restore_data(run: Run) -> None:
+    """Restore the datamodule and the counters, on which the loaders may depend that are asked for next."""
+    tree, dm = run.restored or {}, run.datamodule
+    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
+        dm.load_state_dict(tree[type(dm).__qualname__])
+    extra = tree.get("lt")
     if extra is None:
         return
     run.position.load_state_dict(extra["position"])
@@ -231,9 +234,6 @@ def restore_training(run: Run) -> None:
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
     _restore_rank(run, extra)
-    dm = run.datamodule
-    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
-        dm.load_state_dict(tree[type(dm).__qualname__])
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
