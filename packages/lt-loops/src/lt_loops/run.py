@@ -217,7 +217,6 @@ class Run:
         "unconfirmed",
         "until_deadline",
         "until_validation",
-        "weights_only",
     )
 
     def __init__(self, trainer: Trainer, stage: str, module: LightningModule, loaders: Loaders, ckpt_path: Any) -> None:
@@ -268,7 +267,7 @@ class Run:
         self.loss_seen: int | None = None
         self.begun = False
         self.strict = True
-        self.trusted = self.weights_only = False
+        self.trusted = False
 
     @property
     def is_live(self) -> bool:

@@ -301,7 +301,11 @@ class Trainer(TrainerActions, LegacyArguments):
         ckpt_path: str | PathLike[str] | None = None,
     ) -> Iterator[Any]:
         """Yield the outputs of ``predict_step`` one batch at a time, on this process, so that memory stays bounded."""
-        return iterate_predictions(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
+        return self._yielded(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
+
+    def _yielded(self, run: Run) -> Iterator[Any]:
+        yield from iterate_predictions(run)
+        self._exit_after_signal(run)
 
     def _evaluate(
         self,
@@ -403,7 +407,8 @@ class Trainer(TrainerActions, LegacyArguments):
             return
         run.position, run.pending, run.recorder = last.position, last.pending, last.recorder
         run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
-        run.feed_state = last.feed_state
+        run.frequencies = last.frequencies
+        run.feed_state, run.eval_steps = last.feed_state, last.eval_steps
 
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""
@@ -422,6 +427,9 @@ class Trainer(TrainerActions, LegacyArguments):
                 "trained module is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             ) from run.save_error
+        self._exit_after_signal(run)
+
+    def _exit_after_signal(self, run: Run) -> None:
         if run.signal is not None and exits_process(self.settings.on_signal):
             raise SystemExit(EXIT_STATUS[run.signal])
 
