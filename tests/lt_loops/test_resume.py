@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from lt_core import Callback
+from lt_core import Callback, DataSource, Logger
 
 
 class Saves(Callback):
@@ -179,3 +179,86 @@ def test_a_saved_file_is_complete_when_its_owner_is_told(trainer, net, loader, t
     trainer(callbacks=saves, limit_train_batches=2).fit(net(), loader())
     assert seen == [path.name for path in saves.paths]
     assert all(path.exists() for path in saves.paths)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_loaders_of_an_epoch_are_those_of_the_resumed_epoch(every, trainer, net, tmp_path, feed):
+    class OfEpochs(net):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def train_dataloader(self):
+            made_in = float(self.trainer.current_epoch)
+            return [(torch.full((2, 8), made_in), torch.tensor([0, 1]))] * 4
+
+        def training_step(self, batch, batch_idx):
+            self.seen.append((self.current_epoch, batch_idx, batch[0][0, 0].item()))
+            return self.loss(batch)
+
+    settings = {"max_epochs": 5, "reload_dataloaders_every_n_epochs": every}
+    whole, saves = OfEpochs(), Saves(tmp_path)
+    trainer(callbacks=saves, **settings).fit(whole)
+    for path in (path for path in saves.paths if "2-" in path.name or "3-" in path.name):
+        again = OfEpochs()
+        trainer(**settings).fit(again, ckpt_path=path)
+        assert again.seen == whole.seen[len(whole.seen) - len(again.seen) :], path.name
+        assert again.seen, path.name
+
+
+def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader, tmp_path):
+    class Rows(Logger):
+        def __init__(self):
+            self.steps = []
+
+        def log_metrics(self, metrics, step=None):
+            self.steps += [step] * ("val" in metrics)
+
+    class Validated(net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch), on_step=True, on_epoch=False)
+
+    rows, first, second = Rows(), Rows(), Rows()
+    trainer(max_epochs=3, logger=rows, num_sanity_val_steps=0).fit(Validated(), loader(8), loader(8))
+    fit = trainer(max_epochs=2, logger=first, num_sanity_val_steps=0)
+    fit.fit(Validated(), loader(8), loader(8))
+    fit.save_checkpoint(tmp_path / "two.ckpt")
+    trainer(max_epochs=3, logger=second).fit(Validated(), loader(8), loader(8), ckpt_path=tmp_path / "two.ckpt")
+    assert first.steps + second.steps == rows.steps == [0, 1, 2, 3, 4, 5]
+    third = Rows()
+    fit.max_epochs, fit.logger = 3, third
+    fit.fit(fit.lightning_module, loader(8), loader(8))
+    assert third.steps == [4, 5]
+
+
+def test_the_datamodules_state_is_back_before_its_loaders_are_made(trainer, net, tmp_path, feed):
+    class Files(DataSource):
+        def __init__(self):
+            self.file, self.calls = 0, []
+
+        def state_dict(self):
+            return {"file": self.file}
+
+        def load_state_dict(self, state_dict):
+            self.file = state_dict["file"]
+            self.calls.append("state")
+
+        def setup(self, stage):
+            self.calls.append("setup")
+
+        def train_dataloader(self):
+            self.calls.append(f"file {self.file}")
+            return [(torch.full((2, 8), float(self.file)), torch.tensor([0, 1]))] * 2
+
+    first, second, last = Files(), Files(), Files()
+    first.file = 5
+    fit = trainer()
+    fit.fit(net(), datamodule=first)
+    fit.save_checkpoint(tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(net(), datamodule=second, ckpt_path=tmp_path / "files.ckpt")
+    assert second.calls == ["setup", "state", "file 5"]
+    tree = torch.load(tmp_path / "files.ckpt", weights_only=True)
+    del tree["lt"]  # as in a file of Lightning's
+    torch.save(tree, tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
+    assert last.calls == second.calls

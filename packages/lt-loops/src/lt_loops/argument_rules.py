@@ -381,6 +381,7 @@ RULES: dict[str, Rule] = {
     "model_registry": _word("my-model"),
     "compile": _compile,
     "cuda_graphs": _flag,
+    "steps_per_execution": _count(1, "training batches", instead="Write 1 to run each step by itself."),
     "silence": _codes,
     "on_signal": _choice("exit", "return"),
     "prepare_data_per_node": _flag,

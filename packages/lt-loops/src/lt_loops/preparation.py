@@ -25,6 +25,7 @@ from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import (
     logger_states,
     read_checkpoint,
+    restore_data,
     restore_module,
     restore_sharded_module,
     restore_training,
@@ -47,6 +48,7 @@ def set_up(run: Run) -> None:
     restore_module(run)
     run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
     if run.stage == "fit":
+        restore_data(run)
         ensure_train_feed(run)
         _check_schedules(run)
         _tell_about_steps(run)

@@ -5,6 +5,7 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
+- ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
 - ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
   gradients of an unfinished window,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
@@ -36,6 +37,7 @@ __all__ = [
     "feed_state",
     "logger_states",
     "read_checkpoint",
+    "restore_data",
     "restore_module",
     "restore_sharded_module",
     "restore_training",
@@ -94,6 +96,8 @@ def _training_state(run: Run) -> dict[str, Any]:
         "lt": {
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
+            "loaders": dict(run.loaders.epochs),
+            "eval_steps": dict(run.eval_steps),
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
@@ -195,15 +199,26 @@ def logger_states(run: Run) -> list[dict[str, Any]]:
     return list((run.restored.get("lt") or {}).get("loggers", []))
 
 
+def restore_data(run: Run) -> None:
+    """Restore the datamodule and the counters, on which the loaders may depend that are asked for next."""
+    tree, dm = run.restored or {}, run.datamodule
+    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
+        dm.load_state_dict(tree[type(dm).__qualname__])
+    extra = tree.get("lt")
+    if extra is None:
+        return
+    run.position.load_state_dict(extra["position"])
+    run.loaders.epochs.update(extra.get("loaders", {}))
+    run.eval_steps.update(extra.get("eval_steps", {}))
+
+
 def restore_training(run: Run) -> None:
-    """Restore all but the module's weights: optimizers, schedulers, counters, sums, place in the data, generators."""
+    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
     tree = run.restored
     if tree is None:
         return
     restore_sharded_module(run)
     if "optimizer_states" not in tree:
-        if run.weights_only:
-            return
         raise CheckpointError(
             f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
@@ -216,13 +231,9 @@ def restore_training(run: Run) -> None:
         take_lightning_counters(run, tree)
         return
     _tell_changed_hparams(run, tree)
-    run.position.load_state_dict(extra["position"])
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
     _restore_rank(run, extra)
-    dm = run.datamodule
-    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
-        dm.load_state_dict(tree[type(dm).__qualname__])
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
