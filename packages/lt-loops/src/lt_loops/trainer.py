@@ -91,7 +91,7 @@ class Trainer(TrainerActions, LegacyArguments):
         profiler: a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
         detect_anomaly: torch's anomaly detection, and NaN losses are errors.
         barebones: nothing but the loop.
-        plugins: objects for precision, checkpoint IO, launcher, environment.
+        plugins: a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these.
         sync_batchnorm: batch norm over the batches of all ranks.
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
         default_root_dir: where files go when nothing else says it; default: the working directory.
@@ -148,7 +148,7 @@ class Trainer(TrainerActions, LegacyArguments):
         profiler: Profiler | str | None = None,
         detect_anomaly: bool | None = None,
         barebones: bool | None = None,
-        plugins: Plugin | list[Plugin] | None = None,
+        plugins: Plugin | str | list[Plugin | str] | None = None,
         sync_batchnorm: bool | None = None,
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
