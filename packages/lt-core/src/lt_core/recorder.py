@@ -63,6 +63,7 @@ class Recorder:
         rank: number of this process in the job.
         module: the run's module, in which metric objects are found by name.
         stepping: groups in which something goes to the loggers step by step.
+        deferred: where a compiled step puts its calls of ``self.log``, to be made when it is done; None elsewhere.
     """
 
     def __init__(self) -> None:
@@ -72,6 +73,7 @@ class Recorder:
         self.rank = 0
         self.module: nn.Module | None = None
         self.stepping: set[str] = set()
+        self.deferred: list[Any] | None = None
         self.phase: str = "outside"
         self.loader_idx: int | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
