@@ -281,6 +281,11 @@ class Run:
         for hook in self.hooks[name]:
             hook(*args)
 
+    def settle(self) -> None:
+        """Do the steps that wait to be done together with later ones, so that weights and position agree."""
+        if self.graphed is not None:
+            self.graphed.settle()
+
     def stop(self, reason: str) -> None:
         """End training at the next boundary; the first reason counts."""
         self.stop_reason = self.stop_reason or reason

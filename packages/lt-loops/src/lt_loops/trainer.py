@@ -91,12 +91,14 @@ class Trainer(TrainerActions, LegacyArguments):
         profiler: a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
         detect_anomaly: torch's anomaly detection, and NaN losses are errors.
         barebones: nothing but the loop.
-        plugins: objects for precision, checkpoint IO, launcher, environment.
+        plugins: a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these.
         sync_batchnorm: batch norm over the batches of all ranks.
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
         default_root_dir: where files go when nothing else says it; default: the working directory.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
         cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape).
+        steps_per_execution: training batches that the device is given at once, for tiny steps: by ``cuda_graphs=True``
+            one graph does so many steps, on XLA one program. What is due in between is never passed over.
         silence: codes of warnings that are not shown.
         on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.
         prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the
@@ -146,7 +148,7 @@ class Trainer(TrainerActions, LegacyArguments):
         profiler: Profiler | str | None = None,
         detect_anomaly: bool | None = None,
         barebones: bool | None = None,
-        plugins: Plugin | list[Plugin] | None = None,
+        plugins: Plugin | str | list[Plugin | str] | None = None,
         sync_batchnorm: bool | None = None,
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
@@ -154,6 +156,7 @@ class Trainer(TrainerActions, LegacyArguments):
         model_registry: str | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
         cuda_graphs: bool | None = None,
+        steps_per_execution: int | None = None,
         silence: list[str] | tuple[str, ...] | None = None,
         on_signal: str | None = None,
         prepare_data_per_node: bool | None = None,
