@@ -127,6 +127,22 @@ def test_a_resume_from_any_save_point_equals_not_having_stopped(
         assert resumed.global_samples == fit.global_samples, path.name
 
 
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_weights_of_another_precision_come_back_with_all_their_digits(
+    precision, trainer, kinds, loader, seeded, same, tmp_path
+):
+    saves = Saves(tmp_path)
+    whole = seeded(kinds["plain"])
+    arguments = {"max_epochs": 2, "precision": precision, "silence": ["LT321", "LT322"]}
+    configure_leniently(whole)
+    trainer(callbacks=saves, **arguments).fit(whole, loader(18), loader(6))
+    for path in saves.paths:
+        again = kinds["plain"]()
+        configure_leniently(again)
+        trainer(**arguments).fit(again, loader(18), loader(6), ckpt_path=path)
+        same(again, whole)
+
+
 def configure_leniently(module):
     """Let the scheduler that watches a metric wait for the first validation."""
     made = module.configure_optimizers

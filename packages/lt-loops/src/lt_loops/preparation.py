@@ -25,6 +25,7 @@ from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import (
     logger_states,
     read_checkpoint,
+    restore_digits,
     restore_module,
     restore_sharded_module,
     restore_training,
@@ -46,6 +47,7 @@ def set_up(run: Run) -> None:
     _call_setup(run)
     restore_module(run)
     run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
+    restore_digits(run)
     if run.stage == "fit":
         ensure_train_feed(run)
         _check_schedules(run)

@@ -17,6 +17,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.errors import CheckpointError, warn
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
@@ -36,6 +39,7 @@ __all__ = [
     "feed_state",
     "logger_states",
     "read_checkpoint",
+    "restore_digits",
     "restore_module",
     "restore_sharded_module",
     "restore_training",
@@ -176,6 +180,18 @@ def restore_module(run: Run) -> None:
             strict=run.module.strict_loading,
             left_out=tree.get("left_out", ()),
         )
+
+
+def restore_digits(run: Run) -> None:
+    """Load the weights that were saved in more digits than the module had before its precision converted it."""
+    tree = run.restored
+    if tree is None or run.strategy.capabilities.sharded_parameters:
+        return
+    saved = tree["state_dict"]
+    for name, value in run.module.state_dict().items():
+        kept = saved.get(name)
+        if isinstance(value, Tensor) and isinstance(kept, Tensor) and value.dtype == kept.dtype == torch.float64:
+            value.copy_(kept)
 
 
 def restore_sharded_module(run: Run) -> None:
