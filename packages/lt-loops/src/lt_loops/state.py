@@ -310,7 +310,7 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     else:
         sums = merged_sums([rank["recorder"] for rank in ranks], run.module)
         if run.strategy.rank:  # rank 0 alone goes on with the sums of all
-            sums["pages"] = []
+            sums |= {"pages": [], "metrics": {}}
         run.recorder.load_state_dict(sums)
     for name, parameter in run.module.named_parameters():
         if name in mine["gradients"]:
