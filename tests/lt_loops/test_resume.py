@@ -81,7 +81,22 @@ def kinds(net):
             optimizer.step()
             self.log("loss", loss, on_step=True, on_epoch=True)
 
-    return {"plain": Logged, "closure": Clipped, "manual": Manual}
+    class Accumulating(Logged):
+        """Manual optimization that steps after every third batch."""
+
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.manual_backward(loss / 3)
+            if batch_idx % 3 == 2:
+                self.optimizers().step()
+                self.optimizers().zero_grad()
+            self.log("loss", loss, on_step=True, on_epoch=True)
+
+    return {"plain": Logged, "closure": Clipped, "manual": Manual, "accumulating": Accumulating}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +110,7 @@ def kinds(net):
         ("plain", "unsized", {"accumulate_grad_batches": 2, "val_check_interval": 2}),
         ("closure", "sized", {"accumulate_grad_batches": 2}),
         ("manual", "sized", {"accumulate_grad_batches": 2}),
+        ("accumulating", "sized", {}),
     ],
 )
 def test_a_resume_from_any_save_point_equals_not_having_stopped(
@@ -107,7 +123,7 @@ def test_a_resume_from_any_save_point_equals_not_having_stopped(
         return loader(18) if data == "sized" else DataLoader(Draws(), batch_size=4)
 
     arguments = {"max_epochs": 2, "num_sanity_val_steps": 1, **settings}
-    if settings.get("check_val_every_n_epoch", 1) is None or kind == "manual":
+    if settings.get("check_val_every_n_epoch", 1) is None or kind in ("manual", "accumulating"):
         arguments["silence"] = ["LT321"]
     saves = Saves(tmp_path)
     whole, fit = seeded(kinds[kind]), trainer(callbacks=saves, **arguments)
@@ -171,6 +187,14 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
         assert (resumed.current_epoch, resumed.global_step) == (2, 10)
         if "epoch" in path.name:  # one inside a validation repeats that, with its draws
             same(again, whole)
+
+
+def test_gradients_that_a_step_has_used_are_not_saved(trainer, kinds, loader, tmp_path, seeded):
+    saves, module = Saves(tmp_path), seeded(kinds["accumulating"])
+    configure_leniently(module)
+    trainer(callbacks=saves, silence=["LT321"]).fit(module, loader(18))
+    saved = {path.stem: torch.load(path, weights_only=True)["lt"]["ranks"][0]["gradients"] for path in saves.paths}
+    assert [bool(gradients) for name, gradients in saved.items() if "batch" in name] == [True, True, False, True, True]
 
 
 def test_a_checkpoint_written_after_the_fit_continues_it(trainer, net, loader, seeded, same, tmp_path, feed):

@@ -6,7 +6,7 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
 - ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
-  gradients of an unfinished window,
+  gradients of an unfinished window, also of one that the user accumulates in manual optimization,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
 """
 
@@ -108,15 +108,22 @@ def _training_state(run: Run) -> dict[str, Any]:
 
 
 def _rank_state(run: Run) -> dict[str, Any]:
-    grads: dict[str, Any] = {}
-    if run.position.micro:
-        grads = {name: p.grad.cpu() for name, p in run.module.named_parameters() if p.grad is not None}
     return {
         "generators": capture_generators(),
         "recorder": run.recorder.state_dict(),
         "feed": feed_state(run),
-        "gradients": grads,
+        "gradients": _unfinished_gradients(run),
     }
+
+
+def _unfinished_gradients(run: Run) -> dict[str, Any]:
+    """Return the gradients that a later step will use: those of a window, or of what the user accumulates."""
+    found = {name: p for name, p in run.module.named_parameters() if p.grad is not None}
+    if not run.position.micro:
+        groups = [group for optimizer in run.open_gradients for group in optimizer.param_groups]
+        used = {id(p) for group in groups for p in group["params"]}
+        found = {name: p for name, p in found.items() if id(p) in used}
+    return {name: p.grad.cpu() for name, p in found.items() if p.grad is not None}
 
 
 def feed_state(run: Run) -> dict[str, Any] | None:
