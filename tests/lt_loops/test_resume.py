@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from lt_core import Callback
+from lt_core.data import DataSource
 
 
 class Saves(Callback):
@@ -187,6 +188,70 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
         assert (resumed.current_epoch, resumed.global_step) == (2, 10)
         if "epoch" in path.name:  # one inside a validation repeats that, with its draws
             same(again, whole)
+
+
+class ByEpoch(DataSource):
+    """Data that grows with the epoch in which it is asked for, and with a count of its own."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make, self.epochs_seen = make, 0
+
+    def train_dataloader(self):
+        return self.make(10 + 4 * self.trainer.current_epoch + 2 * self.epochs_seen)
+
+    def val_dataloader(self):
+        return self.make(4 + 4 * self.trainer.current_epoch)
+
+    def state_dict(self):
+        return {"epochs_seen": self.epochs_seen}
+
+    def load_state_dict(self, state):
+        self.epochs_seen = state["epochs_seen"]
+
+
+class Counts(Callback):
+    def __init__(self, every=1):
+        self.every = every
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.datamodule.epochs_seen += trainer.current_epoch % self.every == self.every - 1
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_loaders_that_change_from_epoch_to_epoch_are_asked_again_as_before_the_resume(
+    every, trainer, kinds, loader, seeded, same, tmp_path
+):
+    saves, whole = Saves(tmp_path), seeded(kinds["manual"])
+    arguments = {"max_epochs": 4, "reload_dataloaders_every_n_epochs": every, "silence": ["LT321", "LT322"]}
+    configure_leniently(whole)
+    fit = trainer(callbacks=[Counts(every), saves], **arguments)
+    fit.fit(whole, datamodule=ByEpoch(loader))
+    for path in saves.paths:
+        again, resumed = kinds["manual"](), trainer(callbacks=Counts(every), **arguments)
+        configure_leniently(again)
+        resumed.fit(again, datamodule=ByEpoch(loader), ckpt_path=path)
+        same(again, whole)
+        assert resumed.callback_metrics == fit.callback_metrics, path.name
+
+
+def test_the_state_of_a_datamodule_is_there_for_an_evaluation_too(trainer, net, loader, tmp_path):
+    class Tested(net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch))
+
+        test_step = validation_step
+
+    class Data(ByEpoch):
+        def test_dataloader(self):
+            return self.make(self.epochs_seen)
+
+    fit, data = trainer(max_epochs=3, callbacks=Counts()), Data(loader)
+    fit.fit(Tested(), datamodule=data)
+    fit.save_checkpoint(tmp_path / "x.ckpt")
+    again = Data(loader)
+    trainer().test(Tested(), datamodule=again, ckpt_path=tmp_path / "x.ckpt")
+    assert again.epochs_seen == 3
 
 
 def test_gradients_that_a_step_has_used_are_not_saved(trainer, kinds, loader, tmp_path, seeded):

@@ -27,6 +27,7 @@ from lt_loops.state import (
     read_checkpoint,
     restore_digits,
     restore_module,
+    restore_place,
     restore_sharded_module,
     restore_training,
 )
@@ -46,6 +47,7 @@ def set_up(run: Run) -> None:
     _name_the_run(run)
     _call_setup(run)
     restore_module(run)
+    restore_place(run)
     run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
     restore_digits(run)
     if run.stage == "fit":

@@ -5,6 +5,7 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
+- ``loaders``: the epochs in which the user's loader methods were asked,
 - ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
   gradients of an unfinished window, also of one that the user accumulates in manual optimization,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
@@ -41,6 +42,7 @@ __all__ = [
     "read_checkpoint",
     "restore_digits",
     "restore_module",
+    "restore_place",
     "restore_sharded_module",
     "restore_training",
 ]
@@ -98,6 +100,7 @@ def _training_state(run: Run) -> dict[str, Any]:
         "lt": {
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
+            "loaders": dict(run.loaders.epochs),
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
@@ -189,6 +192,19 @@ def restore_module(run: Run) -> None:
         )
 
 
+def restore_place(run: Run) -> None:
+    """Restore what the user's loader methods may look at: the datamodule's state, and in a fit the counters."""
+    tree, dm = run.restored, run.datamodule
+    if tree is None:
+        return
+    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
+        dm.load_state_dict(tree[type(dm).__qualname__])
+    extra = tree.get("lt")
+    if run.stage == "fit" and extra is not None and "optimizer_states" in tree:
+        run.position.load_state_dict(extra["position"])
+        run.loaders.epochs = dict(extra.get("loaders", {}))
+
+
 def restore_digits(run: Run) -> None:
     """Load the weights that were saved in more digits than the module had before its precision converted it."""
     tree = run.restored
@@ -239,13 +255,9 @@ def restore_training(run: Run) -> None:
         take_lightning_counters(run, tree)
         return
     _tell_changed_hparams(run, tree)
-    run.position.load_state_dict(extra["position"])
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
     _restore_rank(run, extra)
-    dm = run.datamodule
-    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
-        dm.load_state_dict(tree[type(dm).__qualname__])
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
