@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from lt_core import Callback
-from lt_core.data import DataSource
+from lt_core import Callback, DataSource, Logger
 
 
 class Saves(Callback):
@@ -190,70 +189,6 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
             same(again, whole)
 
 
-class ByEpoch(DataSource):
-    """Data that grows with the epoch in which it is asked for, and with a count of its own."""
-
-    def __init__(self, make):
-        super().__init__()
-        self.make, self.epochs_seen = make, 0
-
-    def train_dataloader(self):
-        return self.make(10 + 4 * self.trainer.current_epoch + 2 * self.epochs_seen)
-
-    def val_dataloader(self):
-        return self.make(4 + 4 * self.trainer.current_epoch)
-
-    def state_dict(self):
-        return {"epochs_seen": self.epochs_seen}
-
-    def load_state_dict(self, state):
-        self.epochs_seen = state["epochs_seen"]
-
-
-class Counts(Callback):
-    def __init__(self, every=1):
-        self.every = every
-
-    def on_train_epoch_end(self, trainer, pl_module):
-        trainer.datamodule.epochs_seen += trainer.current_epoch % self.every == self.every - 1
-
-
-@pytest.mark.parametrize("every", [1, 2])
-def test_loaders_that_change_from_epoch_to_epoch_are_asked_again_as_before_the_resume(
-    every, trainer, kinds, loader, seeded, same, tmp_path
-):
-    saves, whole = Saves(tmp_path), seeded(kinds["manual"])
-    arguments = {"max_epochs": 4, "reload_dataloaders_every_n_epochs": every, "silence": ["LT321", "LT322"]}
-    configure_leniently(whole)
-    fit = trainer(callbacks=[Counts(every), saves], **arguments)
-    fit.fit(whole, datamodule=ByEpoch(loader))
-    for path in saves.paths:
-        again, resumed = kinds["manual"](), trainer(callbacks=Counts(every), **arguments)
-        configure_leniently(again)
-        resumed.fit(again, datamodule=ByEpoch(loader), ckpt_path=path)
-        same(again, whole)
-        assert resumed.callback_metrics == fit.callback_metrics, path.name
-
-
-def test_the_state_of_a_datamodule_is_there_for_an_evaluation_too(trainer, net, loader, tmp_path):
-    class Tested(net):
-        def validation_step(self, batch, batch_idx):
-            self.log("val", self.loss(batch))
-
-        test_step = validation_step
-
-    class Data(ByEpoch):
-        def test_dataloader(self):
-            return self.make(self.epochs_seen)
-
-    fit, data = trainer(max_epochs=3, callbacks=Counts()), Data(loader)
-    fit.fit(Tested(), datamodule=data)
-    fit.save_checkpoint(tmp_path / "x.ckpt")
-    again = Data(loader)
-    trainer().test(Tested(), datamodule=again, ckpt_path=tmp_path / "x.ckpt")
-    assert again.epochs_seen == 3
-
-
 def test_gradients_that_a_step_has_used_are_not_saved(trainer, kinds, loader, tmp_path, seeded):
     saves, module = Saves(tmp_path), seeded(kinds["accumulating"])
     configure_leniently(module)
@@ -284,3 +219,100 @@ def test_a_saved_file_is_complete_when_its_owner_is_told(trainer, net, loader, t
     trainer(callbacks=saves, limit_train_batches=2).fit(net(), loader())
     assert seen == [path.name for path in saves.paths]
     assert all(path.exists() for path in saves.paths)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_loaders_of_an_epoch_are_those_of_the_resumed_epoch(every, trainer, net, tmp_path, feed):
+    class OfEpochs(net):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def train_dataloader(self):
+            made_in = float(self.trainer.current_epoch)
+            return [(torch.full((2, 8), made_in), torch.tensor([0, 1]))] * 4
+
+        def training_step(self, batch, batch_idx):
+            self.seen.append((self.current_epoch, batch_idx, batch[0][0, 0].item()))
+            return self.loss(batch)
+
+    settings = {"max_epochs": 5, "reload_dataloaders_every_n_epochs": every}
+    whole, saves = OfEpochs(), Saves(tmp_path)
+    trainer(callbacks=saves, **settings).fit(whole)
+    for path in (path for path in saves.paths if "2-" in path.name or "3-" in path.name):
+        again = OfEpochs()
+        trainer(**settings).fit(again, ckpt_path=path)
+        assert again.seen == whole.seen[len(whole.seen) - len(again.seen) :], path.name
+        assert again.seen, path.name
+
+
+def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader, tmp_path):
+    class Rows(Logger):
+        def __init__(self):
+            self.steps = []
+
+        def log_metrics(self, metrics, step=None):
+            self.steps += [step] * ("val" in metrics)
+
+    class Validated(net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch), on_step=True, on_epoch=False)
+
+    rows, first, second = Rows(), Rows(), Rows()
+    trainer(max_epochs=3, logger=rows, num_sanity_val_steps=0).fit(Validated(), loader(8), loader(8))
+    fit = trainer(max_epochs=2, logger=first, num_sanity_val_steps=0)
+    fit.fit(Validated(), loader(8), loader(8))
+    fit.save_checkpoint(tmp_path / "two.ckpt")
+    trainer(max_epochs=3, logger=second).fit(Validated(), loader(8), loader(8), ckpt_path=tmp_path / "two.ckpt")
+    assert first.steps + second.steps == rows.steps == [0, 1, 2, 3, 4, 5]
+    third = Rows()
+    fit.max_epochs, fit.logger = 3, third
+    fit.fit(fit.lightning_module, loader(8), loader(8))
+    assert third.steps == [4, 5]
+
+
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_the_datamodules_state_is_back_before_its_loaders_are_made(looks_ahead, trainer, net, tmp_path, feed):
+    class Net(net):
+        def configure_optimizers(self):
+            if looks_ahead:
+                assert self.trainer.estimated_stepping_batches
+            return super().configure_optimizers()
+
+        def test_step(self, batch, batch_idx):
+            self.log("file", batch[0].mean())
+
+    class Files(DataSource):
+        def __init__(self):
+            self.file, self.calls = 0, []
+
+        def state_dict(self):
+            return {"file": self.file}
+
+        def load_state_dict(self, state_dict):
+            self.file = state_dict["file"]
+            self.calls.append("state")
+
+        def setup(self, stage):
+            self.calls.append("setup")
+
+        def train_dataloader(self):
+            self.calls.append(f"file {self.file}")
+            return [(torch.full((2, 8), float(self.file)), torch.tensor([0, 1]))] * 2
+
+        test_dataloader = train_dataloader
+
+    first, second, last = Files(), Files(), Files()
+    first.file = 5
+    fit = trainer()
+    fit.fit(Net(), datamodule=first)
+    fit.save_checkpoint(tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(Net(), datamodule=second, ckpt_path=tmp_path / "files.ckpt")
+    assert second.calls == ["setup", "state", "file 5"]
+    [values] = trainer().test(Net(), datamodule=Files(), ckpt_path=tmp_path / "files.ckpt")
+    assert values == {"file": 5.0}
+    tree = torch.load(tmp_path / "files.ckpt", weights_only=True)
+    del tree["lt"]  # as in a file of Lightning's
+    torch.save(tree, tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(Net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
+    assert last.calls == second.calls

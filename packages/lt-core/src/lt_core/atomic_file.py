@@ -239,7 +239,8 @@ def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
 def _removed(leftover: Path) -> bool:
     """Delete one leftover unless somebody writes it; return whether it is gone."""
     try:
-        if leftover.is_symlink() and time.time() - leftover.lstat().st_mtime < _GRACE:
+        entry = leftover.lstat()
+        if (leftover.is_symlink() or entry.st_nlink > 1) and time.time() - entry.st_ctime < _GRACE:
             return False
         if leftover.is_symlink() or fcntl is None:
             leftover.unlink()

@@ -258,8 +258,7 @@ class Recorder:
             )
         self._check_own_forks(slot)
         self.slots[str(name)] = slot
-        if slot.on_step and slot.to_logger:
-            self.stepping.add(phase.group)
+        self._note_steps(slot)
         return slot
 
     def _check_forks(self, name: str, phase: Phase) -> None:
@@ -324,7 +323,8 @@ class Recorder:
         for page in state["pages"]:
             slots = self._pages.setdefault((page["phase"], page["loader"]), {})
             for saved in page["slots"]:
-                slots[saved["name"]] = Slot.from_state(saved, self, page["phase"], page["loader"])
+                slot = slots[saved["name"]] = Slot.from_state(saved, self, page["phase"], page["loader"])
+                self._note_steps(slot)
         values = state["values"]
         self.callback_values = dict(values["callback"])
         self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
@@ -339,6 +339,10 @@ class Recorder:
         return states_of_metrics(self.module, logged)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _note_steps(self, slot: Slot) -> None:
+        if slot.on_step and slot.to_logger:
+            self.stepping.add(PHASES[slot.phase].group)
 
     def _of(self, group: str) -> list[Slot]:
         return [s for (phase, _), page in self._pages.items() if PHASES[phase].group == group for s in page.values()]

@@ -44,6 +44,8 @@ class Capabilities:
         synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
+        lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
+            can be run as one (``Trainer(steps_per_execution=...)``).
         inference_mode: evaluation can run under ``torch.inference_mode()``; elsewhere it runs under ``no_grad``.
     """
 
@@ -58,6 +60,7 @@ class Capabilities:
     syncs_in_forward: bool = False
     synchronous: bool = True
     sync_batchnorm: bool = False
+    lazy_execution: bool = False
     inference_mode: bool = True
 
 
@@ -290,7 +293,9 @@ class Strategy:
         return True
 
     def batch_done(self, phase: str) -> None:
-        """Called after each batch of every phase (``"train"``, ``"validate"``, ``"test"``, ``"predict"``)."""
+        """Called after each batch of every phase (``"train"``, ``"validate"``, ``"test"``, ``"predict"``); of a
+        strategy with ``lazy_execution`` in training after each group of ``steps_per_execution`` batches.
+        """
 
     # ---- talk --------------------------------------------------------------------------------------------------------
 

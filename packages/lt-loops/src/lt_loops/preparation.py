@@ -25,9 +25,9 @@ from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import (
     logger_states,
     read_checkpoint,
+    restore_data,
     restore_digits,
     restore_module,
-    restore_place,
     restore_sharded_module,
     restore_training,
 )
@@ -47,7 +47,7 @@ def set_up(run: Run) -> None:
     _name_the_run(run)
     _call_setup(run)
     restore_module(run)
-    restore_place(run)
+    restore_data(run)
     run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
     restore_digits(run)
     if run.stage == "fit":

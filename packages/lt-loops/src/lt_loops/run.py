@@ -219,7 +219,6 @@ class Run:
         "unconfirmed",
         "until_deadline",
         "until_validation",
-        "weights_only",
     )
 
     def __init__(self, trainer: Trainer, stage: str, module: LightningModule, loaders: Loaders, ckpt_path: Any) -> None:
@@ -271,7 +270,7 @@ class Run:
         self.loss_seen: int | None = None
         self.begun = False
         self.strict = True
-        self.trusted = self.weights_only = False
+        self.trusted = False
 
     @property
     def is_live(self) -> bool:
@@ -284,6 +283,11 @@ class Run:
             self.recorder.enter(phase)
         for hook in self.hooks[name]:
             hook(*args)
+
+    def settle(self) -> None:
+        """Do the steps that wait to be done together with later ones, so that weights and position agree."""
+        if self.graphed is not None:
+            self.graphed.settle()
 
     def stop(self, reason: str) -> None:
         """End training at the next boundary; the first reason counts."""

@@ -79,6 +79,7 @@ class Session:
         if error is not None:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _explain(run, error)
+            self._try(run.settle)
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))

@@ -41,8 +41,7 @@ class Loaders:
     Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
 
     Attributes:
-        asked: what they gave, by kind.
-        epochs: in which epoch each was asked; a resumed run asks again as in that one.
+        epochs: the epoch in which those of a kind were asked for, by kind.
     """
 
     def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
@@ -199,13 +198,24 @@ def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], 
     return stage
 
 
+@contextmanager
+def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
+    """Stand in the epoch in which the loaders of ``kind`` were asked for first: a resumed run asks as then."""
+    here = run.position.epoch
+    run.position.epoch = run.loaders.epochs.setdefault(kind, here)
+    try:
+        yield
+    finally:
+        run.position.epoch = here
+
+
 def make_train_feed(run: Run) -> Feed:
     """Return the feed of the training loader or loaders.
 
     Raises:
         DataError: when there is none, or it is empty.
     """
-    with _as_asked_before(run, "train"):
+    with _when_asked_for(run, "train"):
         loaders = run.loaders.get("train")
     if loaders is None:
         raise DataError(
@@ -242,8 +252,9 @@ def make_train_feed(run: Run) -> Feed:
 
 def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
-    with _as_asked_before(run, kind):
-        loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
+    with _when_asked_for(run, kind):
+        given = run.loaders.get(kind)
+    loaders = [check_loader(loader, kind) for loader in flatten(given)]
     if run.trainer.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
     _tell_empty(loaders, kind)
@@ -262,18 +273,6 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
         )
         for index, loader in enumerate(loaders)
     ]
-
-
-@contextmanager
-def _as_asked_before(run: Run, kind: str) -> Iterator[None]:
-    """Let a loader method see the epoch in which it was asked, where the run was resumed since."""
-    position = run.position
-    now = position.epoch
-    position.epoch = run.loaders.epochs.setdefault(kind, now)
-    try:
-        yield
-    finally:
-        position.epoch = now
 
 
 def _tell_empty(loaders: list[Any], kind: str) -> None:

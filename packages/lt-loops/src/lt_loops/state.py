@@ -5,7 +5,7 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
-- ``loaders``: the epochs in which the user's loader methods were asked,
+- ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
 - ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
   gradients of an unfinished window, also of one that the user accumulates in manual optimization,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
@@ -40,9 +40,9 @@ __all__ = [
     "feed_state",
     "logger_states",
     "read_checkpoint",
+    "restore_data",
     "restore_digits",
     "restore_module",
-    "restore_place",
     "restore_sharded_module",
     "restore_training",
 ]
@@ -101,6 +101,7 @@ def _training_state(run: Run) -> dict[str, Any]:
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
             "loaders": dict(run.loaders.epochs),
+            "eval_steps": dict(run.eval_steps),
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
@@ -192,19 +193,6 @@ def restore_module(run: Run) -> None:
         )
 
 
-def restore_place(run: Run) -> None:
-    """Restore what the user's loader methods may look at: the datamodule's state, and in a fit the counters."""
-    tree, dm = run.restored, run.datamodule
-    if tree is None:
-        return
-    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
-        dm.load_state_dict(tree[type(dm).__qualname__])
-    extra = tree.get("lt")
-    if run.stage == "fit" and extra is not None and "optimizer_states" in tree:
-        run.position.load_state_dict(extra["position"])
-        run.loaders.epochs = dict(extra.get("loaders", {}))
-
-
 def restore_digits(run: Run) -> None:
     """Load the weights that were saved in more digits than the module had before its precision converted it."""
     tree = run.restored
@@ -234,15 +222,26 @@ def logger_states(run: Run) -> list[dict[str, Any]]:
     return list((run.restored.get("lt") or {}).get("loggers", []))
 
 
+def restore_data(run: Run) -> None:
+    """Restore what the user's loader methods may look at: the datamodule, and in a fit the counters."""
+    tree, dm = run.restored or {}, run.datamodule
+    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
+        dm.load_state_dict(tree[type(dm).__qualname__])
+    extra = tree.get("lt")
+    if extra is None or run.stage != "fit":
+        return
+    run.position.load_state_dict(extra["position"])
+    run.loaders.epochs.update(extra.get("loaders", {}))
+    run.eval_steps.update(extra.get("eval_steps", {}))
+
+
 def restore_training(run: Run) -> None:
-    """Restore all but the module's weights: optimizers, schedulers, counters, sums, place in the data, generators."""
+    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
     tree = run.restored
     if tree is None:
         return
     restore_sharded_module(run)
     if "optimizer_states" not in tree:
-        if run.weights_only:
-            return
         raise CheckpointError(
             f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
