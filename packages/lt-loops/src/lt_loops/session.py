@@ -83,7 +83,7 @@ class Session:
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))
-        self._try(lambda: confirm_saves(run))
+        self._try(lambda: confirm_saves(run, together=error is None))
         self._try(self._tear_down)
         self._try(lambda: profile_ends(run))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
