@@ -137,7 +137,7 @@ class StandIn:
         hook = next(self.net.children()).register_forward_pre_hook(lambda *_: forwards.append(1))
         output = step()
         hook.remove()
-        values = leaves([call.args for call in self._calls()])
+        values = leaves([call.keywords for call in self._noted()])
         with torch.no_grad():
             for value, old in zip(state, before, strict=True):
                 value.copy_(old)
@@ -147,19 +147,18 @@ class StandIn:
         def replay() -> None:
             self.steps[len(forwards)] += 1
             noted: list[Any] = []
-            with captured._Noted(self.net, noted):
+            with captured._Noted(self.net._recorder, noted):
                 fresh = step()
             with torch.no_grad():
                 for old, new in zip(leaves(output), leaves(fresh), strict=True):
                     old.copy_(new)
-                for old, new in zip(values, leaves([call.args for call in noted]), strict=True):
+                for old, new in zip(values, leaves([call.keywords for call in noted]), strict=True):
                     old.copy_(new)
 
         return replay, output
 
-    def _calls(self) -> list[Any]:
-        noted = self.net.__dict__.get("log")
-        return noted.func.__self__.calls if noted is not None else []
+    def _noted(self) -> list[Any]:
+        return self.net._recorder.resolve.__self__.calls
 
 
 def leaves(value: Any) -> list[Tensor]:

@@ -182,3 +182,14 @@ def test_hooks_of_a_lazy_strategy_may_ask_for_each_step(fit):
     seen, strategy = Every(1), Lazy()
     fit(max_epochs=1, strategy=strategy, steps_per_execution=4, callbacks=[seen])
     assert [step for step, *_ in seen.seen] == list(range(1, 46))
+
+
+@pytest.mark.filterwarnings("default:The .grad attribute of a Tensor:UserWarning")
+def test_a_compiled_step_is_captured_as_it_is_and_logs_the_same(fit, same):
+    torch._dynamo.reset()
+    (plain, by_hand), compiled = fit(max_epochs=1), {"compile": {"backend": "eager", "dynamic": False}}
+    torch._dynamo.utils.counters.clear()
+    quick, grouped = fit(max_epochs=1, **GROUPED, **compiled)
+    same(plain, quick)
+    assert by_hand.logger.rows == grouped.logger.rows
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # the last batch is smaller

@@ -81,7 +81,22 @@ def kinds(net):
             optimizer.step()
             self.log("loss", loss, on_step=True, on_epoch=True)
 
-    return {"plain": Logged, "closure": Clipped, "manual": Manual}
+    class Accumulating(Logged):
+        """Manual optimization that steps after every third batch."""
+
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.manual_backward(loss / 3)
+            if batch_idx % 3 == 2:
+                self.optimizers().step()
+                self.optimizers().zero_grad()
+            self.log("loss", loss, on_step=True, on_epoch=True)
+
+    return {"plain": Logged, "closure": Clipped, "manual": Manual, "accumulating": Accumulating}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +110,7 @@ def kinds(net):
         ("plain", "unsized", {"accumulate_grad_batches": 2, "val_check_interval": 2}),
         ("closure", "sized", {"accumulate_grad_batches": 2}),
         ("manual", "sized", {"accumulate_grad_batches": 2}),
+        ("accumulating", "sized", {}),
     ],
 )
 def test_a_resume_from_any_save_point_equals_not_having_stopped(
@@ -107,7 +123,7 @@ def test_a_resume_from_any_save_point_equals_not_having_stopped(
         return loader(18) if data == "sized" else DataLoader(Draws(), batch_size=4)
 
     arguments = {"max_epochs": 2, "num_sanity_val_steps": 1, **settings}
-    if settings.get("check_val_every_n_epoch", 1) is None or kind == "manual":
+    if settings.get("check_val_every_n_epoch", 1) is None or kind in ("manual", "accumulating"):
         arguments["silence"] = ["LT321"]
     saves = Saves(tmp_path)
     whole, fit = seeded(kinds[kind]), trainer(callbacks=saves, **arguments)
@@ -125,6 +141,22 @@ def test_a_resume_from_any_save_point_equals_not_having_stopped(
         assert resumed.callback_metrics == metrics, path.name
         assert (resumed.global_step, resumed.current_epoch) == (fit.global_step, fit.current_epoch), path.name
         assert resumed.global_samples == fit.global_samples, path.name
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_weights_of_another_precision_come_back_with_all_their_digits(
+    precision, trainer, kinds, loader, seeded, same, tmp_path
+):
+    saves = Saves(tmp_path)
+    whole = seeded(kinds["plain"])
+    arguments = {"max_epochs": 2, "precision": precision, "silence": ["LT321", "LT322"]}
+    configure_leniently(whole)
+    trainer(callbacks=saves, **arguments).fit(whole, loader(18), loader(6))
+    for path in saves.paths:
+        again = kinds["plain"]()
+        configure_leniently(again)
+        trainer(**arguments).fit(again, loader(18), loader(6), ckpt_path=path)
+        same(again, whole)
 
 
 def configure_leniently(module):
@@ -155,6 +187,14 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
         assert (resumed.current_epoch, resumed.global_step) == (2, 10)
         if "epoch" in path.name:  # one inside a validation repeats that, with its draws
             same(again, whole)
+
+
+def test_gradients_that_a_step_has_used_are_not_saved(trainer, kinds, loader, tmp_path, seeded):
+    saves, module = Saves(tmp_path), seeded(kinds["accumulating"])
+    configure_leniently(module)
+    trainer(callbacks=saves, silence=["LT321"]).fit(module, loader(18))
+    saved = {path.stem: torch.load(path, weights_only=True)["lt"]["ranks"][0]["gradients"] for path in saves.paths}
+    assert [bool(gradients) for name, gradients in saved.items() if "batch" in name] == [True, True, False, True, True]
 
 
 def test_a_checkpoint_written_after_the_fit_continues_it(trainer, net, loader, seeded, same, tmp_path, feed):
@@ -231,7 +271,17 @@ def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader
     assert third.steps == [4, 5]
 
 
-def test_the_datamodules_state_is_back_before_its_loaders_are_made(trainer, net, tmp_path, feed):
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_the_datamodules_state_is_back_before_its_loaders_are_made(looks_ahead, trainer, net, tmp_path, feed):
+    class Net(net):
+        def configure_optimizers(self):
+            if looks_ahead:
+                assert self.trainer.estimated_stepping_batches
+            return super().configure_optimizers()
+
+        def test_step(self, batch, batch_idx):
+            self.log("file", batch[0].mean())
+
     class Files(DataSource):
         def __init__(self):
             self.file, self.calls = 0, []
@@ -250,15 +300,19 @@ def test_the_datamodules_state_is_back_before_its_loaders_are_made(trainer, net,
             self.calls.append(f"file {self.file}")
             return [(torch.full((2, 8), float(self.file)), torch.tensor([0, 1]))] * 2
 
+        test_dataloader = train_dataloader
+
     first, second, last = Files(), Files(), Files()
     first.file = 5
     fit = trainer()
-    fit.fit(net(), datamodule=first)
+    fit.fit(Net(), datamodule=first)
     fit.save_checkpoint(tmp_path / "files.ckpt")
-    trainer(max_epochs=2).fit(net(), datamodule=second, ckpt_path=tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(Net(), datamodule=second, ckpt_path=tmp_path / "files.ckpt")
     assert second.calls == ["setup", "state", "file 5"]
+    [values] = trainer().test(Net(), datamodule=Files(), ckpt_path=tmp_path / "files.ckpt")
+    assert values == {"file": 5.0}
     tree = torch.load(tmp_path / "files.ckpt", weights_only=True)
     del tree["lt"]  # as in a file of Lightning's
     torch.save(tree, tmp_path / "files.ckpt")
-    trainer(max_epochs=2).fit(net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(Net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
     assert last.calls == second.calls

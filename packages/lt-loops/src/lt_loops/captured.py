@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from lt_core.module import LightningModule
+from lt_core.recorder import Recorder
+from lt_core.slot import Given
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
 
 __all__ = ["Captured", "Layout", "aside", "capture"]
 
@@ -49,7 +53,7 @@ class Captured:
         step: ``step(batch)``: forward, backward and the optimizer's step; returns what the training step returned.
         count: how many steps become one graph.
         layout: of all batches to come.
-        module: whose ``log`` calls are noted.
+        recorder: what the steps' calls of ``self.log`` go to.
         params: whose gradients are to be found after a replay as after a step.
     """
 
@@ -58,7 +62,7 @@ class Captured:
         step: Callable[[Any], Any],
         count: int,
         layout: Layout,
-        module: LightningModule,
+        recorder: Recorder,
         params: list[nn.Parameter],
     ) -> None:
         """Capture the steps; none is done."""
@@ -66,7 +70,7 @@ class Captured:
         self.places = [[_copied(leaf) for leaf in layout.leaves] for _ in range(count)]
         self._logged: list[Callable[[], None]] = []
         batches = [tree_unflatten(leaves, layout.spec) for leaves in self.places]
-        with _Noted(module, self._logged):
+        with _Noted(recorder, self._logged):
             self._replay, self._output = capture(lambda: [step(batch) for batch in batches][-1])
         self._gradients = [p.grad for p in params]
 
@@ -87,30 +91,41 @@ class Captured:
 
 
 class _Noted:
-    """While it is entered, ``self.log`` and ``self.log_dict`` of all LightningModules are noted and not made."""
+    """While it is entered, calls of ``self.log`` are noted and not made.
 
-    def __init__(self, module: LightningModule, calls: list[Callable[[], None]]) -> None:
-        self.parts = [part for part in module.modules() if isinstance(part, LightningModule)]
-        self.calls = calls
+    The recorder is told, not the module: a compiled step would be compiled anew for another ``log``.
+    """
+
+    def __init__(self, recorder: Recorder, calls: list[Callable[[], None]]) -> None:
+        self.recorder, self.calls = recorder, calls
 
     def __enter__(self) -> None:
-        for part in self.parts:
-            for name in ("log", "log_dict"):
-                part.__dict__[name] = partial(self._note, getattr(type(part), name).__get__(part))
+        self.slots, self.recorder.slots = self.recorder.slots, None
+        self.recorder.__dict__["resolve"] = self._resolve
 
-    def _note(self, log: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        self.calls.append(partial(log, *args, **kwargs))
+    def _resolve(self, module: LightningModule, name: str, value: Any, given: Given) -> _Note:
+        return _Note(partial(module.log, name, **given._asdict()), self.calls)
 
     def __exit__(self, *error: object) -> None:
-        for part in self.parts:
-            for name in ("log", "log_dict"):
-                part.__dict__.pop(name, None)
+        del self.recorder.__dict__["resolve"]
+        self.recorder.slots = self.slots
+
+
+class _Note:
+    """Stands where a slot does, for one call."""
+
+    def __init__(self, log: Callable[..., None], calls: list[Callable[[], None]]) -> None:
+        self.log, self.calls = log, calls
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        self.calls.append(partial(self.log, value=value, batch_size=batch_size))
 
 
 def capture(step: Callable[[], Any]) -> tuple[Replay, Any]:
     """Capture ``step`` as a CUDA graph without doing it; return what does it, and its output in fixed memory."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # other threads (a loader's that pins memory, the writer of checkpoints) may go on to allocate meanwhile
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         output = step()
     return graph.replay, output
 

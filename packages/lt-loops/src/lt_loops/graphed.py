@@ -199,7 +199,7 @@ class GraphedStep:
         if found is None:
             self._count_capture()
             step = partial(self._compute, index)
-            found = Captured(step, count, layout, self.run.module, self.plan.params or [])
+            found = Captured(step, count, layout, self.run.recorder, self.plan.params or [])
             self._graphs[count] = found
         return found
 

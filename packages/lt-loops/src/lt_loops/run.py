@@ -147,6 +147,7 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         plan: the training step, chosen for this run.
+        open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         next_due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
         attention: something happened that the loop must look at now: stop, signal, dirty.
         dirty: the plan must be made again.
@@ -190,6 +191,7 @@ class Run:
         "next_due",
         "next_log",
         "num_train",
+        "open_gradients",
         "optimizer_names",
         "optimizers",
         "outputs",
@@ -247,6 +249,7 @@ class Run:
         self.deadline = float("inf")
         self.until_deadline, self.until_validation = SharedTime(self.strategy), SharedTime(self.strategy)
         self.outputs: Any = None
+        self.open_gradients: list[Optimizer] = []
         self.requests: list[SaveRequest] = []
         self.unconfirmed: list[SaveRequest] = []
         self.saved = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -197,12 +198,13 @@ def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], 
     return stage
 
 
-def _asked_for(run: Run, kind: str) -> Any:
-    """Return the loaders of ``kind``; a resumed run asks as in the epoch in which they were asked for before."""
+@contextmanager
+def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
+    """Stand in the epoch in which the loaders of ``kind`` were asked for first: a resumed run asks as then."""
     here = run.position.epoch
     run.position.epoch = run.loaders.epochs.setdefault(kind, here)
     try:
-        return run.loaders.get(kind)
+        yield
     finally:
         run.position.epoch = here
 
@@ -213,7 +215,8 @@ def make_train_feed(run: Run) -> Feed:
     Raises:
         DataError: when there is none, or it is empty.
     """
-    loaders = _asked_for(run, "train")
+    with _when_asked_for(run, "train"):
+        loaders = run.loaders.get("train")
     if loaders is None:
         raise DataError(
             "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -249,7 +252,9 @@ def make_train_feed(run: Run) -> Feed:
 
 def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
-    loaders = [check_loader(loader, kind) for loader in flatten(_asked_for(run, kind))]
+    with _when_asked_for(run, kind):
+        given = run.loaders.get(kind)
+    loaders = [check_loader(loader, kind) for loader in flatten(given)]
     if run.trainer.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
     _tell_empty(loaders, kind)
