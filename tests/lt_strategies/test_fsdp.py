@@ -345,26 +345,6 @@ def test_an_error_of_one_rank_while_it_saves_is_raised_on_all(tmp_path):
         pass
 
 
-def test_a_folder_is_replaced_after_a_kill_and_through_a_link(tmp_path):
-    def folder(name):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "part").write_text(name)
-        return tmp_path / name
-
-    target = folder("a.ckpt")
-    folder(".a.ckpt.old")  # left by a process that was killed
-    sharded_checkpoint._replace(target, folder("new"))
-    assert (target / "part").read_text() == "new"
-    link = tmp_path / "last.ckpt"
-    link.symlink_to(target)
-    sharded_checkpoint._replace(link, folder("newest"))
-    assert [(link / "part").read_text(), (target / "part").read_text()] == ["newest", "new"]
-    link = tmp_path / "link.ckpt"
-    link.symlink_to(target)
-    sharded_checkpoint.remove(Strategy(), link)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.ckpt", "last.ckpt"]
-
-
 def test_a_sharded_module_goes_when_nobody_needs_it():
     strategy = FSDP(launcher=None)
     strategy.place(Placement())

@@ -7,7 +7,7 @@ import pickle
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from lt_core.atomic_file import sync_directory
+from lt_core.atomic_folder import draft_of, held, put_in_place, remove_folder, standing
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
@@ -114,8 +115,8 @@ def _like(value: Any, model: Tensor) -> Any:
 
 
 def is_one(path: str | PathLike[str]) -> bool:
-    """Return whether a path is a sharded checkpoint's folder."""
-    return (Path(path) / _REST).exists()
+    """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
+    return (standing(path) / _REST).exists()
 
 
 def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
@@ -125,11 +126,17 @@ def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str |
         CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
     """
     target = Path(path)
-    draft = target.with_name(f".{target.name}.partial")
-    with _shared_error(strategy, target):
-        if strategy.rank == 0:
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
+    draft = draft_of(target)
+    with ExitStack() as lock:
+        with _shared_error(strategy, target):
+            if strategy.rank == 0:
+                shutil.rmtree(draft, ignore_errors=True)
+                draft.mkdir(parents=True)
+                lock.enter_context(held(draft))
+        _write(strategy, io, tree, draft, target)
+
+
+def _write(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], draft: Path, target: Path) -> None:
     optimizers = tree.get("optimizer_states", [])
     tensors = {
         "state_dict": tree["state_dict"],
@@ -153,7 +160,7 @@ def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str |
             io.save_checkpoint(rest, draft / _REST)
             io.wait()  # it may write in the background
             sync_directory(draft)
-            _replace(target, draft)
+            put_in_place(draft, target)
             sync_directory(target.parent)
 
 
@@ -172,33 +179,17 @@ def _shared_error(strategy: Strategy, target: Path) -> Iterator[None]:
         raise CheckpointError(f"{target} could not be written: {told[0]}", code="LT747")
 
 
-def _replace(target: Path, draft: Path) -> None:
-    """Put a complete folder in the place of what was there, which goes last."""
-    old = target.with_name(f".{target.name}.old")
-    if target.exists():
-        _delete(old)  # of a process that was killed right here
-        target.rename(old)
-    draft.rename(target)
-    _delete(old)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def verify(io: CheckpointIO, path: str | PathLike[str]) -> None:
     """Return if a folder is complete: every file that its manifest names is there, with its size and checksum.
 
     Raises:
         CheckpointError: names what is missing or damaged.
     """
-    _check_metadata(Path(path))
-    io.verify(Path(path) / _REST)
-    files = io.load_checkpoint(Path(path) / _REST, map_location="cpu").get("files", {})
-    bad = _damaged(Path(path), files)
+    folder = standing(path)
+    _check_metadata(folder)
+    io.verify(folder / _REST)
+    files = io.load_checkpoint(folder / _REST, map_location="cpu").get("files", {})
+    bad = _damaged(folder, files)
     if bad:
         raise _broken(path, bad)
 
@@ -247,7 +238,7 @@ def load(strategy: Strategy, io: CheckpointIO, path: str | PathLike[str], *, tru
 
     The ranks share the work of comparing the files' checksums, and raise the same error.
     """
-    folder = Path(path)
+    folder = standing(path)
     tree = io.load_checkpoint(folder / _REST, map_location="cpu", trusted=trusted)
     found = [_damaged(folder, tree.pop("files", {}), slice(strategy.rank, None, strategy.world_size))]
     if strategy.world_size > 1:
@@ -265,7 +256,7 @@ def load(strategy: Strategy, io: CheckpointIO, path: str | PathLike[str], *, tru
 def remove(strategy: Strategy, path: str | PathLike[str]) -> None:
     """Delete a folder, or a link to one."""
     if strategy.rank == 0:
-        _delete(Path(path))
+        remove_folder(Path(path))
 
 
 def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
@@ -279,6 +270,7 @@ def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
     if not is_one(path):
         raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {_REST}.", code="LT744")
     scratch = Path(target).with_name(f".{Path(target).name}.draft")
+    path = standing(path)
     verify(CheckpointIO(), path)
     try:
         dcp_to_torch_save(path, scratch)
