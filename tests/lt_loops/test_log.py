@@ -657,3 +657,18 @@ def test_loggers_that_are_none_or_come_in_the_middle_of_a_run_are_errors(trainer
         fit.loggers = ["csv"]
     with pytest.raises(ConfigError, match=r"between runs.*LT148"):
         fit.fit(Sets())
+
+
+def test_the_epochs_values_are_among_the_logged_ones_when_its_end_is_told(trainer):
+    class Net(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("x", batch.mean() + self.current_epoch, on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+        def on_train_epoch_end(self):
+            seen.append(self.trainer.logged_metrics["x"].item())
+
+    seen = []
+    net = Net()
+    trainer(max_epochs=2).fit(net, net.data())
+    assert seen == [MEAN, MEAN + 1]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint_base import Checkpoint
-from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name
+from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name, run_folder
 from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
@@ -244,7 +244,7 @@ class ModelCheckpoint(Checkpoint):
             return
         self._trainer = trainer
         if self._own_dirpath is None:
-            self.dirpath = _join(_absolute(trainer.log_dir or trainer.default_root_dir), "checkpoints")
+            self.dirpath = _join(_absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
         self._files = self._files_of(trainer)
 
@@ -253,7 +253,7 @@ class ModelCheckpoint(Checkpoint):
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start()
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and not trainer.fast_dev_run:
             self._folder.clean()
         if self._resumed:
             self._resumed = False
@@ -372,7 +372,7 @@ class ModelCheckpoint(Checkpoint):
     # ---- what --------------------------------------------------------------------------------------------------------
 
     def _may_save(self, trainer: TrainerAPI) -> bool:
-        fitting = trainer.stage == "fit" and not trainer.sanity_checking
+        fitting = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run
         return fitting and self._last_global_step_saved != trainer.global_step
 
     def _metrics(self, trainer: TrainerAPI) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class Recorder:
             value, slot.published = slot.close(), True
             self._publish(slot, slot.epoch_name, value, to_callbacks=True)
             if slot.to_logger:
-                logged[slot.epoch_name] = value
+                logged[slot.epoch_name] = self.logged_values[slot.epoch_name] = value
         return logged
 
     def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:

@@ -72,6 +72,7 @@ class FakeTrainer(Collectives):
         self.global_rank = self.local_rank = self.node_rank = 0
         self.world_size = self.num_devices = self.num_nodes = 1
         self.is_global_zero = True
+        self.fast_dev_run: bool | int = False
         self.default_root_dir = "."
         self.stage: str | None = "fit"
         self.training, self.validating, self.testing, self.predicting = True, False, False, False
