@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lt_core.batch_size import batch_size_of
-from lt_core.errors import LogError
+from lt_core.errors import LogError, warn
 from lt_core.slot import Given, Slot
 
 __all__ = ["PHASES", "Phase", "Recorder"]
@@ -77,6 +77,7 @@ class Recorder:
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
         self._sized: Any = None
         self._size = 1
+        self._told_shared = False
         self.callback_values: dict[str, Any] = {}
         self.logged_values: dict[str, Any] = {}
         self.bar_values: dict[str, Any] = {}
@@ -280,6 +281,20 @@ class Recorder:
                     f"{slot.epoch_name!r}, and {other.name!r} is logged too: that name is taken. Use another name.",
                     code="LT504",
                 )
+
+    def tell_shared_metric(self, slot: Slot, metric: Any) -> None:
+        """Warn where a metric object is logged for a second loader: it then holds the samples of both."""
+        group = PHASES[slot.phase].group
+        others = {other.loader_idx for other in self._of(group) if other.metric is metric} - {None, slot.loader_idx}
+        if others and slot.on_epoch and not self._told_shared:
+            self._told_shared = True
+            warn(
+                f"self.log({slot.name!r}) got the same {type(metric).__name__} object for the loaders {min(others)} and "
+                f"{slot.loader_idx}: it holds the samples of both, so each loader's value is that of all. Make one for "
+                "each loader, in an nn.ModuleList, and take self.metrics[dataloader_idx].",
+                code="LT514",
+                stacklevel=6,
+            )
 
     # ---- what others read --------------------------------------------------------------------------------------------
 
