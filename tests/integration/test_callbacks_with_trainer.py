@@ -32,7 +32,6 @@ from lt_core.logger import Logger
 from lt_loops import Trainer
 from lt_loops.testing import assert_resumes_exactly
 
-
 SILENT_BAR = {"enable_progress_bar": False, "enable_model_summary": False}
 
 

@@ -285,11 +285,12 @@ class Recorder:
     def tell_shared_metric(self, slot: Slot, metric: Any) -> None:
         """Warn where a metric object is logged for a second loader: it then holds the samples of both."""
         group = PHASES[slot.phase].group
-        others = {other.loader_idx for other in self._of(group) if other.metric is metric} - {None, slot.loader_idx}
+        same = (other.loader_idx for other in self._of(group) if other.metric is metric)
+        others = [number for number in same if number is not None and number != slot.loader_idx]
         if others and slot.on_epoch and not self._told_shared:
             self._told_shared = True
             warn(
-                f"self.log({slot.name!r}) got the same {type(metric).__name__} object for the loaders {min(others)} and "
+                f"self.log({slot.name!r}) got the same {type(metric).__name__} for the loaders {min(others)} and "
                 f"{slot.loader_idx}: it holds the samples of both, so each loader's value is that of all. Make one for "
                 "each loader, in an nn.ModuleList, and take self.metrics[dataloader_idx].",
                 code="LT514",
