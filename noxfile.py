@@ -24,6 +24,7 @@ ORDINARY = f"not ({' or '.join(SPECIAL)})"
 TIMEOUT = "--timeout=300"  # seconds for one test; a hang must not eat CI's time
 SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
 RUNNER = ("pytest", "pytest-timeout", "pytest-xdist")
+XLA_GROUPS = ("--no-default-groups", "--group", "xla", "--group", "test")
 UV = os.environ.get("UV", "uv")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # without .pyc files each process imports torch for 10 s, not 3
@@ -192,10 +193,9 @@ def tests_xla(session: nox.Session) -> None:
     """Tests on torch-xla (with PJRT_DEVICE=CPU unless it is set), in an environment with torch 2.9."""
     if sys.platform != "linux" or sys.version_info >= (3, 14):
         session.skip("torch-xla 2.9 needs Linux and Python 3.11 to 3.13")
-    chosen = ("--no-default-groups", "--group", "xla", "--group", "test")
     device = os.environ.get("PJRT_DEVICE", "CPU")
     environment = str(ROOT / ".nox" / "tests-xla")
-    marked_tests(session, "xla", "xla", *chosen, UV_PROJECT_ENVIRONMENT=environment, PJRT_DEVICE=device)
+    marked_tests(session, "xla", "xla", *XLA_GROUPS, UV_PROJECT_ENVIRONMENT=environment, PJRT_DEVICE=device)
 
 
 @nox.session(name="tests-cuda")
@@ -363,18 +363,17 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Side by side with the hand-written loop; in place of rows A to F `-- --peers`, `-- --growth` or `-- --share`."""
+    """Against the hand-written loop: rows A to F, or `-- --peers`, `--growth`, `--share`, `--xla`, `--gpu` instead."""
     if not (ROOT / "benchmarks" / "run.py").exists():
         session.skip("there is no benchmarks/run.py yet")
-    script = next((word[2:] for word in session.posargs if word in ("--peers", "--growth", "--share")), "run")
-    extra = ("--with", "py-spy") if script == "share" else ()
-    uv_run(
-        session,
-        *extra,
-        "python",
-        f"benchmarks/{script}.py",
-        *(word for word in session.posargs if word != f"--{script}"),
-    )
+    others = ("--peers", "--growth", "--share", "--xla", "--gpu")
+    script = next((word[2:] for word in session.posargs if word in others), "run")
+    extra: tuple[str, ...] = ("--with", "py-spy") if script == "share" else ()
+    chosen = {}
+    if script == "xla":
+        extra, chosen = XLA_GROUPS, {"UV_PROJECT_ENVIRONMENT": str(ROOT / ".nox" / "tests-xla")}
+    arguments = (word for word in session.posargs if word != f"--{script}")
+    uv_run(session, *extra, "python", f"benchmarks/{script}.py", *arguments, **chosen)
 
 
 @nox.session(name="bench-quick")

@@ -8,16 +8,14 @@ Each letter is a row of docs/performance.md; without any, all are measured. Peer
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import os
-import platform
 from collections.abc import Callable
 from pathlib import Path
 
 from checkpoint import checkpoint_rows
 from epoch import epoch_rows
-from figure import MARKDOWN_HEAD, Figure, markdown_line, table
+from figure import Figure, table
 from memory import memory_rows
+from page import machine, write
 from ranks import rank_rows
 from startup import startup_rows
 from steps import step_rows
@@ -30,31 +28,6 @@ ROWS: dict[str, Callable[[int], list[Figure]]] = {
     "E": rank_rows,
     "F": checkpoint_rows,
 }
-SHOWN = ("torch", "lt", "numpy", "tensorboard", "tqdm")
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-
-
-def machine() -> str:
-    """Return what this was measured on, without names or paths: processor, cores, load, versions."""
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in SHOWN)
-    processor = platform.processor() or platform.machine()
-    cores = os.cpu_count()
-    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    return (
-        f"{platform.system()}, {_model() or processor}, {cores} cores, load average {load} at the end; "
-        f"Python {platform.python_version()}, {versions}."
-    )
-
-
-def write(figures: list[Figure], target: Path) -> None:
-    """Put the lines into the table of a page; rows that were not measured this time stay."""
-    before, _, rest = target.read_text("utf-8").partition(BEGIN)
-    old, _, after = rest.partition(END)
-    measured = {figure.row[0] for figure in figures}
-    kept = [line for line in old.splitlines() if line.startswith("| ") and line[2] in set(ROWS) - measured]
-    lines = sorted([*kept, *map(markdown_line, figures)], key=lambda line: line[2])
-    page = "\n".join([*MARKDOWN_HEAD, *lines])
-    target.write_text(f"{before}{BEGIN}\n\n{machine()}\n\n{page}\n\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -76,13 +49,7 @@ def main() -> None:
         print(table(measured), flush=True)
     print(machine())
     if args.write is not None:
-        write(figures, args.write)
-
-
-def _model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+        write(figures, args.write, ROWS)
 
 
 if __name__ == "__main__":

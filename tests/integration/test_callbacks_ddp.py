@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
 from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard, OnExceptionCheckpoint
-from lt_core import Callback, LightningModule
+from lt_core import Callback, CheckpointIO, LightningModule
+from lt_core.background import AsyncCheckpointIO
 from lt_loggers import CSVLogger
 from lt_loops import Trainer
 from torch import nn
@@ -121,6 +122,39 @@ def fit_failing(name, ranks):
         (folder / f"{name}.txt").write_text(f"{type(error).__name__}: {error}")
 
 
+class Full(CheckpointIO):  # the second and third save fail
+    calls = 0
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        self.calls += 1
+        if self.calls in (2, 3):
+            raise OSError(28, "No space left on device")
+        super().save_checkpoint(checkpoint, path, storage_options)
+
+
+class Kept(Callback):
+    def __init__(self, name):
+        self.name = name
+
+    def on_fit_end(self, trainer, module):
+        best = trainer.checkpoint_callback
+        told = [trainer.global_step, best.best_model_path, sorted(best.best_k_models), best.last_model_path]
+        (folder / f"{self.name}{trainer.global_rank}.json").write_text(json.dumps(told))
+
+
+def fit_full(name, io):
+    class Scored(Fixed):
+        def validation_step(self, batch, batch_idx):
+            self.log("score", [3.0, 1.0, 2.0, 0.5, 4.0, 0.2][self.current_epoch])
+
+    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+    saves = ModelCheckpoint(folder / name, "{epoch}", "score", save_top_k=2, save_last=True)
+    Trainer(
+        max_epochs=6, accelerator="cpu", devices=2, strategy="ddp_fork", plugins=io, callbacks=[saves, Kept(name)],
+        limit_train_batches=2, silence=["LT640"], **quiet
+    ).fit(Scored())
+
+
 def fit_twice():
     net = Fixed()
     quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -135,6 +169,8 @@ def fit_twice():
 
 if __name__ == "__main__":
     fit_twice()
+    fit_full("full", Full())
+    fit_full("full_in_background", AsyncCheckpointIO(Full()))
     fit_failing("both_failed", [0, 1])
     fit_failing("one_failed", [1])
     found = fit_fixed("searched", [BatchSizeFinder(), LearningRateFinder(min_lr=1e-5, num_training_steps=30)])
@@ -197,6 +233,18 @@ def test_the_kept_files_are_those_of_the_ranking(ranks):
     (first, _), folder = ranks
     assert sorted(Path(path).name for path in folder.glob("epoch*.ckpt")) == first["kept"]
     assert (folder / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize("name", ["full", "full_in_background"])
+def test_after_saves_that_fail_on_rank_0_all_ranks_go_on_from_the_same_files(name, ranks):
+    _, folder = ranks
+    first, second = (json.loads((folder / f"{name}{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    steps, best, kept, last = first
+    assert steps == 12
+    names = [Path(path).name for path in (best, *kept, last)]
+    assert names == ["epoch=5.ckpt", "epoch=3.ckpt", "epoch=5.ckpt", "last.ckpt"]
+    assert all(Path(path).exists() for path in kept)
 
 
 def test_a_run_after_searches_equals_one_that_began_with_what_was_found_generators_included(ranks):

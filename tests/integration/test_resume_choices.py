@@ -1,5 +1,6 @@
 """Which checkpoint a run goes on from, and what is said where it cannot, or goes on otherwise than it was saved."""
 
+import os
 import re
 import time
 
@@ -58,6 +59,20 @@ def test_the_newest_checkpoint_goes_on(word, tmp_path):
     trainer = fit(tmp_path, epochs=3, ckpt_path=word)
     assert trainer.global_step == 12
     assert steps_of(tmp_path) == [2, 4, 6, 8, 10, 12]
+
+
+@pytest.mark.parametrize("word", ["last", "auto"])
+def test_the_newest_checkpoint_behind_a_url_goes_on(word):
+    folder = f"memory://newest/{word}"
+    fit(folder)
+    assert fit(folder, epochs=3, ckpt_path=word).ckpt_path.endswith("step=8.ckpt")
+
+
+def test_of_files_of_one_moment_every_process_takes_the_same(tmp_path):
+    fit(tmp_path)
+    for path in tmp_path.glob("*.ckpt"):
+        os.utime(path, (1, 1))
+    assert fit(tmp_path, epochs=3, ckpt_path="last").ckpt_path.endswith("step=8.ckpt")
 
 
 def test_auto_begins_where_there_is_nothing_and_last_says_what_to_do(tmp_path):

@@ -5,6 +5,9 @@ import textwrap
 
 import pytest
 
+from lt_cli import plugin_classes
+from lt_cli.plugin_list import Plugin
+
 USERS = '''
 import torch
 
@@ -101,6 +104,13 @@ def users(tmp_path, monkeypatch):
 
     yield users
     sys.modules.pop("users", None)
+
+
+@pytest.fixture
+def stop_plugin(monkeypatch):
+    """A package of the user's provides ``users.Stop`` as ``stop``."""
+    brought = Plugin("callbacks", "stop", "lt-users", "1", "users:Stop")
+    monkeypatch.setattr(plugin_classes, "installed_plugins", lambda: [brought])
 
 
 @pytest.fixture

@@ -8,6 +8,16 @@ from lt_cli.config_places import ConfigPlaces
 
 NET = "--model=users.Net"
 
+NO_PLUGIN = {
+    "in a file": ("trainer:\n  callbacks:\n    - class_path: stopp\n", (), ["run.yaml:2: trainer.callbacks"]),
+    "with an argument": (
+        "{}\n",
+        ("--trainer.callbacks+=stopp", "--trainer.callbacks.monitor=x"),
+        ["command line: trainer.callbacks"],
+    ),
+}
+
+
 MISTAKES = {
     "a misspelt argument of the Trainer": (
         "trainer:\n  limit: 1\n  max_epocs: 3\n",
@@ -81,6 +91,16 @@ def test_a_mistake_is_told_with_its_place(text, words, told, users, write, capsy
     assert all(part in message for part in told), message
     assert len(message.splitlines()) <= 3
     assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.parametrize(("text", "words", "said"), NO_PLUGIN.values(), ids=NO_PLUGIN)
+def test_a_misspelt_plugin_is_named_with_what_was_meant(text, words, said, write, users, stop_plugin, capsys):
+    write("run.yaml", text)
+    with pytest.raises(SystemExit):
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", NET, *words])
+    message = capsys.readouterr().err
+    for part in (*said, "there is no class and no plug-in 'stopp'. Did you mean 'stop'? [LT154]"):
+        assert part in message
 
 
 def test_a_wrong_environment_variable_is_named(users, capsys, monkeypatch):

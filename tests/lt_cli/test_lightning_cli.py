@@ -13,6 +13,17 @@ def run(users, *words, cls=LightningCLI, **options):
     return cls(trainer_class=users.Trainer, args=list(words), **options)
 
 
+class Names(LightningCLI):
+    """Keeps the callbacks as they were written."""
+
+    def instantiate_classes(self):
+        self.named = self.config.fit.trainer.callbacks
+        self.model = self.datamodule = self.trainer = None
+
+    def _run_subcommand(self, subcommand):
+        """Run nothing."""
+
+
 def test_classes_are_chosen_by_name_and_their_arguments_follow(users):
     cli = run(users, "fit", "--model", "users.Net", "--model.lr", "0.5", "--data", "users.Data", "--data.batch_size=7")
     ((stage, model, given),) = users.Trainer.runs
@@ -32,6 +43,34 @@ def test_files_are_merged_and_the_command_line_comes_last(users, write):
     write("b.yaml", "trainer: {max_epochs: 2}")
     cli = run(users, "fit", "--config=a.yaml", "--config=b.yaml", "--model.hidden=9")
     assert (cli.trainer.max_epochs, cli.trainer.limit, cli.model.lr, cli.model.hidden) == (2, 2, 0.5, 9)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--trainer.callbacks+=stop", "--trainer.callbacks.monitor=loss"),
+        ("--trainer.callbacks+", "stop", "--trainer.callbacks.monitor", "loss"),
+        ("--trainer.callbacks=stop", "--trainer.limit=2", "--trainer.callbacks.monitor=loss"),
+        ("--trainer.callbacks=[{class_path: stop, init_args: {monitor: loss}}]",),
+        ("--trainer.callbacks", "[{class_path: stop, init_args: {monitor: loss}}]"),
+        ("--config=a.yaml",),
+    ],
+)
+def test_a_plugin_s_name_stands_for_its_class_where_it_is_given_arguments(users, write, stop_plugin, words):
+    write("a.yaml", "trainer: {callbacks: [{class_path: stop, init_args: {monitor: loss}}]}")
+    given = run(users, "fit", "--model=users.Net", *words).trainer.callbacks
+    assert [each.monitor for each in (given if isinstance(given, list) else [given]) if isinstance(each, users.Stop)]
+
+
+def test_a_plugin_s_name_in_the_environment_stands_for_its_class(users, stop_plugin, monkeypatch):
+    monkeypatch.setenv("LT_FIT__TRAINER__CALLBACKS", "[{class_path: stop, init_args: {monitor: loss}}]")
+    cli = run(users, "fit", "--model=users.Net", parser_kwargs={"default_env": True})
+    assert type(cli.trainer.callbacks[0]) is users.Stop
+
+
+def test_a_plugin_s_name_without_arguments_stays_a_name(users, stop_plugin):
+    cli = run(users, "fit", "--model=users.Net", "--trainer.callbacks+=stop", cls=Names)
+    assert cli.named == ["stop"]
 
 
 def test_a_count_and_a_fraction_stay_what_they_are(users):
@@ -176,6 +215,14 @@ def test_other_classes_are_refused():
 
 
 # ---- the saved configuration -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("program", "command"), [("train.py", "python train.py fit"), ("lt", "lt fit")])
+def test_a_written_configuration_says_how_it_is_used(users, monkeypatch, capsys, program, command):
+    monkeypatch.setattr("sys.argv", [program])
+    with pytest.raises(SystemExit):
+        run(users, "fit", "--print_config", model_class=users.Net)
+    assert capsys.readouterr().out.startswith(f"# written by lt: {command} --config <this file> repeats the run")
 
 
 def test_the_configuration_is_saved_with_the_run_and_repeats_it(users, tmp_path):

@@ -190,3 +190,15 @@ def test_a_save_from_inference_mode_leaves_buffers_that_later_saves_can_use():
     with torch.inference_mode():
         copies.take({"a": torch.ones(3)})
     assert copies.take({"a": torch.zeros(3, requires_grad=True)})["a"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["mps", "cuda", "xpu"])
+def test_a_copy_waits_for_every_kind_of_device(kind, monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
+    copies = HostCopies()
+    copies._devices.add(torch.device(kind, 0))
+    copies.take({"n": 1})
+    assert waited == [torch.device(kind, 0)]
+    copies.take({"n": 2})
+    assert len(waited) == 1

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import CheckpointError, CheckpointIO
-from lt_core.atomic_file import clean_leftovers, write_atomically
+from lt_core import CheckpointError, CheckpointIO, atomic_file
+from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically
 
 io = CheckpointIO()
 OLD, NEW = {"n": 1, "w": torch.zeros(1000)}, {"n": 2, "w": torch.ones(1000)}
@@ -211,6 +211,24 @@ def test_after_kill_9_the_old_file_is_whole_and_the_leftover_is_cleaned(tmp_path
         (left,) = clean_leftovers(path.parent)
         assert left.name.startswith(".a.ckpt.")
         assert names(path.parent) == ["a.ckpt"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs links")
+def test_cleaning_leaves_a_name_that_is_being_made(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("whole")
+    replace = os.replace
+
+    def cleaned_first(old, new):
+        assert clean_leftovers(tmp_path) == []
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", cleaned_first)
+    name_also(tmp_path / "a", tmp_path / "b")
+    point_at(tmp_path / "a", tmp_path / "c")
+    assert names(tmp_path) == ["a", "b", "c"]
+    os.link(tmp_path / "a", tmp_path / ".b.0123456789ab.tmp")
+    monkeypatch.setattr(atomic_file, "_GRACE", 0.0)
+    assert [p.name for p in clean_leftovers(tmp_path)] == [".b.0123456789ab.tmp"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks")

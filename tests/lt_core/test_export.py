@@ -43,6 +43,17 @@ def test_torchscript_computes_what_the_module_computes(method, tmp_path):
     assert torch.equal(loaded(x), net(x))
 
 
+def test_onnx_leaves_each_submodule_in_its_mode(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch.onnx, "export", lambda module, *args, **kwargs: seen.append(module.layer.training))
+    net = Net().train()
+    net.layer.eval()
+    net.frozen = nn.Dropout().eval()
+    net.to_onnx("net.onnx")
+    assert seen == [False]
+    assert (net.training, net.layer.training, net.frozen.training) == (True, False, False)
+
+
 def test_an_unknown_method_and_a_missing_input_are_errors():
     net = Net()
     with pytest.raises(ConfigError, match="expected 'script' or 'trace'"):

@@ -310,6 +310,24 @@ def test_hyperparameters_come_from_csv(tmp_path, path):
     assert loaded.hparams == {"width": 3, "lr": "__import__('os').getcwd()", "bias": True}
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("h.csv", b"key,value\nwidth,\xff\n"),
+        ("h.csv", b"key,value\nwidth," + b"9" * 200_000),
+        ("h.yaml", b"width: \xff\n"),
+        ("h.yaml", b"day: 2020-13-99\n"),
+        ("h.yaml", b"width: " + b"[" * 5000),
+    ],
+)
+def test_a_senseless_hparams_file_is_an_error_that_names_it(name, content, tmp_path, path):
+    pytest.importorskip("yaml")
+    save(Model(3), path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=rf"{name} was not read: .*LT664"):
+        Model.load_from_checkpoint(path, hparams_file=tmp_path / name)
+
+
 def test_a_missing_or_unknown_hparams_file_says_so(tmp_path, path):
     save(Model(3), path)
     with pytest.raises(CheckpointError, match=r"nowhere\.yaml is not there"):

@@ -298,6 +298,19 @@ def test_numbers_and_arrays_of_numpy_become_numbers_and_lists():
     assert type(saved["width"]) is float
 
 
+@pytest.mark.parametrize(
+    ("name", "args"), [("exp", None), ("poly1d", [[1, 2]]), ("datetime64", ["2020-01-01"]), ("array", [[object()]])]
+)
+def test_what_is_no_number_of_numpy_is_saved_by_name(name, args):
+    found = getattr(pytest.importorskip("numpy"), name)
+    with pytest.warns(LtWarning, match="LT651"):
+        model = Model(found if args is None else found(*args))
+    entries = saved_hparams(model)
+    assert is_plain(entries)
+    assert entries["hparams_by_name"]["width"].startswith("numpy.")
+    assert plain_hparams(model.hparams)["width"] == entries["hparams_by_name"]["width"]
+
+
 def test_what_has_none_is_saved_by_name_with_one_warning_that_says_what_is_needed():
     with pytest.warns(LtWarning, match="plain data") as caught:
         model = Model(function, [Config()], lr=nn.ReLU())

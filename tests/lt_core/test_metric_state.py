@@ -43,6 +43,60 @@ def test_the_sums_of_a_metric_go_on_after_a_resume_with_the_first_batch_counted(
     assert other.callback_metrics()["error"] == (torch.arange(9) ** 2).sum() / 9
 
 
+def test_a_metric_that_stands_in_no_module_goes_on_too():
+    recorder, other = recorder_of(Holder()), recorder_of(Holder())
+    log(recorder, torchmetrics.MeanSquaredError(), 0, 4)
+    other.load_state_dict(recorder.state_dict())
+    log(other, torchmetrics.MeanSquaredError(), 4, 9)
+    assert other.epoch_values("train")["error"] == (torch.arange(9) ** 2).sum() / 9
+
+
+class Collected(torch.nn.Module):
+    """A metric and a collection whose members share their sums, that are only computed at the epoch's end."""
+
+    def __init__(self):
+        super().__init__()
+        self.error = torchmetrics.MeanSquaredError()
+        kinds = torchmetrics.classification
+        self.more = torchmetrics.MetricCollection([kinds.BinaryPrecision(), kinds.BinaryRecall()])
+
+    def update(self, low, high):
+        values = torch.arange(low, high)
+        self.error.update(values.float(), torch.zeros(high - low))
+        self.more.update((values % 3 == 0).float(), (values % 2 == 0).long())
+
+    def compute(self):
+        return {"error": self.error.compute(), **self.more.compute()}
+
+
+def test_metrics_that_were_not_logged_yet_go_on_after_a_resume():
+    whole, resumed = Collected(), Collected()
+    whole.update(0, 4)
+    whole.update(4, 9)  # from now on the collection updates one of its members
+    recorder, other = recorder_of(whole), recorder_of(resumed)
+    other.load_state_dict(recorder.state_dict())
+    for module in (whole, resumed):
+        module.update(9, 14)
+    assert resumed.compute() == whole.compute()
+
+
+def test_metrics_that_were_not_logged_yet_are_merged_over_ranks():
+    ranks, one, whole = [Collected(), Collected()], Collected(), Collected()
+    ranks[0].update(0, 5)
+    ranks[1].update(5, 9)
+    whole.update(0, 9)
+    recorder_of(one).load_state_dict(merged_sums([recorder_of(rank).state_dict() for rank in ranks], one))
+    assert one.compute() == whole.compute()
+
+
+def test_a_validation_that_is_cut_short_leaves_no_sums_of_its_metrics():
+    module = Collected()
+    recorder = recorder_of(module)
+    recorder.enter("validate_batch")
+    module.update(0, 4)
+    assert recorder.state_dict()["metrics"] == {}
+
+
 def test_a_metric_that_is_not_updated_again_after_a_resume_keeps_its_value():
     module = Holder()
     recorder = recorder_of(module)

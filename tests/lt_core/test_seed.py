@@ -133,6 +133,17 @@ def test_no_two_workers_of_any_two_ranks_draw_the_same():
     assert len(seen) == 18
 
 
+@pytest.mark.parametrize("variable", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK"])
+def test_a_worker_learns_its_rank_from_whatever_started_the_job(variable, monkeypatch):
+    def first(rank: str) -> float:
+        monkeypatch.setenv(variable, rank)
+        torch.manual_seed(7)
+        pl_worker_init_function(0)
+        return random.random()
+
+    assert len({first("0"), first("1"), first("2")}) == 3
+
+
 def test_a_worker_draws_the_same_in_a_second_run_and_other_numbers_in_the_next_epoch(monkeypatch):
     def first(base: int) -> float:
         torch.manual_seed(base)

@@ -2,11 +2,13 @@
 
 import time
 
+import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
-from lt_core import Strategy, data, plugins
+from lt_core import Feed, Strategy, data, plugins
 from lt_core.strategy import Shard
+from lt_data import CombinedLoader
 from lt_data.make import feed as make_feed
 
 
@@ -79,6 +81,25 @@ def test_set_epoch_reaches_samplers_and_datasets(kit):
     loader = DataLoader(Told(3))
     kit.make_feed(loader, stage="fit", shard=Shard(0, 2)).set_epoch(4)
     assert loader.dataset.epoch == 4
+
+
+@pytest.mark.parametrize("reader", ["lt-data's feed", "core's feed", "combined"])
+def test_set_epoch_reaches_the_sampler_inside_a_batch_sampler_once(reader, kit):
+    told = []
+
+    class Told(SequentialSampler):
+        def set_epoch(self, epoch):
+            told.append(epoch)
+
+    data = kit.Numbers(4)
+    loader = DataLoader(data, batch_sampler=BatchSampler(Told(data), 2, drop_last=False))
+    if reader == "combined":
+        CombinedLoader([loader]).set_epoch(3)
+    else:
+        make = kit.make_feed if reader.startswith("lt") else Feed
+        make(loader, stage="fit").set_epoch(3)
+        make(DataLoader(data, sampler=Told(data)), stage="fit").set_epoch(4)
+    assert told == ([3] if reader == "combined" else [3, 4])
 
 
 def test_workers_end_with_the_feed(kit):

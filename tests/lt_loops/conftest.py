@@ -1,5 +1,6 @@
 """What the tests of the loops share: a Trainer with nothing around it, a small net, its data."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -7,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lt_core import LightningModule
-from lt_loops import Trainer
+from lt_loops import Trainer, captured, graphed
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
@@ -108,3 +110,65 @@ def feed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         found = plugins.find
         monkeypatch.setattr(plugins, "find", lambda group, name: None if group == "data" else found(group, name))
     return request.param
+
+
+class StandIn:
+    """Does on the CPU what a CUDA graph does.
+
+    A capture leaves everything as it was; a replay does the steps on the captured inputs and writes what it computes
+    into the captured outputs.
+
+    Attributes:
+        captures: how often something was captured.
+        steps: replays, by how many steps each one does.
+    """
+
+    def __init__(self) -> None:
+        self.captures, self.steps = 0, Counter()
+
+    def watch(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Say what a capture is to leave alone."""
+        self.net, self.optimizer = net, optimizer
+
+    def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        state = [*self.net.parameters(), *leaves(list(self.optimizer.state.values()))]
+        before, drawn = [value.detach().clone() for value in state], torch.get_rng_state()
+        forwards = []
+        hook = next(self.net.children()).register_forward_pre_hook(lambda *_: forwards.append(1))
+        output = step()
+        hook.remove()
+        values = leaves([call.keywords for call in self._noted()])
+        with torch.no_grad():
+            for value, old in zip(state, before, strict=True):
+                value.copy_(old)
+        torch.set_rng_state(drawn)
+        self.captures += 1
+
+        def replay() -> None:
+            self.steps[len(forwards)] += 1
+            noted: list[Any] = []
+            with captured._Noted(self.net._recorder, noted):
+                fresh = step()
+            with torch.no_grad():
+                for old, new in zip(leaves(output), leaves(fresh), strict=True):
+                    old.copy_(new)
+                for old, new in zip(values, leaves([call.keywords for call in noted]), strict=True):
+                    old.copy_(new)
+
+        return replay, output
+
+    def _noted(self) -> list[Any]:
+        return self.net._recorder.resolve.__self__.calls
+
+
+def leaves(value: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """Let ``cuda_graphs=True`` work on the CPU, by a stand-in for CUDA's graphs."""
+    found = StandIn()
+    monkeypatch.setattr(graphed, "DEVICES", ("cpu",))
+    monkeypatch.setattr(captured, "capture", found.capture)
+    return found

@@ -1,5 +1,7 @@
 """What changes while a run goes on counts from the next batch on; what the Trainer says of the run is true in it."""
 
+from datetime import timedelta
+
 import pytest
 import torch
 from torch.optim import SGD
@@ -103,6 +105,31 @@ def test_limits_set_in_a_run_count(trainer, net, loader):
     fit = trainer(max_epochs=3)
     fit.fit(Sets(), loader())
     assert fit.global_step == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("val_check_interval", "00:01:00:00", timedelta(hours=1)),
+        ("val_check_interval", {"minutes": 2}, timedelta(minutes=2)),
+        ("val_check_interval", None, 1.0),
+        ("accumulate_grad_batches", {4: 2}, {0: 1, 4: 2}),
+        ("accumulate_grad_batches", None, 1),
+        ("max_steps", None, -1),
+        ("max_epochs", None, None),
+        ("check_val_every_n_epoch", None, None),
+        ("log_every_n_steps", None, 50),
+        ("gradient_clip_algorithm", "NORM", "norm"),
+    ],
+)
+def test_a_limit_takes_all_forms_of_the_argument(name, value, meant, trainer, net, loader):
+    made = trainer(limit_train_batches=2)
+    setattr(made, name, value)
+    assert getattr(made, name) == meant
+    made.max_steps = 2
+    made.val_check_interval = 2 if name == "check_val_every_n_epoch" else made.val_check_interval
+    made.fit(net(validation_step=lambda batch, batch_idx: None), loader(), loader())
+    assert made.global_step == 2
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,38 @@ def test_a_graph_break_is_reported_with_function_line_and_reason(trainer, net, l
     assert "Tensor.item()" in line
 
 
-def test_logging_is_named_as_the_cause_of_its_graph_break_once(trainer, net, loader, capsys):
-    class Logging(net):
-        def training_step(self, batch, batch_idx):
-            loss = self.loss(batch)
-            self.log("loss", loss)
-            return loss
+class Logging:
+    """Logs in each step: tensors, one of which it changes afterwards, and plain numbers."""
 
-    trainer(compile=EAGER, limit_train_batches=2).fit(Logging(), loader())
-    out = capsys.readouterr().out
-    assert out.count("graph break in") == 1
-    assert "self.log; what it takes leaves the graph there" in out
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        seen = loss.detach() * 2
+        self.log("loss", loss, on_step=True, on_epoch=True, prog_bar=True)
+        self.log_dict({"twice": seen, "one": 1.0}, on_epoch=True, on_step=False)
+        self.log("largest", seen, reduce_fx="max", on_step=False, on_epoch=True, batch_size=3)
+        seen += 100
+        return loss
+
+
+def test_what_a_step_logs_leaves_its_graph_whole_and_is_the_same(trainer, net, loader, seeded, same, capsys):
+    kind = type("Net", (Logging, net), {})
+    plain, compiled = seeded(kind), None
+    by_hand = trainer(max_epochs=2)
+    by_hand.fit(plain, loader())
+    compiled = seeded(kind)
+    whole = trainer(max_epochs=2, compile={**EAGER, "fullgraph": True})
+    whole.fit(compiled, loader())
+    same(compiled, plain)
+    assert whole.callback_metrics == by_hand.callback_metrics
+    assert "0 graph breaks" in capsys.readouterr().out
+
+
+def test_a_step_that_the_user_compiles_whole_is_told_how_to_log(trainer, net, loader):
+    module = type("Net", (Logging, net), {})()
+    module.training_step = torch.compile(module.training_step, backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported) as caught:
+        trainer().fit(module, loader())
+    assert "Trainer(compile={'fullgraph': True})" in caught.value.__notes__[-1]
 
 
 def test_batches_of_other_sizes_are_reported_as_recompilations(trainer, net, loader, capsys):

@@ -1,5 +1,7 @@
 """``validate``, ``test``, ``predict`` and ``predict_iter``."""
 
+import signal
+
 import pytest
 import torch
 from torch import nn
@@ -127,6 +129,18 @@ def test_predict_iter_may_be_left_early(trainer):
     assert seen == ["predict"]
     assert module.training
     assert flat(run.predict(module, numbers())) == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+def test_a_signal_while_predict_iter_goes_on_ends_the_script_and_not_only_the_outputs(trainer, monkeypatch):
+    monkeypatch.setattr("lt_loops.trainer.exits_process", lambda on_signal: on_signal == "exit")
+    run = trainer()
+    outputs = run.predict_iter(Doubles(), numbers())
+    next(outputs)
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        next(outputs)
+    assert ended.value.code == 143
+    assert run.interrupted
 
 
 def test_the_default_prediction_calls_the_module(trainer):

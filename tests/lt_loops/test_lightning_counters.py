@@ -38,3 +38,12 @@ def test_a_fit_goes_on_where_lightning_stopped(epochs, batches, is_last_batch, l
     fit = trainer(max_epochs=4)
     fit.fit(model, loader(), ckpt_path=tmp_path / "l.ckpt")
     assert fit.global_step - step == left * 25
+
+
+@pytest.mark.parametrize(("windows", "left"), [({0: 2, 1: 4}, 6 + 7), ({0: 1, 2: 4}, 20 + 7)])
+def test_a_window_that_changes_with_the_epoch_begins_at_its_first_batch(windows, left, trainer, net, loader, tmp_path):
+    model = net()
+    lightning_file(model, tmp_path / "l.ckpt", epochs=(2, 1), batches=5, is_last_batch=False, step=0)
+    fit = trainer(max_epochs=3, accumulate_grad_batches=windows)
+    fit.fit(model, loader(), ckpt_path=tmp_path / "l.ckpt")
+    assert fit.global_step == left  # what is left of 25 batches from the fourth or fifth on, and a whole epoch

@@ -80,8 +80,11 @@ def test_frequency_gives_each_optimizer_so_many_batches_in_a_row() -> None:
             return {"optimizer": one, "frequency": 2}, {"optimizer": two, "frequency": 1}
 
     module = Turns()
-    fit(module)
+    trainer = fit(module)
     assert module.calls == ["setup", 0, 0, 1, 0]
+    trainer.max_epochs = 2
+    trainer.fit(module, loader())
+    assert module.calls[5:] == ["setup", 0, 1, 0, 0]
 
 
 def test_epoch_end_hooks_get_the_outputs_of_all_steps() -> None:

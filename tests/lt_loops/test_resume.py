@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from lt_core import Callback
+from lt_core import Callback, DataSource, Logger
 
 
 class Saves(Callback):
@@ -81,7 +81,22 @@ def kinds(net):
             optimizer.step()
             self.log("loss", loss, on_step=True, on_epoch=True)
 
-    return {"plain": Logged, "closure": Clipped, "manual": Manual}
+    class Accumulating(Logged):
+        """Manual optimization that steps after every third batch."""
+
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            self.manual_backward(loss / 3)
+            if batch_idx % 3 == 2:
+                self.optimizers().step()
+                self.optimizers().zero_grad()
+            self.log("loss", loss, on_step=True, on_epoch=True)
+
+    return {"plain": Logged, "closure": Clipped, "manual": Manual, "accumulating": Accumulating}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +110,7 @@ def kinds(net):
         ("plain", "unsized", {"accumulate_grad_batches": 2, "val_check_interval": 2}),
         ("closure", "sized", {"accumulate_grad_batches": 2}),
         ("manual", "sized", {"accumulate_grad_batches": 2}),
+        ("accumulating", "sized", {}),
     ],
 )
 def test_a_resume_from_any_save_point_equals_not_having_stopped(
@@ -107,7 +123,7 @@ def test_a_resume_from_any_save_point_equals_not_having_stopped(
         return loader(18) if data == "sized" else DataLoader(Draws(), batch_size=4)
 
     arguments = {"max_epochs": 2, "num_sanity_val_steps": 1, **settings}
-    if settings.get("check_val_every_n_epoch", 1) is None or kind == "manual":
+    if settings.get("check_val_every_n_epoch", 1) is None or kind in ("manual", "accumulating"):
         arguments["silence"] = ["LT321"]
     saves = Saves(tmp_path)
     whole, fit = seeded(kinds[kind]), trainer(callbacks=saves, **arguments)
@@ -125,6 +141,22 @@ def test_a_resume_from_any_save_point_equals_not_having_stopped(
         assert resumed.callback_metrics == metrics, path.name
         assert (resumed.global_step, resumed.current_epoch) == (fit.global_step, fit.current_epoch), path.name
         assert resumed.global_samples == fit.global_samples, path.name
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_weights_of_another_precision_come_back_with_all_their_digits(
+    precision, trainer, kinds, loader, seeded, same, tmp_path
+):
+    saves = Saves(tmp_path)
+    whole = seeded(kinds["plain"])
+    arguments = {"max_epochs": 2, "precision": precision, "silence": ["LT321", "LT322"]}
+    configure_leniently(whole)
+    trainer(callbacks=saves, **arguments).fit(whole, loader(18), loader(6))
+    for path in saves.paths:
+        again = kinds["plain"]()
+        configure_leniently(again)
+        trainer(**arguments).fit(again, loader(18), loader(6), ckpt_path=path)
+        same(again, whole)
 
 
 def configure_leniently(module):
@@ -157,6 +189,14 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
             same(again, whole)
 
 
+def test_gradients_that_a_step_has_used_are_not_saved(trainer, kinds, loader, tmp_path, seeded):
+    saves, module = Saves(tmp_path), seeded(kinds["accumulating"])
+    configure_leniently(module)
+    trainer(callbacks=saves, silence=["LT321"]).fit(module, loader(18))
+    saved = {path.stem: torch.load(path, weights_only=True)["lt"]["ranks"][0]["gradients"] for path in saves.paths}
+    assert [bool(gradients) for name, gradients in saved.items() if "batch" in name] == [True, True, False, True, True]
+
+
 def test_a_checkpoint_written_after_the_fit_continues_it(trainer, net, loader, seeded, same, tmp_path, feed):
     whole = seeded(net)
     trainer(max_epochs=2).fit(whole, loader())
@@ -179,3 +219,100 @@ def test_a_saved_file_is_complete_when_its_owner_is_told(trainer, net, loader, t
     trainer(callbacks=saves, limit_train_batches=2).fit(net(), loader())
     assert seen == [path.name for path in saves.paths]
     assert all(path.exists() for path in saves.paths)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_loaders_of_an_epoch_are_those_of_the_resumed_epoch(every, trainer, net, tmp_path, feed):
+    class OfEpochs(net):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def train_dataloader(self):
+            made_in = float(self.trainer.current_epoch)
+            return [(torch.full((2, 8), made_in), torch.tensor([0, 1]))] * 4
+
+        def training_step(self, batch, batch_idx):
+            self.seen.append((self.current_epoch, batch_idx, batch[0][0, 0].item()))
+            return self.loss(batch)
+
+    settings = {"max_epochs": 5, "reload_dataloaders_every_n_epochs": every}
+    whole, saves = OfEpochs(), Saves(tmp_path)
+    trainer(callbacks=saves, **settings).fit(whole)
+    for path in (path for path in saves.paths if "2-" in path.name or "3-" in path.name):
+        again = OfEpochs()
+        trainer(**settings).fit(again, ckpt_path=path)
+        assert again.seen == whole.seen[len(whole.seen) - len(again.seen) :], path.name
+        assert again.seen, path.name
+
+
+def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader, tmp_path):
+    class Rows(Logger):
+        def __init__(self):
+            self.steps = []
+
+        def log_metrics(self, metrics, step=None):
+            self.steps += [step] * ("val" in metrics)
+
+    class Validated(net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch), on_step=True, on_epoch=False)
+
+    rows, first, second = Rows(), Rows(), Rows()
+    trainer(max_epochs=3, logger=rows, num_sanity_val_steps=0).fit(Validated(), loader(8), loader(8))
+    fit = trainer(max_epochs=2, logger=first, num_sanity_val_steps=0)
+    fit.fit(Validated(), loader(8), loader(8))
+    fit.save_checkpoint(tmp_path / "two.ckpt")
+    trainer(max_epochs=3, logger=second).fit(Validated(), loader(8), loader(8), ckpt_path=tmp_path / "two.ckpt")
+    assert first.steps + second.steps == rows.steps == [0, 1, 2, 3, 4, 5]
+    third = Rows()
+    fit.max_epochs, fit.logger = 3, third
+    fit.fit(fit.lightning_module, loader(8), loader(8))
+    assert third.steps == [4, 5]
+
+
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_the_datamodules_state_is_back_before_its_loaders_are_made(looks_ahead, trainer, net, tmp_path, feed):
+    class Net(net):
+        def configure_optimizers(self):
+            if looks_ahead:
+                assert self.trainer.estimated_stepping_batches
+            return super().configure_optimizers()
+
+        def test_step(self, batch, batch_idx):
+            self.log("file", batch[0].mean())
+
+    class Files(DataSource):
+        def __init__(self):
+            self.file, self.calls = 0, []
+
+        def state_dict(self):
+            return {"file": self.file}
+
+        def load_state_dict(self, state_dict):
+            self.file = state_dict["file"]
+            self.calls.append("state")
+
+        def setup(self, stage):
+            self.calls.append("setup")
+
+        def train_dataloader(self):
+            self.calls.append(f"file {self.file}")
+            return [(torch.full((2, 8), float(self.file)), torch.tensor([0, 1]))] * 2
+
+        test_dataloader = train_dataloader
+
+    first, second, last = Files(), Files(), Files()
+    first.file = 5
+    fit = trainer()
+    fit.fit(Net(), datamodule=first)
+    fit.save_checkpoint(tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(Net(), datamodule=second, ckpt_path=tmp_path / "files.ckpt")
+    assert second.calls == ["setup", "state", "file 5"]
+    [values] = trainer().test(Net(), datamodule=Files(), ckpt_path=tmp_path / "files.ckpt")
+    assert values == {"file": 5.0}
+    tree = torch.load(tmp_path / "files.ckpt", weights_only=True)
+    del tree["lt"]  # as in a file of Lightning's
+    torch.save(tree, tmp_path / "files.ckpt")
+    trainer(max_epochs=2).fit(Net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
+    assert last.calls == second.calls

@@ -207,6 +207,24 @@ def test_the_schedules_length_can_be_read_inside_configure_optimizers(trainer, n
     same(mine, theirs)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "windows", "steps"),
+    [(0, {0: 2}, 0), (3, {0: 1, 2: 5}, 25 + 25 + 5), (3, {0: 5, 7: 1}, 15), (10**9, 2, 13 * 10**9)],
+)
+def test_the_schedules_length_follows_the_windows_of_any_number_of_epochs(epochs, windows, steps, trainer, net, loader):
+    seen = []
+
+    def make(module):
+        seen.append(module.trainer.estimated_stepping_batches)
+        return OPTIMIZERS["SGD"](module)
+
+    fit = trainer(max_epochs=epochs, accumulate_grad_batches=windows)
+    module = net(make)
+    module.on_train_start = lambda: setattr(fit, "should_stop", True)
+    fit.fit(module, loader())
+    assert seen == [steps]
+
+
 # ---- clipping --------------------------------------------------------------------------------------------------------
 
 

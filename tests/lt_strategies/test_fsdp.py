@@ -1,8 +1,10 @@
 """What FSDP adds to the conformance kit: sharding itself, meta device, meshes, folders of parts."""
 
 import copy
+import gc
 import pickle
 import shutil
+import weakref
 
 import pytest
 import torch
@@ -14,8 +16,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, ConfigError
 from lt_core.precision import Precision
-from lt_core.strategy import Strategy
-from lt_strategies import DDP, FSDP, ModelParallel
+from lt_core.strategy import Placement, Strategy
+from lt_strategies import DDP, FSDP, ModelParallel, group, sharded_checkpoint
 from lt_strategies.sharded_checkpoint import consolidate
 
 pytestmark = pytest.mark.fsdp
@@ -308,6 +310,55 @@ def test_an_index_that_would_run_code_is_refused(tmp_path, capsys):
     with pytest.raises(CheckpointError, match=r"builtins.print does not describe a tensor"):
         consolidate(tmp_path, tmp_path / "one.ckpt")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "index", [b"", b"garbage", b"\x80\xff", b"cos\n.", b"ctorch.distributed.checkpoint.filesystem\nFileSystemWriter\n."]
+)
+def test_an_index_that_is_senseless_is_named(index, tmp_path):
+    (tmp_path / "rest.ckpt").touch()
+    (tmp_path / ".metadata").write_bytes(index)
+    with pytest.raises(CheckpointError, match="cannot be trusted or read"):
+        consolidate(tmp_path, tmp_path / "one.ckpt")
+
+
+class OneOfTwo(Strategy):
+    """A rank that hears what the other one tells."""
+
+    def __init__(self, other):
+        self.other, self.told = other, []
+
+    def gather_objects(self, value):
+        self.told.append(value)
+        return [value, self.other]
+
+
+def test_an_error_of_one_rank_while_it_saves_is_raised_on_all(tmp_path):
+    fails = OneOfTwo("")
+    with pytest.raises(OSError, match="disk full"), sharded_checkpoint._shared_error(fails, tmp_path / "a.ckpt"):
+        raise OSError("disk full")
+    hears = OneOfTwo(fails.told[0])
+    with (
+        pytest.raises(CheckpointError, match=r"a\.ckpt could not be written: disk full.*LT747"),
+        sharded_checkpoint._shared_error(hears, tmp_path / "a.ckpt"),
+    ):
+        pass
+
+
+def test_a_sharded_module_goes_when_nobody_needs_it():
+    strategy = FSDP(launcher=None)
+    strategy.place(Placement())
+    strategy.open()
+    try:
+        module = Blocks()
+        strategy.setup(module, None, Precision())
+        strategy.bind(module, "training_step")(batch_of(0, 0)).backward()
+        kept = weakref.ref(module)
+        del module
+        gc.collect()
+        assert kept() is None
+    finally:
+        group.leave()
 
 
 def test_consolidating_something_else_says_what_was_expected(tmp_path):

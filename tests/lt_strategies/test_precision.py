@@ -1,4 +1,6 @@
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -169,3 +171,18 @@ def test_an_unknown_mode_of_bitsandbytes_is_named_with_a_guess():
 def test_an_unknown_true_precision_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"expected one of 64-true.*Did you mean '16-true'"):
         TruePrecision("16-tru")
+
+
+def test_an_optimizer_of_an_earlier_run_is_not_kept():
+    precision = ScaledMixed()
+    precision.open(torch.device("cpu"))
+    layer = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    precision.scale_loss(layer(torch.ones(1, 2)).sum()).backward()
+    precision.unscale(optimizer)
+    precision.step(optimizer, lambda: True)
+    kept = weakref.ref(optimizer)
+    del optimizer
+    precision.open(torch.device("cpu"))
+    gc.collect()
+    assert kept() is None

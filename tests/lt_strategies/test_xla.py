@@ -81,7 +81,7 @@ def test_a_fit_compiles_in_its_first_batches_only_also_with_a_schedule(bench, ca
     bench.train(strategy, SmallNet(), scheduled, steps=12)
     assert strategy.compilations.count <= 4
     strategy.close()
-    assert "for 12 training batches" in capsys.readouterr().out
+    assert "for 12 runs of training batches" in capsys.readouterr().out
 
 
 @NEEDS_XLA
@@ -192,6 +192,9 @@ tree = torch.load(path, weights_only=True)
 print("saved", {value.device.type for value in tree["state_dict"].values()})
 _, resumed = fit(path, accelerator="cpu", max_epochs=2)
 print("resumed", resumed.global_step)
+grouped, trainer = fit(accelerator="xla", strategy=sys.argv[1], max_epochs=1, steps_per_execution=8)
+pairs = zip(xla.state_dict().values(), grouped.state_dict().values())
+print("grouped", max((a.cpu() - b.cpu()).abs().max().item() for a, b in pairs), trainer.global_step)
 """
 
 
@@ -214,7 +217,10 @@ def test_a_fit_of_20_steps_equals_the_cpu_and_its_checkpoint_goes_on_there(strat
     assert told["steps"] == "20"
     assert told["saved"] == "{'cpu'}"
     assert told["resumed"] == "40"
-    assert "programs for 20 training batches" in done.stdout
+    difference, steps = told["grouped"].split()
+    assert (float(difference) < 1e-6, steps) == (True, "20")
+    assert "programs for 6 runs of training batches" in done.stdout  # 8, 8 and four single ones
+    assert "programs for 20 runs of training batches" in done.stdout
 
 
-FACTS = ("weights", "val", "steps", "saved", "resumed")
+FACTS = ("weights", "val", "steps", "saved", "resumed", "grouped")

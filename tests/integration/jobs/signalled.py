@@ -14,6 +14,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
 
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, signal.SIG_DFL)  # nohup and CI runners hand some on as ignored, which lt respects
+signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 

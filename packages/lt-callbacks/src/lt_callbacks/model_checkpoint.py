@@ -113,6 +113,7 @@ class ModelCheckpoint(Checkpoint):
         self._schedule = CheckpointSchedule(
             every_n_train_steps, every_n_epochs, train_time_interval, save_on_train_epoch_end
         )
+        self.batch_hooks_every = self._schedule.every_n_train_steps
         self._ranking = CheckpointRanking(monitor, mode, save_top_k)
         self._saves = PendingSaves()
         self._run_id = uuid4().hex

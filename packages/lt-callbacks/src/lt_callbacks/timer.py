@@ -35,6 +35,8 @@ class Timer(Callback):
         ConfigError: for a duration or interval that is none of these.
     """
 
+    batch_hooks_every = 0
+
     def __init__(
         self,
         duration: str | timedelta | dict[str, int] | None = None,

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.complaints import explain
 from lt_cli.config_places import ConfigPlaces
+from lt_cli.plugin_classes import with_classes
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError
@@ -164,6 +165,18 @@ class LightningArgumentParser(ArgumentParser):
         if not self.exit_on_error:
             super().error(text, ex)
         self.exit(2, f"{self._program()}: error: {text}\nAll arguments: {self._program()} --help\n")
+
+    def tell_how_to_repeat(self) -> None:
+        """Have a configuration that is written say at its head how it is used, unless the user gave another head."""
+        if self.dump_header is None:
+            program = self._program()
+            script = program.partition(" ")[0].endswith(".py")
+            command = f"python {program}" if script else program
+            self.dump_header = [f"written by lt: {command} --config <this file> repeats the run"]
+
+    def _check_value_key(self, action: Any, value: Any, key: str, *args: Any, **kwargs: Any) -> Any:
+        """Every value goes through here, wherever it was written: names of plug-ins become their classes."""
+        return super()._check_value_key(action, with_classes(key, value), key, *args, **kwargs)
 
     def _program(self) -> str:
         """Return the program's name, with the subcommand that was asked for."""

@@ -9,11 +9,12 @@ import argparse
 import importlib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from lt_cli.config_places import ConfigPlaces, Place, short_path
+from lt_cli.plugin_classes import plugin_names
 from lt_core.errors import did_you_mean
 
 __all__ = ["explain", "with_places"]
@@ -31,6 +32,7 @@ _NESTED_VALUE = re.compile(r".*NestedArg\(key='[^']*', val=(?P<value>.*)\)\Z", r
 _ABSENT = re.compile(r'Parser key "config": .*File does not exist: \'(?P<path>[^\']*)\'', re.DOTALL)
 _OURS = re.compile(r"\[LT\d{3}\]\s*\Z")
 _LIGHTNING = re.compile(r"['\"\s](?P<path>(?:pytorch_lightning|lightning\.pytorch)\.[\w.]+)")
+_BARE_CLASS = re.compile(r"'class_path': '(?P<name>[^'.]+)'")
 _CHOICES = re.compile(r"(?P<value>.+?) not among choices (?P<choices>.+)", re.DOTALL)
 
 
@@ -66,7 +68,12 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
         return message
     wrong = wrong._replace(steps=_inside(parser, wrong.steps)[1])
     place = _nearest(places, wrong.steps, _received(wrong.text))
-    if option := _NO_OPTION.match(wrong.text):
+    option = _NO_OPTION.match(wrong.text)
+    if (option and wrong.owner.startswith("lt_core.")) or "NestedArg(" in wrong.text:
+        named = places.find(*wrong.steps)
+        if named is not None and (near := _no_plugin(wrong.steps, named.value)):
+            return f"{_at(named)}{named.key}: {near}"
+    if option:
         parser, steps = _inside(parser, (*wrong.steps, *filter(None, (option["owner"],)), option["key"]))
         return _unknown(parser, _Wrong(steps, wrong.owner, ""), places.find(*steps) or place)
     shown = place.key if place and place.key.split(".")[-1] == wrong.steps[-1].split(".")[-1] else ".".join(wrong.steps)
@@ -149,6 +156,9 @@ def _reason(wrong: _Wrong) -> str:
         return _no_class(wrong.owner, text)
     received = _received(text)
     if union := _UNION.search(text):
+        said = _BARE_CLASS.search(received)
+        if said and (missing := _no_plugin(wrong.steps, said["name"])):
+            return missing
         hint = _near_class(union["types"], received) or _of_lightning(received)
         return f"expected {_types(union['types'])}, received {received}.{hint} [LT152]"
     if choices := _CHOICES.match(text):
@@ -157,6 +167,14 @@ def _reason(wrong: _Wrong) -> str:
     if simple := _TYPE.match(text):
         return f"expected {_types(simple['type'])}, received {received}. [LT152]"
     return f"{text} [LT152]"
+
+
+def _no_plugin(steps: Sequence[str], name: str) -> str:
+    """Say that an argument of the Trainer has no class and no plug-in of a name, where that is what is wrong."""
+    known = plugin_names(steps[-1].removeprefix("trainer.")) if steps else []
+    if not known or not name.isidentifier() or name in known:
+        return ""
+    return f"there is no class and no plug-in {name!r}.{did_you_mean(name, known)} [LT154]"
 
 
 def _no_class(class_path: str, text: str) -> str:

@@ -20,6 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO
 
+from lt_core.atomic_folder import clean_folders
 from lt_core.errors import CheckpointError
 
 try:
@@ -144,10 +145,14 @@ def name_also(target: str | PathLike[str], name: str | PathLike[str]) -> None:
 
 
 def clean_leftovers(folder: str | PathLike[str]) -> list[Path]:
-    """Delete what killed writes have left in ``folder``; return what was deleted. Files being written stay."""
+    """Delete what killed writes of files and folders have left in ``folder``; return what was deleted.
+
+    What is being written stays.
+    """
     if not Path(folder).is_dir():
         return []
-    return [entry for entry in sorted(Path(folder).iterdir()) if _LEFTOVER.match(entry.name) and _removed(entry)]
+    files = [entry for entry in sorted(Path(folder).iterdir()) if _LEFTOVER.match(entry.name) and _removed(entry)]
+    return files + clean_folders(Path(folder))
 
 
 @contextmanager
@@ -239,7 +244,8 @@ def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
 def _removed(leftover: Path) -> bool:
     """Delete one leftover unless somebody writes it; return whether it is gone."""
     try:
-        if leftover.is_symlink() and time.time() - leftover.lstat().st_mtime < _GRACE:
+        entry = leftover.lstat()
+        if (leftover.is_symlink() or entry.st_nlink > 1) and time.time() - entry.st_ctime < _GRACE:
             return False
         if leftover.is_symlink() or fcntl is None:
             leftover.unlink()

@@ -28,6 +28,9 @@ class Callback:
         monitors: reads logged metrics at the end of an epoch.
         role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
             ``"checkpoint"``, or none. The default is left away where the user gives one of the same role.
+        batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
+            CUDA graph (``Trainer(steps_per_execution=...)``): 1 for each, n for every n-th, 0 for none in particular.
+            In between ``outputs`` is None, and weights and counters are those of the last step that was done.
     """
 
     before: tuple[str, ...] = ()
@@ -35,6 +38,7 @@ class Callback:
     priority: int = 0
     monitors: bool = False
     role: str = ""
+    batch_hooks_every: int = 1
 
     @property
     def state_key(self) -> str:

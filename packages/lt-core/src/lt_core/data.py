@@ -191,10 +191,7 @@ class Feed:
     def set_epoch(self, epoch: int) -> None:
         """Tell samplers and datasets that want to know (``set_epoch``) which epoch comes next."""
         self._epoch = epoch
-        loader = self.loader
-        for owner in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
-            if callable(getattr(owner, "set_epoch", None)):
-                owner.set_epoch(epoch)
+        tell_epoch(self.loader, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in this epoch: batches done, and the generators before its iterator was made."""
@@ -270,6 +267,16 @@ def make_feed(
             code="LT104",
         )
     return Feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
+
+
+def tell_epoch(loader: Any, epoch: int) -> None:
+    """Call ``set_epoch`` of a loader, its dataset and its samplers, also of one inside a batch sampler; each once."""
+    batches = getattr(loader, "batch_sampler", None)
+    owners = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
+    owners.append(getattr(loader, "dataset", None))
+    for owner in {id(owner): owner for owner in owners}.values():
+        if callable(getattr(owner, "set_epoch", None)):
+            owner.set_epoch(epoch)
 
 
 def length_of(loader: Any) -> int | None:

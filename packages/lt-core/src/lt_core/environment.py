@@ -16,6 +16,8 @@ class Environment:
     sets. It is found by an entry point in ``lt.environments``.
 
     Attributes:
+        priority: where several say that they are in force, the one of the highest counts: lt's own launchers have 20,
+            torchrun 10, schedulers 0, since the former run inside the latter's jobs.
         rank: number of this process in the whole job, from 0.
         local_rank: number of this process on its node, from 0.
         node_rank: number of its node, from 0.
@@ -31,6 +33,7 @@ class Environment:
     """
 
     name: ClassVar[str] = "local"
+    priority: ClassVar[int] = 0
 
     rank: int = 0
     local_rank: int = 0

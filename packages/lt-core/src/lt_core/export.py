@@ -34,13 +34,14 @@ def to_onnx(
     """
     sample = _sample(self, input_sample, "to_onnx")
     arguments = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
-    was_training = self.training
+    modes = [(part, part.training) for part in self.modules()]
     self.eval()
     try:
         with torch.no_grad():
             return torch.onnx.export(self, arguments, None if file_path is None else str(file_path), **kwargs)
     finally:
-        self.train(was_training)
+        for part, training in modes:
+            part.training = training
 
 
 def to_torchscript(

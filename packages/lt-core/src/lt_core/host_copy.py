@@ -43,7 +43,7 @@ class HostCopies:
         finally:
             self._copies = {}
             for device in self._devices:
-                torch.get_device_module(device).synchronize(device)
+                torch.accelerator.synchronize(device)
             self._devices.clear()
         del self._buffers[self._used :]
         return copy

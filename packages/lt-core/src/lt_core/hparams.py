@@ -301,8 +301,12 @@ def _simple(value: Any) -> Any | None:
         return os.fspath(value)
     if isinstance(value, Tensor):
         return value.detach() if type(value) in (Tensor, torch.nn.Parameter) else None
-    if type(value).__module__ == "numpy":
-        return value.tolist()  # scalars and arrays
+    if (
+        type(value).__module__ == "numpy"
+        and getattr(value, "dtype", None) is not None
+        and value.dtype.kind in "biufcSU"
+    ):
+        return value.tolist()  # scalars and arrays of numbers and texts
     return None
 
 

@@ -45,15 +45,20 @@ def _yaml(file: Path) -> Any:
         ) from error
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{file} was not read: {error}. Only plain YAML is read, so that no file can run code.", code="LT664"
         ) from error
 
 
 def _csv(file: Path) -> dict[str, Any]:
-    with file.open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.reader(lines))[1:]
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            rows = list(csv.reader(lines))[1:]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"{file} was not read: {error}. Expected lines of name and value.", code="LT664"
+        ) from error
     return {row[0]: _value(row[1]) for row in rows if len(row) >= 2}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["merged_sums"]
+__all__ = ["merged_metric", "merged_sums"]
 
 _FOLDS = {"min": min, "max": max}
 
@@ -31,7 +31,12 @@ def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = 
         {"phase": phase, "loader": loader, "slots": [_merged(parts, module) for parts in slots.values()]}
         for (phase, loader), slots in pages.items()
     ]
-    return {"pages": merged, "values": states[0]["values"]}
+    unlogged = [state.get("metrics", {}) for state in states]
+    metrics = {
+        path: merged_metric([part[path] for part in unlogged if path in part], _found(path, module))
+        for path in dict.fromkeys(path for part in unlogged for path in part)
+    }
+    return {"pages": merged, "values": states[0]["values"], "metrics": metrics}
 
 
 def _merged(parts: list[dict[str, Any]], module: nn.Module | None) -> dict[str, Any]:
@@ -40,20 +45,24 @@ def _merged(parts: list[dict[str, Any]], module: nn.Module | None) -> dict[str, 
     totals = [part["total"] for part in used]
     nan = any(isinstance(total, float) and math.isnan(total) for total in totals)
     fold = _FOLDS.get(str(used[0]["given"]["reduce_fx"]), sum)
+    metrics = [part["metric"] for part in used if part["metric"]]
     return {
         **used[0],
         "total": math.nan if nan else fold(totals),
         "count": sum(part["count"] for part in used),
         "values": [value for part in used for value in part["values"]],
-        "metric": _merged_metric([part["metric"] for part in used if part["metric"]], used[0]["metric_path"], module),
+        "metric": merged_metric(metrics, _found(used[0]["metric_path"], module)) if metrics else None,
     }
 
 
-def _merged_metric(parts: list[dict[str, Any]], path: str | None, module: nn.Module | None) -> dict[str, Any] | None:
-    """Return a metric object's sums over the ranks, merged as torchmetrics does it between ranks."""
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    metric = module.get_submodule(path) if module is not None and path is not None else None
+def _found(path: str | None, module: nn.Module | None) -> Any:
+    return module.get_submodule(path) if module is not None and path is not None else None
+
+
+def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> dict[str, Any]:
+    """Return a metric object's sums from several of its states, merged as torchmetrics does it between ranks."""
+    if len(parts) == 1:
+        return dict(parts[0])
     reductions = getattr(metric, "_reductions", {})
     merged: dict[str, Any] = {}
     for name, first in parts[0].items():

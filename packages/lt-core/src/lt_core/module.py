@@ -262,9 +262,9 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
             LogError: for a value, name or place that cannot be logged; names hook and key.
         """
         if torch.compiler.is_dynamo_compiling():
-            from lt_core.uncompiled import log_outside_the_graph
+            from lt_core.uncompiled import log_from_the_graph
 
-            log_outside_the_graph(
+            log_from_the_graph(
                 self,
                 name,
                 value,

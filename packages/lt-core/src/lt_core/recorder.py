@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lt_core.batch_size import batch_size_of
 from lt_core.errors import LogError, warn
+from lt_core.metric_state import restore_metrics_of, states_of_metrics
 from lt_core.slot import Given, Slot
 
 __all__ = ["PHASES", "Phase", "Recorder"]
@@ -63,6 +64,7 @@ class Recorder:
         rank: number of this process in the job.
         module: the run's module, in which metric objects are found by name.
         stepping: groups in which something goes to the loggers step by step.
+        deferred: where a compiled step puts its calls of ``self.log``, to be made when it is done; None elsewhere.
     """
 
     def __init__(self) -> None:
@@ -72,6 +74,7 @@ class Recorder:
         self.rank = 0
         self.module: nn.Module | None = None
         self.stepping: set[str] = set()
+        self.deferred: list[Any] | None = None
         self.phase: str = "outside"
         self.loader_idx: int | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
@@ -258,8 +261,7 @@ class Recorder:
             )
         self._check_own_forks(slot)
         self.slots[str(name)] = slot
-        if slot.on_step and slot.to_logger:
-            self.stepping.add(phase.group)
+        self._note_steps(slot)
         return slot
 
     def _check_forks(self, name: str, phase: Phase) -> None:
@@ -321,26 +323,44 @@ class Recorder:
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums of the unfinished epoch and the published values, as plain data and tensors."""
+        """Return the sums of the unfinished epoch and the published values, as plain data and tensors.
+
+        Metric objects of the module that were updated and not logged yet are among the sums.
+        """
         self._publish_all()
         pages = [
             {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
             for (phase, loader), page in self._pages.items()
         ]
         values = {"callback": self.callback_values, "logged": self.logged_values, "bar": self.bar_values}
-        return {"pages": pages, "values": {kind: dict(names) for kind, names in values.items()}}
+        kept = {kind: dict(names) for kind, names in values.items()}
+        return {"pages": pages, "values": kept, "metrics": self._metrics_not_logged()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next."""
         for page in state["pages"]:
             slots = self._pages.setdefault((page["phase"], page["loader"]), {})
             for saved in page["slots"]:
-                slots[saved["name"]] = Slot.from_state(saved, self, page["phase"], page["loader"])
+                slot = slots[saved["name"]] = Slot.from_state(saved, self, page["phase"], page["loader"])
+                self._note_steps(slot)
         values = state["values"]
         self.callback_values = dict(values["callback"])
         self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
+        if self.module is not None:
+            restore_metrics_of(self.module, state.get("metrics", {}))
+
+    def _metrics_not_logged(self) -> dict[str, Any]:
+        evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short
+        if self.module is None or evaluating:
+            return {}
+        logged = {id(slot.metric) for page in self._pages.values() for slot in page.values() if slot.updated}
+        return states_of_metrics(self.module, logged)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _note_steps(self, slot: Slot) -> None:
+        if slot.on_step and slot.to_logger:
+            self.stepping.add(PHASES[slot.phase].group)
 
     def _of(self, group: str) -> list[Slot]:
         return [s for (phase, _), page in self._pages.items() if PHASES[phase].group == group for s in page.values()]

@@ -14,7 +14,7 @@ from typing import IO, Any
 from lt_core.atomic_file import fill
 from lt_core.errors import CheckpointError
 
-__all__ = ["is_remote", "local_copy", "remote_exists", "remove_remote", "write_remote"]
+__all__ = ["is_remote", "local_copy", "remote_exists", "remote_files", "remove_remote", "write_remote"]
 
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+://")
 
@@ -69,6 +69,16 @@ def remote_exists(url: str, options: Any = None) -> bool:
     with _errors(url, "looked up"):
         system, path = _resolve(url, options)
         return bool(system.isfile(path))
+
+
+def remote_files(url: str, suffix: str, options: Any = None) -> dict[str, int]:
+    """Return when each file of a folder that ends with ``suffix`` was written, in nanoseconds, by its URL."""
+    with _errors(url, "looked up"):
+        system, path = _resolve(url, options)
+        if not system.isdir(path):
+            return {}
+        found = [file for file in system.ls(path, detail=False) if file.endswith(suffix)]
+        return {system.unstrip_protocol(file): int(system.modified(file).timestamp() * 1e9) for file in found}
 
 
 def remove_remote(url: str, options: Any = None) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from lt_core.errors import ConfigError, warn
+from lt_core.rank import process_rank
 
 __all__ = [
     "capture_generators",
@@ -36,7 +37,6 @@ MAX_SEED = 2**32 - 1
 
 _SEED_VARIABLES = ("LT_GLOBAL_SEED", "PL_GLOBAL_SEED")
 _WORKERS_VARIABLES = ("LT_SEED_WORKERS", "PL_SEED_WORKERS")
-_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "LOCAL_RANK")
 
 _log = logging.getLogger(__name__)
 
@@ -89,11 +89,11 @@ def pl_worker_init_function(worker_id: int, rank: int | None = None) -> None:
 
     Args:
         worker_id: number of the worker in its loader, from 0.
-        rank: number of the process in the job; default: what ``RANK``, ``SLURM_PROCID`` or ``LOCAL_RANK`` says.
+        rank: number of the process in the job; default: :func:`lt_core.rank.process_rank`.
     """
     # A worker's torch seed is the loader's base seed plus its number; the base is new in each epoch.
     base_seed = torch.initial_seed() - worker_id
-    number = _rank_of_environment() if rank is None else rank
+    number = process_rank() if rank is None else rank
     digest = hashlib.blake2b(f"{base_seed}/{worker_id}/{number}".encode(), digest_size=20).digest()
     parts = digest[:8], digest[8:16], digest[16:]
     _seed_generators(*(int.from_bytes(part, "little") for part in parts))
@@ -193,10 +193,6 @@ def seed_of_environment() -> int | None:
 
 def _workers_are_seeded() -> bool:
     return any(os.environ.get(variable) == "1" for variable in _WORKERS_VARIABLES)
-
-
-def _rank_of_environment() -> int:
-    return next((int(os.environ[v]) for v in _RANK_VARIABLES if os.environ.get(v, "").isdigit()), 0)
 
 
 def _numpy_state(numpy: Any) -> dict[str, Any]:

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import LogError
+from lt_core.merged_sums import merged_metric
+from lt_core.metric_state import is_metric, metric_state, restore_metric
 
 if TYPE_CHECKING:
     from lt_core.recorder import Recorder
 
-__all__ = ["Given", "Slot", "is_metric"]
+__all__ = ["Given", "Slot"]
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
@@ -45,11 +47,6 @@ class Given(NamedTuple):
             if now != then
         ]
         return ", ".join(changed) or "another value type"
-
-
-def is_metric(value: object) -> bool:
-    """Return whether ``value`` is a torchmetrics-like object: ``update``, ``compute``, ``reset``."""
-    return all(callable(getattr(value, name, None)) for name in ("update", "compute", "reset"))
 
 
 class Slot:
@@ -255,7 +252,7 @@ class Slot:
 
     def _take_metric(self, metric: Any) -> None:
         if self._restored is not None:
-            self._restore_metric(metric)
+            self._restore_metric(metric, seen=bool(getattr(metric, "_update_count", 0)))
         if self.metric is not metric and self.loader_idx is not None:
             self.recorder.tell_shared_metric(self, metric)
         self.metric, self.updated, self.fresh = metric, True, True
@@ -399,15 +396,18 @@ class Slot:
             **self.packed(),
             "last": self._last,
             "updated": self.updated,
-            "metric": _metric_state(self.metric) if self.metric is not None and self.updated else None,
+            "metric": metric_state(self.metric) if self.metric is not None and self.updated else None,
         }
 
-    def _restore_metric(self, metric: Any) -> None:
-        """Give a metric object the sums that it had when the state was saved."""
-        for name, state in (self._restored or {}).items():
-            setattr(metric, name, _beside(getattr(metric, name, None), state))
-        if hasattr(metric, "_computed"):
-            metric._computed = None
+    def _restore_metric(self, metric: Any, *, seen: bool = False) -> None:
+        """Give a metric object the sums that it had when the state was saved.
+
+        Args:
+            metric: the object.
+            seen: it has seen batches since: it stands in no module, and was found only when it was logged.
+        """
+        states = [self._restored or {}, *([metric_state(metric)] if seen else [])]
+        restore_metric(metric, merged_metric(states, metric))
         self.metric, self._restored = metric, None
 
     @classmethod
@@ -434,19 +434,6 @@ class Slot:
         if callable_reduction:
             slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False
         return slot
-
-
-def _metric_state(metric: Any) -> dict[str, Any]:
-    """Return the sums of a torchmetrics-like object: what it names in ``_defaults``, and how often it was updated."""
-    names = [*getattr(metric, "_defaults", {}), *(["_update_count"] if hasattr(metric, "_update_count") else [])]
-    return {name: _beside(None, getattr(metric, name)) for name in names}  # metrics add to theirs in place
-
-
-def _beside(present: Any, state: Any) -> Any:
-    """Return a copy of a metric's saved state on the device of its present one."""
-    if isinstance(state, Tensor):
-        return state.to(present.device, copy=True) if isinstance(present, Tensor) else state.clone()
-    return list(state) if isinstance(state, list) else state
 
 
 def _unknown_function(values: Tensor) -> Tensor:

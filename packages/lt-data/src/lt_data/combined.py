@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lt_core.data import length_of
+from lt_core.data import length_of, tell_epoch
 from lt_core.errors import ConfigError, DataError, did_you_mean
 from lt_data.shards import seed_for
 
@@ -104,9 +104,7 @@ class CombinedLoader:
         """Say which epoch comes next, to ``"weighted"`` and to the loaders that want to know."""
         self.epoch = epoch
         for loader in self.flattened:
-            for owner in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
-                if callable(getattr(owner, "set_epoch", None)):
-                    owner.set_epoch(epoch)
+            tell_epoch(loader, epoch)
 
     def __len__(self) -> int:
         """Return the number of turns in an epoch.

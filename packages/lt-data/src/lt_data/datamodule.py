@@ -67,7 +67,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; called before ``setup``'s loaders are made."""
+        """Take back what :meth:`state_dict` returned; called after ``setup``, before the loaders are made."""
 
     # ---- the Trainer -------------------------------------------------------------------------------------------------
 

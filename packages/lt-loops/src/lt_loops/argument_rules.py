@@ -296,17 +296,17 @@ def _as_object(form: str, value: Any, example: str) -> str:
     return f"Write {example}, for instance."
 
 
-def _objects(kinds: tuple[type, ...], example: str, *, flags: bool = False, names: bool = True) -> Rule:
-    """Accept one or a list of instances of ``kinds`` (or names of such), and True or False where ``flags``."""
+def _objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Rule:
+    """Accept one or a list of instances of ``kinds``, or of names of such, and True or False where ``flags``."""
     what = " or ".join(f"lt_core.{kind.__name__}" for kind in kinds)
-    expected = f"{'True, False, ' if flags else ''}an object of a subclass of {what}, or a list of such"
+    expected = f"{'True, False, ' if flags else ''}a name, an object of a subclass of {what}, or a list of such"
 
     def rule(name: str, value: Any) -> Problem | None:
         if flags and isinstance(value, bool):
             return None
         items = value if isinstance(value, list | tuple | set | frozenset) else [value]
         for item in items:
-            if isinstance(item, kinds) or (names and isinstance(item, str) and item.strip()):
+            if isinstance(item, kinds) or (isinstance(item, str) and item.strip()):
                 continue
             remedy = _as_object(f"{name}=[{{}}]", item, f"{name}=[{example}]")
             if item is None:
@@ -381,6 +381,7 @@ RULES: dict[str, Rule] = {
     "model_registry": _word("my-model"),
     "compile": _compile,
     "cuda_graphs": _flag,
+    "steps_per_execution": _count(1, "training batches", instead="Write 1 to run each step by itself."),
     "silence": _codes,
     "on_signal": _choice("exit", "return"),
     "prepare_data_per_node": _flag,

@@ -99,6 +99,7 @@ def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, ind
 
 
 def _finish_window(run: Run) -> None:
+    run.settle()
     if run.plan.flush is not None and run.position.micro:
         run.plan.flush()
 
@@ -115,8 +116,11 @@ def look_ahead(run: Run) -> None:
     if trainer.max_steps >= 0:
         due.append(_batch_of_step(run, trainer.max_steps, window))
     if run.deadline != float("inf") or trainer.should_stop:
-        due.append(position.batch + 1)
+        due.append(position.batch + trainer.settings.steps_per_execution)
     due += [_batch_of_step(run, (position.step // every + 1) * every, window) for every in plateau_frequencies(run)]
+    if run.graphed is not None:
+        rhythms = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]
+        due += [_batch_of_step(run, (position.step // every + 1) * every, window) for every in rhythms]
     run.next_due = int(min(*due, next_validation(run), NEVER))
 
 
@@ -134,6 +138,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     """
     position = run.position
     run.attention = False
+    run.settle()
     if not resumed:
         _log_steps(run)
     serve_requests(run)

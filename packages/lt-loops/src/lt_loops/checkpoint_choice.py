@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import CheckpointError, ConfigTypeError, warn
+from lt_core.remote_file import is_remote, remote_files
 from lt_loops.problems import a
 
 if TYPE_CHECKING:
@@ -76,16 +78,23 @@ def _newest(trainer: Trainer) -> str | None:
         except CheckpointError as error:
             warn(f"{error} The next older checkpoint is taken.", code="LT613", stacklevel=6)
             continue
-        return str(path)
+        return path
     return None
 
 
-def _candidates(trainer: Trainer) -> list[Path]:
-    """Return checkpoint files, newest first; a link counts as what it leads to."""
-    known = [str(path) for cb in trainer.checkpoint_callbacks if (path := getattr(cb, "last_model_path", ""))]
-    found = [path for folder in _folders(trainer) for path in Path(folder).glob("*.ckpt")]
-    files = {path.resolve() for path in [*found, *map(Path, known)] if path.exists()}
-    return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+def _candidates(trainer: Trainer) -> list[str]:
+    """Return checkpoint files, newest first, those of one moment by name; a link counts as what it leads to."""
+    local: list[str] = [path for cb in trainer.checkpoint_callbacks if (path := getattr(cb, "last_model_path", ""))]
+    files: dict[str, int] = {}
+    for folder in _folders(trainer):
+        if is_remote(folder):
+            files |= remote_files(folder, ".ckpt")
+        else:
+            local += map(str, Path(folder).glob("*.ckpt"))
+    for path in local:
+        with contextlib.suppress(FileNotFoundError):  # the other processes of a job may delete it just now
+            files[str(Path(path).resolve())] = Path(path).stat().st_mtime_ns
+    return sorted(files, key=lambda path: (files[path], path), reverse=True)
 
 
 def _folders(trainer: Trainer) -> list[str]:
@@ -95,5 +104,6 @@ def _folders(trainer: Trainer) -> list[str]:
     if any(getattr(cb, "dirpath", None) is None for cb in writers):
         roots = [logger.root_dir for logger in trainer.loggers if logger.root_dir]
         folders |= {str(path) for root in roots for path in Path(root).glob("*/checkpoints")}
-        folders.add(str(Path(trainer.default_root_dir, "checkpoints")))
+        root = trainer.default_root_dir
+        folders.add(f"{root.rstrip('/')}/checkpoints" if is_remote(root) else str(Path(root, "checkpoints")))
     return sorted(folders)

@@ -31,7 +31,9 @@ def compiled(run: Run, step: Callable[..., Any]) -> Callable[..., Any]:
     """
     if run.compile_report is None:
         run.compile_report = CompileReport()
-    return torch.compile(step, **(run.trainer.compile_options or {}))
+    from lt_core.uncompiled import log_when_done
+
+    return log_when_done(torch.compile(step, **(run.trainer.compile_options or {})), run.recorder)
 
 
 class CompileReport:
@@ -68,16 +70,10 @@ def _records() -> list[Any]:
 
 
 def _breaks(record: Any) -> list[str]:
-    """Return a line for each graph break of the user's functions; self.log has more than one inside, told once."""
+    """Return a line for each graph break of the user's functions."""
     if record.co_filename is None or record.co_filename.startswith(_OURS):
         return []
-    return [f"{_place(record)}: {_reason(text)}" for text in sorted(record.restart_reasons or ())]
-
-
-def _reason(text: str) -> str:
-    if "log_outside_the_graph" in text:
-        return "self.log; what it takes leaves the graph there"
-    return _first_line(text)
+    return [f"{_place(record)}: {_first_line(text)}" for text in sorted(record.restart_reasons or ())]
 
 
 def _is_again(record: Any) -> bool:

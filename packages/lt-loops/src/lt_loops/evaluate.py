@@ -117,6 +117,8 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
         if uneven and feed.weight == 0.0:
             with recorder.muted():
                 step(*arguments[:taken])
+            if done is not None:
+                done(group)
             continue
         output = step(*arguments[:taken])
         for hook, count in ends:

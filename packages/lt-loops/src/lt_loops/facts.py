@@ -441,12 +441,17 @@ class TrainerFacts(TrainerLimits):
     def estimated_stepping_batches(self) -> int | float:
         """Optimizer steps of the whole fit, as its limits allow; ``inf`` where nothing bounds them."""
         max_steps, max_epochs = self._limits["max_steps"], self._limits["max_epochs"]
-        steps = float("inf") if max_steps == -1 else max_steps
+        steps: int | float = float("inf") if max_steps == -1 else max_steps
         batches = self.num_training_batches
         if max_epochs in (None, -1) or batches == float("inf"):
             return steps
-        per_epoch = [-(-int(batches) // self.window_of(epoch)) for epoch in range(max_epochs)]
-        return min(sum(per_epoch), steps)
+        windows = self._limits["accumulate_grad_batches"]
+        starts = [0] if isinstance(windows, int) else sorted(windows)
+        total = 0
+        for start, end in zip(starts, [*starts[1:], max_epochs], strict=True):
+            epochs = max(min(end, max_epochs) - start, 0)
+            total += epochs * -(-int(batches) // self.window_of(start))
+        return min(total, steps)
 
     # ---- data --------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from lt_core.launcher import RunResult
-from lt_core.overrides import is_overridden
 from lt_core.seed import preserve_generators
-from lt_core.strategy import Strategy
 from lt_loops.boundary import (
     after_batch,
     after_epoch,
@@ -23,6 +21,7 @@ from lt_loops.boundary import (
     skips_epoch,
 )
 from lt_loops.evaluate import evaluate
+from lt_loops.executions import batch_done_of
 from lt_loops.intervals import validates
 from lt_loops.losses import as_outputs, balanced
 from lt_loops.plan import make_plan
@@ -99,7 +98,7 @@ def train_epoch(run: Run) -> None:
     position, recorder, hooks = run.position, run.recorder, run.hooks
     feed, batches = begin_epoch(run)
     steps_by_step = any(config.interval == "step" for config in run.schedulers)
-    batch_done = run.strategy.batch_done if is_overridden(run.strategy, "batch_done", Strategy) else None
+    batch_done = batch_done_of(run)
     finished = after_batch(run, resumed=True)
     while not finished:
         run.plan = plan = make_plan(run)

@@ -1,28 +1,27 @@
 """``Trainer(cuda_graphs=True)``: the whole training step, captured once and replayed for every batch.
 
 Forward, backward, clipping and the optimizer's step become one CUDA graph: a batch is copied into fixed memory and one
-launch does the rest, which pays where a step is many small kernels. Batches of another shape (the epoch's last one) go
-the ordinary way.
-
-Source: https://pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+launch does the rest, which pays where a step is many small kernels. With ``steps_per_execution`` one launch does
+several steps. Batches of another shape (the epoch's last one) go the ordinary way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
+from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
-from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_loops.captured import Captured, Layout, aside
 from lt_loops.losses import loss_and_weight
 from lt_loops.schedules import step_schedulers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lt_loops.plan import Plan
     from lt_loops.run import Run
 
@@ -34,8 +33,6 @@ WARM_UP = 3
 
 MANY_CAPTURES = 10
 
-Replay = Callable[[], object]
-
 
 def graphed_step(run: Run, plan: Plan, *, anew: bool) -> GraphedStep:
     """Return what runs a batch of ``plan``: the graph that the run has already, or where ``anew`` a new one.
@@ -43,7 +40,7 @@ def graphed_step(run: Run, plan: Plan, *, anew: bool) -> GraphedStep:
     Raises:
         ConfigError: names everything that stands in the way of a capture.
     """
-    if reasons := _reasons(run, plan):
+    if reasons := [*_reasons(run, plan), *_reasons_for_single_steps(run)]:
         raise ConfigError(
             f"cuda_graphs=True cannot capture this run's step: {'; '.join(reasons)}. Change that, or leave cuda_graphs "
             "away (compile=True makes steps of many small kernels faster too).",
@@ -90,43 +87,86 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
     return found
 
 
-class GraphedStep:
-    """Runs the batches of a plain plan: the first few as usual, then by one replay each.
+def _reasons_for_single_steps(run: Run) -> Iterator[str]:
+    """Yield what must happen between two steps, where several are one graph."""
+    size = run.trainer.settings.steps_per_execution
+    if size == 1:
+        return
+    instead = f"which steps_per_execution={size} does not stop for"
+    for name in ("on_train_batch_start", "on_train_batch_end"):
+        callbacks = [cb for cb in run.callbacks if is_overridden(cb, name, Callback)]
+        owners = [type(cb).__name__ for cb in callbacks if cb.batch_hooks_every == 1]
+        if len(run.hooks[name]) > len(callbacks):
+            owners.append(type(run.module).__name__)
+        if owners:
+            yield f"{name} of {' and '.join(owners)} is to be called for each step, {instead}"
+    if any(config.interval == "step" and not config.reduce_on_plateau for config in run.schedulers):
+        yield f"a learning rate schedule has interval='step', {instead}"
 
-    What the step logs is logged for every batch: its calls are noted during the capture and made again, with the values
-    of the replay, after each. The batch index that the step sees is that of the captured batch.
+
+class GraphedStep:
+    """Runs the batches of a plain plan: the first few as usual, then by graphs of one step or of several.
+
+    A group of steps begins only where nothing is due before its end (a log, a validation, a save); until it is full,
+    its batches wait in the graph's memory. :meth:`settle` does the waiting ones one by one. The batch index that the
+    step sees is that of the captured batch.
     """
 
     def __init__(self, run: Run, plan: Plan) -> None:
         """Capture nothing yet."""
         self.run, self.plan = run, plan
+        self.size = run.trainer.settings.steps_per_execution
         self.captures = 0
-        self._warm = 0
-        self._replay: Replay | None = None
-        self._inputs: list[Any] = []
-        self._spec: TreeSpec | None = None
-        self._output: Any = None
-        self._gradients: list[Tensor | None] = []
+        self._warm = self._waiting = 0
+        self._seen: Layout | None = None
+        self._graphs: dict[int, Captured] = {}
         self._rates: list[Any] = []
-        self._logged: list[Callable[[], None]] = []
 
     def run_batch(self, batch: Any, index: int) -> Any:
-        """Train on one batch; return the training step's output."""
-        leaves, spec = tree_flatten(batch)
-        if self._replay is None and self._warm < WARM_UP:
+        """Train on one batch; return the training step's output, None while the batch waits."""
+        layout = Layout(batch)
+        if self._warm < WARM_UP:
             self._warm += 1
-            output = _aside(partial(self._compute, batch, index), self.run.strategy.device)
-        elif self._replay is not None and not self._fits(leaves, spec):
-            output = self._compute(batch, index)
-        else:
-            if self._replay is None or self._rates != self._rates_now():
-                self._capture(leaves, spec, index)
-            output = self._again(leaves)
-        self.run.position.step += 1
-        step_schedulers(self.run, "step", self.run.position.step)
+            self._seen = layout
+            return self._done(1, aside(partial(self._compute, index, batch), self.run.strategy.device))
+        if not self._is_usual(layout):
+            self.settle()
+            return self._done(1, self._compute(index, batch))
+        if not self._waiting:
+            return self._begin(layout, index)
+        return self._join(self._graphs[self.size], layout)
+
+    def settle(self) -> None:
+        """Do the steps that wait for their group to be full: the loop looks up, or leaves."""
+        waiting, self._waiting = self._waiting, 0
+        if not waiting:
+            return
+        group = self._graphs[self.size]
+        single = self._graph(1, group.layout, self.run.position.batch)
+        for leaves in group.places[:waiting]:
+            single.put(0, leaves)
+            self._done(1, single.replay())
+
+    def _begin(self, layout: Layout, index: int) -> Any:
+        room = self.run.next_due - index
+        graph = self._graph(self.size if room >= self.size else 1, layout, index)
+        return self._join(graph, layout)
+
+    def _join(self, graph: Captured, layout: Layout) -> Any:
+        graph.put(self._waiting, layout.leaves)
+        self._waiting += 1
+        if self._waiting < graph.count:
+            return None
+        self._waiting = 0
+        return self._done(graph.count, graph.replay())
+
+    def _done(self, steps: int, output: Any) -> Any:
+        position = self.run.position
+        position.step += steps
+        step_schedulers(self.run, "step", position.step)
         return output
 
-    def _compute(self, batch: Any, index: int) -> Any:
+    def _compute(self, index: int, batch: Any) -> Any:
         plan = self.plan
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
         loss, _ = loss_and_weight(output)
@@ -144,7 +184,26 @@ class GraphedStep:
         plan.optimizer.step()
         return output
 
-    def _capture(self, leaves: list[Any], spec: TreeSpec, index: int) -> None:
+    def _is_usual(self, layout: Layout) -> bool:
+        """Return whether a batch fits the graphs; before the first, whether it is like the one before it."""
+        seen, self._seen = self._seen, layout if not self._graphs else self._seen
+        return seen is not None and layout.fits(seen)
+
+    def _graph(self, count: int, layout: Layout, index: int) -> Captured:
+        """Return the graph of ``count`` steps, captured anew where the learning rates in it are no longer right."""
+        rates = self._rates_now()
+        if rates != self._rates:
+            self._graphs.clear()
+            self._rates = rates
+        found = self._graphs.get(count)
+        if found is None:
+            self._count_capture()
+            step = partial(self._compute, index)
+            found = Captured(step, count, layout, self.run.recorder, self.plan.params or [])
+            self._graphs[count] = found
+        return found
+
+    def _count_capture(self) -> None:
         self.captures += 1
         if self.captures == MANY_CAPTURES:
             warn(
@@ -153,80 +212,8 @@ class GraphedStep:
                 "place.",
                 code="LT804",
             )
-        self._inputs = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        self._spec, self._rates, self._logged = spec, self._rates_now(), []
-        batch = tree_unflatten(self._inputs, spec)
-        with _Noted(self.run.module, self._logged):
-            self._replay, self._output = capture(lambda: self._compute(batch, index))
-        self._gradients = [p.grad for p in self.plan.params or ()]
-
-    def _again(self, leaves: list[Any]) -> Any:
-        for mine, leaf in zip(self._inputs, leaves, strict=True):
-            if isinstance(mine, Tensor):
-                mine.copy_(leaf, non_blocking=True)
-        assert self._replay is not None
-        self._replay()
-        for p, gradient in zip(self.plan.params or (), self._gradients, strict=True):
-            p.grad = gradient  # an ordinary step in between has put others there
-        for log in self._logged:
-            log()
-        return tree_map(_copied, self._output)
-
-    def _fits(self, leaves: list[Any], spec: TreeSpec) -> bool:
-        return spec == self._spec and all(map(_is_alike, self._inputs, leaves))
 
     def _rates_now(self) -> list[Any]:
         """Return the learning rates that a graph holds: Python numbers; a tensor's value it reads anew."""
         rates = (group["lr"] for optimizer in self.run.optimizers for group in optimizer.param_groups)
         return [id(rate) if isinstance(rate, Tensor) else rate for rate in rates]
-
-
-class _Noted:
-    """While it is entered, ``self.log`` and ``self.log_dict`` of all LightningModules are noted and not made."""
-
-    def __init__(self, module: LightningModule, calls: list[Callable[[], None]]) -> None:
-        self.parts = [part for part in module.modules() if isinstance(part, LightningModule)]
-        self.calls = calls
-
-    def __enter__(self) -> None:
-        for part in self.parts:
-            for name in ("log", "log_dict"):
-                part.__dict__[name] = partial(self._note, getattr(type(part), name).__get__(part))
-
-    def _note(self, log: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        self.calls.append(partial(log, *args, **kwargs))
-
-    def __exit__(self, *error: object) -> None:
-        for part in self.parts:
-            for name in ("log", "log_dict"):
-                part.__dict__.pop(name, None)
-
-
-def capture(step: Callable[[], Any]) -> tuple[Replay, Any]:
-    """Capture ``step`` as a CUDA graph without doing it; return what does it, and its output in fixed memory."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = step()
-    return graph.replay, output
-
-
-def _aside(step: Callable[[], Any], device: torch.device) -> Any:
-    """Do ``step`` on another stream, as a step before a capture must be."""
-    if device.type != "cuda":
-        return step()
-    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        output = step()
-    torch.cuda.current_stream(device).wait_stream(stream)
-    return output
-
-
-def _is_alike(mine: Any, other: Any) -> bool:
-    if isinstance(mine, Tensor):
-        return isinstance(other, Tensor) and other.shape == mine.shape and other.dtype == mine.dtype
-    return type(mine) is type(other) and bool(mine == other)
-
-
-def _copied(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value

@@ -72,8 +72,7 @@ def take_lightning_counters(run: Run, tree: dict[str, Any]) -> None:
     else:
         position.step = int(tree.get("global_step", 0))
         position.epoch, batches = _place_by_steps(run, int(tree.get("epoch", 0)))
-    window = run.trainer.accumulate_grad_batches if run.module.automatic_optimization else 1
-    position.batch = batches - batches % window
+    position.batch = batches - batches % _window(run, position.epoch)
     if run.train_feed is not None and position.batch:
         run.train_feed.load_state_dict(
             {"epoch": position.epoch, "batches": position.batch, "before": capture_generators()}
@@ -109,7 +108,10 @@ def _place_by_steps(run: Run, epoch: int) -> tuple[int, int]:
     length = run.train_feed.num_batches if run.train_feed is not None else None
     if not length or not epoch:
         return epoch, 0
-    window = run.trainer.accumulate_grad_batches if run.module.automatic_optimization else 1
-    per_epoch = -(-length // window)
-    missing = epoch * per_epoch - run.position.step
-    return (epoch - 1, length - missing * window) if 0 < missing < per_epoch else (epoch, 0)
+    steps = [-(-length // _window(run, done)) for done in range(epoch)]
+    missing = sum(steps) - run.position.step
+    return (epoch - 1, length - missing * _window(run, epoch - 1)) if 0 < missing < steps[-1] else (epoch, 0)
+
+
+def _window(run: Run, epoch: int) -> int:
+    return run.trainer.window_of(epoch) if run.module.automatic_optimization else 1

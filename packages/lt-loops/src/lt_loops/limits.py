@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_loops.argument_rules import find_problem
 from lt_loops.problems import raise_problems
-
-if TYPE_CHECKING:
-    from lt_loops.settings import Settings
+from lt_loops.settings import Settings
 
 __all__ = ["LIMITS", "Limit", "TrainerLimits", "first_values"]
+
+
+_WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
+"""Limits whose None is no default but says something."""
 
 
 class Limit:
@@ -33,14 +35,15 @@ class Limit:
         return self if trainer is None else trainer._limits[self.name]
 
     def __set__(self, trainer: Any, value: Any) -> None:
-        """Check and take over a new value.
+        """Check and take over a new value, in any form that the Trainer's argument of this name takes.
 
         Raises:
-            ConfigError: for a value that the Trainer's argument of this name would not take.
+            ConfigError: for a value that it would not take.
         """
-        problem = None if value is None else find_problem(self.name, value)
+        problem = find_problem(self.name, value)
         raise_problems([] if problem is None else [problem], f"trainer.{self.name}", code="LT143")
-        trainer._limits[self.name] = value
+        keeps_none = value is None and self.name in _WITHOUT_LIMIT
+        trainer._limits[self.name] = None if keeps_none else getattr(Settings.checked({self.name: value}), self.name)
         trainer.mark_dirty()
 
 
@@ -49,7 +52,7 @@ class TrainerLimits:
 
     _limits: dict[str, Any]
 
-    max_epochs = Limit("Epochs after which training ends; -1 for no limit.")
+    max_epochs = Limit("Epochs after which training ends; -1 or None for no limit.")
     min_epochs = Limit("Epochs before which nothing ends training early, or None.")
     max_steps = Limit("Optimizer steps after which training ends; -1 for no limit.")
     min_steps = Limit("Optimizer steps before which nothing ends training early, or None.")

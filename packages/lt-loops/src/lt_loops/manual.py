@@ -33,6 +33,7 @@ class Manual:
             LightningOptimizer(o, self._step, self._toggled, self._zero if plan.window > 1 else None)
             for o in run.optimizers
         ]
+        run.open_gradients = run.optimizers
         self.last = True
         self.syncing = True
         self.stepped = False
@@ -42,6 +43,7 @@ class Manual:
         """Run the user's step and count it as one step if any optimizer stepped."""
         plan, position = self.plan, self.run.position
         self.stepped = False
+        self.run.open_gradients = self.run.optimizers
         left = self.run.trainer.num_training_batches - index
         if position.micro == 0:
             self.run.pending.begin(float(min(plan.window, left)))
@@ -58,6 +60,7 @@ class Manual:
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Divide, weigh, scale, run backward, reduce over the ranks."""
         plan, run = self.plan, self.run
+        run.open_gradients = run.optimizers
         divisor = run.pending.divisor
         if divisor != 1.0:
             loss = loss / divisor
@@ -80,6 +83,11 @@ class Manual:
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         if not self.last:
             return None if closure is None else closure()
+        value = self._take_step(optimizer, closure)
+        self.run.open_gradients = [o for o in self.run.open_gradients if o is not optimizer]
+        return value
+
+    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         if closure is None or self.run.precision.scales:
             value = None if closure is None else closure()  # a scaler must see the gradients before it decides
             self._prepare(optimizer)

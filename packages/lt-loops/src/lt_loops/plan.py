@@ -15,6 +15,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
+from lt_loops.executions import check_executions
 from lt_loops.fitted import fitted
 from lt_loops.old_hooks import with_step_end
 from lt_loops.profiled import measure_slots
@@ -261,6 +262,7 @@ def _zero_grad(run: Run, hooked: Callable[..., None], optimizer: Optimizer) -> N
 
 
 def _check(run: Run, plan: Plan) -> None:
+    check_executions(run)
     if plan.kind == "several" and len(run.optimizers) > 1 and run.optimizer_names is None:
         raise HookError(
             f"configure_optimizers returned {len(run.optimizers)} optimizers without names, and automatic optimization "

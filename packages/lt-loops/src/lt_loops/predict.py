@@ -54,7 +54,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
                 yield found[1]
         except GeneratorExit:  # the caller has seen enough: no error
             predictions.close()
-        run.status = "finished"
+        run.status = "finished" if not run.stop_reason else "interrupted"
 
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
@@ -75,13 +75,13 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
                 for hook, count in starts:
                     hook(*arguments[:count])
                 output = step(*arguments[:taken])
-                if feed.weight == 0.0:
-                    continue  # a stand-in: this rank has no sample left and takes part for the others' sake
-                for hook, count in ends:
+                stands_in = feed.weight == 0.0  # this rank has no sample left and takes part for the others' sake
+                for hook, count in ends if not stands_in else ():
                     hook(output, *arguments[:count])
                 if done is not None:
                     done("predict")
-                yield loader_idx, output
+                if not stands_in:
+                    yield loader_idx, output
                 if run.attention and run.stop_reason:
                     return
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")

@@ -25,6 +25,8 @@ from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import (
     logger_states,
     read_checkpoint,
+    restore_data,
+    restore_digits,
     restore_module,
     restore_sharded_module,
     restore_training,
@@ -45,7 +47,9 @@ def set_up(run: Run) -> None:
     _name_the_run(run)
     _call_setup(run)
     restore_module(run)
+    restore_data(run)
     run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
+    restore_digits(run)
     if run.stage == "fit":
         ensure_train_feed(run)
         _check_schedules(run)

@@ -13,7 +13,7 @@ from lt_core.background import AsyncCheckpointIO
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
-from lt_core.errors import ConfigError, ConfigTypeError, PluginError
+from lt_core.errors import ConfigError, ConfigTypeError, PluginError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.logger import DummyLogger, Logger
 from lt_core.overrides import is_overridden
@@ -69,7 +69,7 @@ def resolve(settings: Settings) -> Parts:
         ConfigError: for parts that do not fit together, or devices that are not there.
     """
     parts = Parts()
-    given = _sort_plugins(settings.plugins)
+    given = _sort_plugins([_plugin(each) for each in settings.plugins])
     environment = given.get(Environment) or _find_environment()
     parts.accelerator = _accelerator(settings.accelerator)
     parts.strategy = _strategy(settings, parts.accelerator, environment, given)
@@ -92,6 +92,9 @@ _NAMED = {
 }
 """Arguments that take names, and the group in which each is looked up."""
 
+_PLUGINS = ("checkpoint_io", "environments", "launchers", "precision")
+"""The groups in which a name in ``plugins`` is looked up."""
+
 
 def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with names and devices in arguments that are fine by themselves."""
@@ -103,7 +106,11 @@ def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
         for value in values if isinstance(values, list | tuple | set | frozenset) else [values]:
             if isinstance(value, str) and value != "auto":
                 name = canonical_precision(value) if group == "precision" else value
-                _try(found, partial(plugins.load, group, name.lower()))
+                _try(found, partial(_load, group, name))
+    asked_plugins = given.get("plugins")
+    for value in asked_plugins if isinstance(asked_plugins, list | tuple | set | frozenset) else [asked_plugins]:
+        if isinstance(value, str) and value.strip():
+            _try(found, partial(_plugin, value))
     accelerator = _try(found, lambda: _accelerator(sound.get("accelerator", "auto")))
     devices = sound.get("devices", "auto")
     if accelerator is not None and devices != "auto":
@@ -138,11 +145,48 @@ def _sort_plugins(given: list[Any]) -> dict[type, Any]:
     return found
 
 
+def _plugin(given: Any) -> Any:
+    """Return the object for a name in ``Trainer(plugins=...)``, of whatever kind it is; objects stay as they are.
+
+    Raises:
+        PluginError: for a name that no installed package provides.
+        ConfigError: for one of several kinds, or an environment in which this process is not.
+    """
+    if not isinstance(given, str):
+        return given
+    groups = [group for group in _PLUGINS if given in plugins.names(group)]
+    if not groups:
+        installed = sorted({name for group in _PLUGINS for name in plugins.names(group)})
+        raise PluginError(
+            f"Unknown plug-in {given!r}. Installed: {', '.join(map(repr, installed)) or 'none'}."
+            f"{did_you_mean(given, installed)} A package can provide one by an entry point in "
+            f"{' or '.join(repr(f'lt.{group}') for group in _PLUGINS)}.",
+            code="LT101",
+        )
+    if len(groups) > 1:
+        kinds = " and ".join(plugins.kind_of(group) for group in groups)
+        raise ConfigError(f"plugins={given!r} names a {kinds}. Pass the object itself.", code="LT122")
+    made = plugins.load(groups[0], given)
+    made = made.detect() if groups[0] == "environments" else made()
+    if made is None:
+        raise ConfigError(
+            f"plugins={given!r}: this process is not in that environment: its variables are not set. Leave it away: "
+            "the one that is in force is found by itself.",
+            code="LT122",
+        )
+    return made
+
+
+def _load(group: str, given: str) -> Any:
+    """Import what is called ``given`` in ``group``; ours are also found in capitals."""
+    return plugins.load(group, given if given in plugins.names(group) else given.lower())
+
+
 def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
     """Return an object for a name or a factory of ``group``; objects stay as they are."""
     if not isinstance(given, str):
         return given
-    made = plugins.load(group, given.lower())(**kwargs)
+    made = _load(group, given)(**kwargs)
     if not isinstance(made, base):
         raise ConfigTypeError(
             f"The {plugins.kind_of(group)} {given!r} made a {type(made).__name__}, which is no {base.__name__}.",
@@ -152,11 +196,9 @@ def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
 
 
 def _find_environment() -> Environment:
-    for name in plugins.names("environments"):
-        found: Environment | None = plugins.load("environments", name).detect()
-        if found is not None:
-            return found
-    return Environment()
+    kinds: list[type[Environment]] = [plugins.load("environments", name) for name in plugins.names("environments")]
+    detected = (kind.detect() for kind in sorted(kinds, key=lambda kind: -kind.priority))
+    return next((found for found in detected if found is not None), Environment())
 
 
 def _accelerator(given: Accelerator | str) -> Accelerator:

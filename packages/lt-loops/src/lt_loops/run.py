@@ -147,6 +147,7 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         plan: the training step, chosen for this run.
+        open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         next_due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
         attention: something happened that the loop must look at now: stop, signal, dirty.
         dirty: the plan must be made again.
@@ -190,6 +191,7 @@ class Run:
         "next_due",
         "next_log",
         "num_train",
+        "open_gradients",
         "optimizer_names",
         "optimizers",
         "outputs",
@@ -217,7 +219,6 @@ class Run:
         "unconfirmed",
         "until_deadline",
         "until_validation",
-        "weights_only",
     )
 
     def __init__(self, trainer: Trainer, stage: str, module: LightningModule, loaders: Loaders, ckpt_path: Any) -> None:
@@ -248,6 +249,7 @@ class Run:
         self.deadline = float("inf")
         self.until_deadline, self.until_validation = SharedTime(self.strategy), SharedTime(self.strategy)
         self.outputs: Any = None
+        self.open_gradients: list[Optimizer] = []
         self.requests: list[SaveRequest] = []
         self.unconfirmed: list[SaveRequest] = []
         self.saved = 0
@@ -268,7 +270,7 @@ class Run:
         self.loss_seen: int | None = None
         self.begun = False
         self.strict = True
-        self.trusted = self.weights_only = False
+        self.trusted = False
 
     @property
     def is_live(self) -> bool:
@@ -281,6 +283,11 @@ class Run:
             self.recorder.enter(phase)
         for hook in self.hooks[name]:
             hook(*args)
+
+    def settle(self) -> None:
+        """Do the steps that wait to be done together with later ones, so that weights and position agree."""
+        if self.graphed is not None:
+            self.graphed.settle()
 
     def stop(self, reason: str) -> None:
         """End training at the next boundary; the first reason counts."""

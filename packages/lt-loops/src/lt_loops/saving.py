@@ -42,56 +42,85 @@ def _serve(run: Run) -> None:
     for request in requests:
         if request.contents not in kept:
             kept[request.contents] = capture(run, request.contents)
-        run.unconfirmed.append(request)
-        try:
-            _write(run, request.path, kept[request.contents])
-        except (CheckpointError, OSError) as error:
-            run.unconfirmed.remove(request)
+        error = _agreed(run, _try_to_write(run, request.path, kept[request.contents]))
+        if error is not None:
             _report(run, request, error)
             continue
+        run.unconfirmed.append(request)
         if request.owner is not None:
             owner = request.owner
             owner.on_saved(request.path)
             run.sink.each(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
 
 
-def confirm_saves(run: Run) -> None:
-    """Wait for what is written in the background, and report what failed."""
+def confirm_saves(run: Run, *, together: bool = True) -> None:
+    """Wait for what is written in the background, and report what failed.
+
+    Args:
+        run: the run.
+        together: whether all ranks call this; not so where an exception may end one alone.
+    """
     pending, run.unconfirmed = run.unconfirmed, []
+    error: Exception | None = None
     try:
         run.trainer.checkpoint_io.wait()
-    except (CheckpointError, OSError) as error:
-        for request in pending:
-            _report(run, request, error)
-    else:
+    except (CheckpointError, OSError) as caught:
+        error = caught
+    if pending and together:
+        error = _agreed(run, error)
+    if error is None:
         run.saved += len(pending)
+        return
+    for request in pending:
+        _report(run, request, error)
 
 
-def _report(run: Run, request: SaveRequest, error: BaseException) -> None:
-    """Say loudly that a save failed; training goes on, older checkpoints stay."""
+def _agreed(run: Run, error: Exception | None) -> Exception | None:
+    """Return an error that any rank had while it saved, on all: their callbacks must go on from the same files."""
+    if run.strategy.world_size == 1:
+        return error
+    told = next((text for text in run.strategy.gather_objects("" if error is None else str(error)) if text), "")
+    return error if error is not None or not told else CheckpointError(told)
+
+
+def _report(run: Run, request: SaveRequest, error: Exception) -> None:
+    """Say loudly, once for all ranks, that a save failed; training goes on, older checkpoints stay."""
     run.save_error = error
-    warn(
-        f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or "
-        "give access, the next save tries again.",
-        code="LT640",
-        stacklevel=5,
-    )
+    if run.strategy.rank == 0:
+        warn(
+            f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or "
+            "give access, the next save tries again.",
+            code="LT640",
+            stacklevel=5,
+        )
     if request.owner is not None:
         request.owner.on_save_failed(request.path, error)
 
 
 def save_now(run: Run, path: str | PathLike[str], contents: Contents) -> None:
-    """Write a checkpoint of this moment; it is complete when this returns, on every rank."""
+    """Write a checkpoint of this moment; it is complete when this returns, on every rank.
+
+    Raises:
+        CheckpointError: on every rank, where it could not be written.
+    """
     with measured_save(run):
-        _write(run, fspath(path), capture(run, contents))
-        run.trainer.checkpoint_io.wait()
+        error = _agreed(run, _try_to_write(run, fspath(path), capture(run, contents), wait=True))
+    if error is not None:
+        raise error
     if not run.is_live:
         run.trainer.checkpoint_io.teardown()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")
 
 
-def _write(run: Run, path: str, tree: dict[str, Any]) -> None:
-    if run.strategy.rank == 0 and "://" not in path:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    run.strategy.save_checkpoint(run.trainer.checkpoint_io, tree, path)
+def _try_to_write(run: Run, path: str, tree: dict[str, Any], *, wait: bool = False) -> Exception | None:
+    """Write ``tree``; return what the file system, or what is not plain data, has against it."""
+    try:
+        if run.strategy.rank == 0 and "://" not in path:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        run.strategy.save_checkpoint(run.trainer.checkpoint_io, tree, path)
+        if wait:
+            run.trainer.checkpoint_io.wait()
+    except (CheckpointError, OSError) as error:
+        return error
+    return None

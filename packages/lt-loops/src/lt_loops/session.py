@@ -79,10 +79,11 @@ class Session:
         if error is not None:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _explain(run, error)
+            self._try(run.settle)
             self._try(lambda: run.call("on_exception", error, phase="on_exception"))
             if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
                 self._try(lambda: run.datamodule.on_exception(error))
-        self._try(lambda: confirm_saves(run))
+        self._try(lambda: confirm_saves(run, together=error is None))
         self._try(self._tear_down)
         self._try(lambda: profile_ends(run))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
@@ -174,6 +175,8 @@ def _explain(run: Run, error: BaseException) -> None:
 _MEANINGS = {
     "does not require grad and does not have a grad_fn": "training_step returned a loss that no parameter leads to: it "
     "was detached, made from a number, computed under no_grad, or all parameters are frozen. [LT307]",
+    "log_outside_the_graph": "torch.compile(..., fullgraph=True) lets nothing leave the graph, and what self.log takes "
+    "does. Have lt compile the step: Trainer(compile={'fullgraph': True}) logs when the graph is done. [LT343]",
     "Trying to backward through the graph a second time": "a tensor of an earlier batch is part of this loss: detach() "
     "what is kept from one batch to the next. [LT308]",
 }

@@ -56,6 +56,7 @@ class Settings:
         default_root_dir: absolute path of the folder for files.
         compile: False, or the arguments for ``torch.compile``.
         cuda_graphs: whether the training step is captured as a CUDA graph.
+        steps_per_execution: training batches that the device is given at once.
         silence: codes of warnings that are not shown.
         on_signal: whether a run that a signal stopped ends the process or returns.
         ckpt_path: what ``fit`` resumes from when it is told nothing itself.
@@ -104,6 +105,7 @@ class Settings:
     model_registry: str | None = None
     compile: Literal[False] | dict[str, Any] = False
     cuda_graphs: bool = False
+    steps_per_execution: int = 1
     silence: tuple[str, ...] = ()
     on_signal: Literal["exit", "return"] = "exit"
     prepare_data_per_node: bool | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ class Loaders:
     """The user's loaders by kind (``train``, ``validate``, ``test``, ``predict``), asked for when they are needed.
 
     Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
+
+    Attributes:
+        epochs: the epoch in which those of a kind were asked for, by kind.
     """
 
     def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
@@ -63,6 +67,7 @@ class Loaders:
     def forget(self, kind: str) -> None:
         """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""
         self.asked.pop(kind, None)
+        self.epochs.pop(kind, None)
 
     def _owner(self, kind: str) -> DataSource | None:
         for owner in (self.datamodule, self.module):
@@ -193,13 +198,25 @@ def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], 
     return stage
 
 
+@contextmanager
+def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
+    """Stand in the epoch in which the loaders of ``kind`` were asked for first: a resumed run asks as then."""
+    here = run.position.epoch
+    run.position.epoch = run.loaders.epochs.setdefault(kind, here)
+    try:
+        yield
+    finally:
+        run.position.epoch = here
+
+
 def make_train_feed(run: Run) -> Feed:
     """Return the feed of the training loader or loaders.
 
     Raises:
         DataError: when there is none, or it is empty.
     """
-    loaders = run.loaders.get("train")
+    with _when_asked_for(run, "train"):
+        loaders = run.loaders.get("train")
     if loaders is None:
         raise DataError(
             "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -209,7 +226,6 @@ def make_train_feed(run: Run) -> Feed:
     loaders = check_loader(loaders, "train")
     if run.trainer.settings.overfit_batches:
         loaders = in_order(loaders)
-    run.loaders.epochs["train"] = run.position.epoch
     several = len(flatten(loaders)) > 1 or isinstance(loaders, Mapping)
     if several and plugins.find("data", "feed") is None:
         raise ConfigError(
@@ -236,11 +252,12 @@ def make_train_feed(run: Run) -> Feed:
 
 def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
-    loaders = [check_loader(loader, kind) for loader in flatten(run.loaders.get(kind))]
+    with _when_asked_for(run, kind):
+        given = run.loaders.get(kind)
+    loaders = [check_loader(loader, kind) for loader in flatten(given)]
     if run.trainer.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
     _tell_empty(loaders, kind)
-    run.loaders.epochs[kind] = run.position.epoch
     capable = run.strategy.capabilities
     stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
     several = stand_ins and run.strategy.data_shard.count > 1

@@ -5,8 +5,10 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
-- ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
-  gradients of an unfinished window,
+- ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
+- ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, the gradients
+  of an unfinished window, also of one that the user accumulates in manual optimization, and what its strategy keeps
+  for itself,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
 """
 
@@ -16,6 +18,9 @@ import copy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.errors import CheckpointError, warn
@@ -36,6 +41,8 @@ __all__ = [
     "feed_state",
     "logger_states",
     "read_checkpoint",
+    "restore_data",
+    "restore_digits",
     "restore_module",
     "restore_sharded_module",
     "restore_training",
@@ -94,6 +101,8 @@ def _training_state(run: Run) -> dict[str, Any]:
         "lt": {
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
+            "loaders": dict(run.loaders.epochs),
+            "eval_steps": dict(run.eval_steps),
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
@@ -104,15 +113,23 @@ def _training_state(run: Run) -> dict[str, Any]:
 
 
 def _rank_state(run: Run) -> dict[str, Any]:
-    grads: dict[str, Any] = {}
-    if run.position.micro:
-        grads = {name: p.grad.cpu() for name, p in run.module.named_parameters() if p.grad is not None}
     return {
         "generators": capture_generators(),
         "recorder": run.recorder.state_dict(),
         "feed": feed_state(run),
-        "gradients": grads,
+        "gradients": _unfinished_gradients(run),
+        **({"strategy": own} if (own := run.strategy.state_dict()) else {}),
     }
+
+
+def _unfinished_gradients(run: Run) -> dict[str, Any]:
+    """Return the gradients that a later step will use: those of a window, or of what the user accumulates."""
+    found = {name: p for name, p in run.module.named_parameters() if p.grad is not None}
+    if not run.position.micro:
+        groups = [group for optimizer in run.open_gradients for group in optimizer.param_groups]
+        used = {id(p) for group in groups for p in group["params"]}
+        found = {name: p for name, p in found.items() if id(p) in used}
+    return {name: p.grad.cpu() for name, p in found.items() if p.grad is not None}
 
 
 def feed_state(run: Run) -> dict[str, Any] | None:
@@ -178,6 +195,18 @@ def restore_module(run: Run) -> None:
         )
 
 
+def restore_digits(run: Run) -> None:
+    """Load the weights that were saved in more digits than the module had before its precision converted it."""
+    tree = run.restored
+    if tree is None or run.strategy.capabilities.sharded_parameters:
+        return
+    saved = tree["state_dict"]
+    for name, value in run.module.state_dict().items():
+        kept = saved.get(name)
+        if isinstance(value, Tensor) and isinstance(kept, Tensor) and value.dtype == kept.dtype == torch.float64:
+            value.copy_(kept)
+
+
 def restore_sharded_module(run: Run) -> None:
     """Load the weights of a module that the strategy has spread over the ranks by now."""
     if run.restored is None or not run.strategy.capabilities.sharded_parameters:
@@ -195,15 +224,26 @@ def logger_states(run: Run) -> list[dict[str, Any]]:
     return list((run.restored.get("lt") or {}).get("loggers", []))
 
 
+def restore_data(run: Run) -> None:
+    """Restore what the user's loader methods may look at: the datamodule, and in a fit the counters."""
+    tree, dm = run.restored or {}, run.datamodule
+    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
+        dm.load_state_dict(tree[type(dm).__qualname__])
+    extra = tree.get("lt")
+    if extra is None or run.stage != "fit":
+        return
+    run.position.load_state_dict(extra["position"])
+    run.loaders.epochs.update(extra.get("loaders", {}))
+    run.eval_steps.update(extra.get("eval_steps", {}))
+
+
 def restore_training(run: Run) -> None:
-    """Restore all but the module's weights: optimizers, schedulers, counters, sums, place in the data, generators."""
+    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
     tree = run.restored
     if tree is None:
         return
     restore_sharded_module(run)
     if "optimizer_states" not in tree:
-        if run.weights_only:
-            return
         raise CheckpointError(
             f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
@@ -216,13 +256,10 @@ def restore_training(run: Run) -> None:
         take_lightning_counters(run, tree)
         return
     _tell_changed_hparams(run, tree)
-    run.position.load_state_dict(extra["position"])
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
     _restore_rank(run, extra)
-    dm = run.datamodule
-    if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
-        dm.load_state_dict(tree[type(dm).__qualname__])
+    _restore_strategy(run, extra)
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
@@ -278,6 +315,23 @@ def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
             callback.load_state_dict(copy.deepcopy(state))
 
 
+def _restore_strategy(run: Run, extra: dict[str, Any]) -> None:
+    """Give each rank back what its strategy kept for itself."""
+    strategy, saved = run.strategy, [rank.get("strategy") for rank in extra["ranks"]]
+    if extra["world_size"] != strategy.world_size:
+        if any(saved) and strategy.rank == 0:
+            warn(
+                f"{run.ckpt_path} was saved on {extra['world_size']} ranks and goes on with {strategy.world_size}: "
+                f"what strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks "
+                "for the same numbers.",
+                code="LT619",
+            )
+        return
+    own = saved[strategy.rank]
+    if own:
+        strategy.load_state_dict(copy.deepcopy(own))
+
+
 def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     ranks = extra["ranks"]
     same_size = extra["world_size"] == run.strategy.world_size
@@ -294,7 +348,7 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     else:
         sums = merged_sums([rank["recorder"] for rank in ranks], run.module)
         if run.strategy.rank:  # rank 0 alone goes on with the sums of all
-            sums["pages"] = []
+            sums |= {"pages": [], "metrics": {}}
         run.recorder.load_state_dict(sums)
     for name, parameter in run.module.named_parameters():
         if name in mine["gradients"]:

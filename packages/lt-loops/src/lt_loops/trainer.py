@@ -91,12 +91,14 @@ class Trainer(TrainerActions, LegacyArguments):
         profiler: a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
         detect_anomaly: torch's anomaly detection, and NaN losses are errors.
         barebones: nothing but the loop.
-        plugins: objects for precision, checkpoint IO, launcher, environment.
+        plugins: a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these.
         sync_batchnorm: batch norm over the batches of all ranks.
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
         default_root_dir: where files go when nothing else says it; default: the working directory.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
         cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape).
+        steps_per_execution: training batches that the device is given at once, for tiny steps: by ``cuda_graphs=True``
+            one graph does so many steps, on XLA one program. What is due in between is never passed over.
         silence: codes of warnings that are not shown.
         on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.
         prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the
@@ -146,7 +148,7 @@ class Trainer(TrainerActions, LegacyArguments):
         profiler: Profiler | str | None = None,
         detect_anomaly: bool | None = None,
         barebones: bool | None = None,
-        plugins: Plugin | list[Plugin] | None = None,
+        plugins: Plugin | str | list[Plugin | str] | None = None,
         sync_batchnorm: bool | None = None,
         reload_dataloaders_every_n_epochs: int | None = None,
         default_root_dir: str | PathLike[str] | None = None,
@@ -154,6 +156,7 @@ class Trainer(TrainerActions, LegacyArguments):
         model_registry: str | None = None,
         compile: bool | dict[str, Any] | None = None,  # noqa: A002  (torch's name of it)
         cuda_graphs: bool | None = None,
+        steps_per_execution: int | None = None,
         silence: list[str] | tuple[str, ...] | None = None,
         on_signal: str | None = None,
         prepare_data_per_node: bool | None = None,
@@ -298,7 +301,11 @@ class Trainer(TrainerActions, LegacyArguments):
         ckpt_path: str | PathLike[str] | None = None,
     ) -> Iterator[Any]:
         """Yield the outputs of ``predict_step`` one batch at a time, on this process, so that memory stays bounded."""
-        return iterate_predictions(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
+        return self._yielded(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
+
+    def _yielded(self, run: Run) -> Iterator[Any]:
+        yield from iterate_predictions(run)
+        self._exit_after_signal(run)
 
     def _evaluate(
         self,
@@ -400,7 +407,8 @@ class Trainer(TrainerActions, LegacyArguments):
             return
         run.position, run.pending, run.recorder = last.position, last.pending, last.recorder
         run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
-        run.feed_state = last.feed_state
+        run.frequencies = last.frequencies
+        run.feed_state, run.eval_steps = last.feed_state, last.eval_steps
 
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""
@@ -419,6 +427,9 @@ class Trainer(TrainerActions, LegacyArguments):
                 "trained module is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             ) from run.save_error
+        self._exit_after_signal(run)
+
+    def _exit_after_signal(self, run: Run) -> None:
         if run.signal is not None and exits_process(self.settings.on_signal):
             raise SystemExit(EXIT_STATUS[run.signal])
 

@@ -132,6 +132,7 @@ def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
     inner = Run(outer.trainer, "fit", outer.module, Loaders(outer.module, outer.datamodule, **given), None)
     inner.model, inner.optimizers = outer.model, outer.optimizers
     inner.optimizer_names, inner.schedulers = outer.optimizer_names, outer.schedulers
+    inner.frequencies = outer.frequencies
     inner.recorder.rank, inner.begun = outer.recorder.rank, True
     inner.callbacks = order_callbacks(callbacks)
     inner.hooks = HookCalls(inner, None)

@@ -24,6 +24,7 @@ class Torchrun(Environment):
     """Processes of ``torchrun`` (torch.distributed.elastic); its agent supervises and restarts them."""
 
     name: ClassVar[str] = "torchrun"
+    priority: ClassVar[int] = 10
 
     @classmethod
     def detect(cls) -> Self | None:

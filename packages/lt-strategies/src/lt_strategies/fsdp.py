@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -53,8 +52,23 @@ class _Root(nn.Module):
         return getattr(self.module, method)(*args, **kwargs)
 
 
-_roots: WeakKeyDictionary[nn.Module, _Root] = WeakKeyDictionary()
-"""The roots of modules that were sharded here; a module stays sharded after its run."""
+class _Kept:
+    """Holds the root of a sharded module in the module's ``__dict__``; a copy of the module holds none.
+
+    The root holds the module too, and both go together: a table of roots here would keep every module for ever.
+    """
+
+    def __init__(self, root: _Root | None = None) -> None:
+        self.root = root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, ()
+
+
+def _root_of(module: nn.Module) -> _Root | None:
+    """Return the root of a module that was sharded here; it stays sharded after its run."""
+    kept: _Kept | None = module.__dict__.get("_fsdp_root")
+    return None if kept is None else kept.root
 
 
 class FSDP(Distributed):
@@ -171,7 +185,7 @@ class FSDP(Distributed):
         return module, make_optimizers() if make_optimizers is not None else []
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
-        root = _roots.get(module)
+        root = _root_of(module)
         if root is not None:
             return partial(root, method)
         if isinstance(module, FSDPModule):
@@ -195,7 +209,7 @@ class FSDP(Distributed):
 
     @contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
-        sharded = [part for part in (_roots.get(module) or module).modules() if isinstance(part, FSDPModule)]
+        sharded = [part for part in (_root_of(module) or module).modules() if isinstance(part, FSDPModule)]
         for part in sharded:
             part.set_requires_gradient_sync(last, recurse=False)
         self._syncs = last
@@ -277,7 +291,7 @@ class FSDP(Distributed):
         if getattr(module, "automatic_optimization", True):
             root = _Root(module)
             self._shard_group(root, module)
-            _roots[module] = root
+            module.__dict__["_fsdp_root"] = _Kept(root)
         else:  # steps are taken inside of training_step, where a root around it would hold everything gathered
             for part in _with_forward(module):
                 self._shard_group(part, part)

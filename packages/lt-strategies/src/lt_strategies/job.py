@@ -63,6 +63,7 @@ class LaunchedEnvironment(Environment):
     """A process of a job that lt's own launchers started: script, spawn, fork."""
 
     name: ClassVar[str] = "lt"
+    priority: ClassVar[int] = 20
 
     @classmethod
     def detect(cls) -> Self | None:

@@ -101,6 +101,10 @@ class ScaledMixed(Mixed):
         self._unscaled: set[int] = set()
         self._stepped = False
 
+    def open(self, device: torch.device) -> None:
+        super().open(device)
+        self._stand_ins.clear()  # they hold the optimizers of an earlier run
+
     @property
     def scaler(self) -> GradScaler:
         """The scaler, made for the device at its first use."""

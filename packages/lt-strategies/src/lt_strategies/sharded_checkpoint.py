@@ -6,13 +6,15 @@ import os
 import pickle
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint import metadata
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
@@ -20,6 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from lt_core.atomic_file import sync_directory
+from lt_core.atomic_folder import draft_of, held, put_in_place, remove_folder, standing
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
@@ -112,18 +115,28 @@ def _like(value: Any, model: Tensor) -> Any:
 
 
 def is_one(path: str | PathLike[str]) -> bool:
-    """Return whether a path is a sharded checkpoint's folder."""
-    return (Path(path) / _REST).exists()
+    """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
+    return (standing(path) / _REST).exists()
 
 
 def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-    """Write a checkpoint to which every rank contributes; the folder appears only when it is complete."""
+    """Write a checkpoint to which every rank contributes; the folder appears only when it is complete.
+
+    Raises:
+        CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
+    """
     target = Path(path)
-    draft = target.with_name(f".{target.name}.partial")
-    if strategy.rank == 0:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-    strategy.barrier("a checkpoint's folder")
+    draft = draft_of(target)
+    with ExitStack() as lock:
+        with _shared_error(strategy, target):
+            if strategy.rank == 0:
+                shutil.rmtree(draft, ignore_errors=True)
+                draft.mkdir(parents=True)
+                lock.enter_context(held(draft))
+        _write(strategy, io, tree, draft, target)
+
+
+def _write(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], draft: Path, target: Path) -> None:
     optimizers = tree.get("optimizer_states", [])
     tensors = {
         "state_dict": tree["state_dict"],
@@ -135,30 +148,35 @@ def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str |
         {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
     ]
     rest["names"] = list(tree["state_dict"])
-    mine = _own_files(draft, strategy.rank)
-    for file in mine:
-        _sync(file)
-    written = strategy.gather_objects({file.name: _summed(file) for file in mine})
-    if strategy.rank == 0:
-        rest["files"] = {name: facts for files in written for name, facts in files.items()}
-        io.save_checkpoint(rest, draft / _REST)
-        io.wait()  # it may write in the background
-        sync_directory(draft)
-        _replace(target, draft)
-        sync_directory(target.parent)
-    strategy.barrier("a checkpoint's end")
+    facts: dict[str, dict[str, int]] = {}
+    with _shared_error(strategy, target):
+        for file in _own_files(draft, strategy.rank):
+            _sync(file)
+            facts[file.name] = _summed(file)
+    written = strategy.gather_objects(facts)
+    with _shared_error(strategy, target):
+        if strategy.rank == 0:
+            rest["files"] = {name: facts for files in written for name, facts in files.items()}
+            io.save_checkpoint(rest, draft / _REST)
+            io.wait()  # it may write in the background
+            sync_directory(draft)
+            put_in_place(draft, target)
+            sync_directory(target.parent)
 
 
-def _replace(target: Path, draft: Path) -> None:
-    """Put a complete folder in the place of what was there, which goes last."""
-    old = target.with_name(f".{target.name}.old")
-    if target.exists():
-        target.rename(old)
-    draft.rename(target)
-    if old.is_dir():
-        shutil.rmtree(old)
-    else:
-        old.unlink(missing_ok=True)
+@contextmanager
+def _shared_error(strategy: Strategy, target: Path) -> Iterator[None]:
+    """Have an error of the file system on one rank raised on all: none may wait for it, or think that it is saved."""
+    mine: Exception | None = None
+    try:
+        yield
+    except (CheckpointError, OSError) as error:
+        mine = error
+    told = [text for text in strategy.gather_objects("" if mine is None else str(mine)) if text]
+    if mine is not None:
+        raise mine
+    if told:
+        raise CheckpointError(f"{target} could not be written: {told[0]}", code="LT747")
 
 
 def verify(io: CheckpointIO, path: str | PathLike[str]) -> None:
@@ -167,10 +185,11 @@ def verify(io: CheckpointIO, path: str | PathLike[str]) -> None:
     Raises:
         CheckpointError: names what is missing or damaged.
     """
-    _check_metadata(Path(path))
-    io.verify(Path(path) / _REST)
-    files = io.load_checkpoint(Path(path) / _REST, map_location="cpu").get("files", {})
-    bad = _damaged(Path(path), files)
+    folder = standing(path)
+    _check_metadata(folder)
+    io.verify(folder / _REST)
+    files = io.load_checkpoint(folder / _REST, map_location="cpu").get("files", {})
+    bad = _damaged(folder, files)
     if bad:
         raise _broken(path, bad)
 
@@ -219,7 +238,7 @@ def load(strategy: Strategy, io: CheckpointIO, path: str | PathLike[str], *, tru
 
     The ranks share the work of comparing the files' checksums, and raise the same error.
     """
-    folder = Path(path)
+    folder = standing(path)
     tree = io.load_checkpoint(folder / _REST, map_location="cpu", trusted=trusted)
     found = [_damaged(folder, tree.pop("files", {}), slice(strategy.rank, None, strategy.world_size))]
     if strategy.world_size > 1:
@@ -235,9 +254,9 @@ def load(strategy: Strategy, io: CheckpointIO, path: str | PathLike[str], *, tru
 
 
 def remove(strategy: Strategy, path: str | PathLike[str]) -> None:
-    """Delete a folder."""
+    """Delete a folder, or a link to one."""
     if strategy.rank == 0:
-        shutil.rmtree(path)
+        remove_folder(Path(path))
 
 
 def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
@@ -251,10 +270,13 @@ def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
     if not is_one(path):
         raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {_REST}.", code="LT744")
     scratch = Path(target).with_name(f".{Path(target).name}.draft")
+    path = standing(path)
     verify(CheckpointIO(), path)
-    dcp_to_torch_save(path, scratch)
-    tree = torch.load(scratch, map_location="cpu", weights_only=True)
-    scratch.unlink()
+    try:
+        dcp_to_torch_save(path, scratch)
+        tree = torch.load(scratch, map_location="cpu", weights_only=True)
+    finally:
+        scratch.unlink(missing_ok=True)
     rest = CheckpointIO().load_checkpoint(Path(path) / _REST)
     for key in ("optimizer_states", "names", "files"):
         rest.pop(key, None)
@@ -300,15 +322,15 @@ class _PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.removesuffix("._local")  # as Python 3.13 writes pathlib's classes
-        described = module in _DESCRIBING or (module, name) in _PLAIN
-        found = super().find_class(module, name) if described and "." not in name else None
-        if not (isinstance(found, (type, torch.dtype, torch.layout)) or (module, name) in _PLAIN):
+        described = module == metadata.__name__ and isinstance(vars(metadata).get(name), type)
+        if not described and (module, name) not in _PLAIN:
             raise pickle.UnpicklingError(f"{module}.{name} does not describe a tensor")
-        return found
+        return super().find_class(module, name)
 
 
-_DESCRIBING = ("torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem")
 _PLAIN = {
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.distributed.checkpoint.filesystem", "_StoragePrefix"),
     ("collections", "OrderedDict"),
     ("pathlib", "PosixPath"),
     ("pathlib", "WindowsPath"),
@@ -327,5 +349,5 @@ def _check_metadata(folder: Path) -> None:
     try:
         with (folder / ".metadata").open("rb") as file:
             _PlainUnpickler(file).load()
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, OSError) as error:
+    except Exception as error:  # whatever senseless contents make of pickle's reader
         raise CheckpointError(f"{folder}: its index cannot be trusted or read: {error}.", code="LT745") from None

@@ -17,7 +17,7 @@ from lt_core.transfer import map_batch
 
 __all__ = ["XLA", "XLASPMD", "Compilations"]
 
-_WARM = 10  # training batches in which compilations are expected
+_WARM = 10  # runs of training batches in which compilations are expected
 _TOO_MANY = 5  # compilations after that
 
 
@@ -29,7 +29,7 @@ class XLA(Strategy):
     """
 
     name = "xla"
-    capabilities = Capabilities(inference_mode=False)
+    capabilities = Capabilities(inference_mode=False, lazy_execution=True)
 
     def __init__(self) -> None:
         self.compilations = Compilations()
@@ -163,7 +163,7 @@ class Compilations:
 
     Attributes:
         count: programs compiled since the last :meth:`begin`.
-        batches: training batches since then.
+        runs: how often training batches were run since then: each by itself, or several as one.
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class Compilations:
 
     def begin(self) -> None:
         """Start to count anew."""
-        self.batches, self._base, self._warm, self._told = 0, _compiled() if _loaded() else 0, 0, False
+        self.runs, self._base, self._warm, self._told = 0, _compiled() if _loaded() else 0, 0, False
 
     @property
     def count(self) -> int:
@@ -179,16 +179,17 @@ class Compilations:
 
     def batch_done(self) -> None:
         """Look at the counter every tenth batch; warn once when it keeps growing."""
-        self.batches += 1
-        if self.batches % _WARM or self._told:
+        self.runs += 1
+        if self.runs % _WARM or self._told:
             return
-        if self.batches == _WARM:
+        if self.runs == _WARM:
             self._warm = self.count
         elif self.count > self._warm + _TOO_MANY:
             self._told = True
             warn(
-                f"XLA has compiled {self.count} programs in {self.batches} batches, {self.count - self._warm} of them "
-                f"after the first {_WARM}: each takes seconds. Do batches differ in shape (drop_last=True, padding), "
+                f"XLA has compiled {self.count} programs for {self.runs} runs of training batches, "
+                f"{self.count - self._warm} of them after the first {_WARM}: each takes seconds. Do batches differ in "
+                "shape (drop_last=True, padding), "
                 "or does the step take other paths by Python values?",
                 code="LT755",
                 stacklevel=4,
@@ -196,9 +197,9 @@ class Compilations:
 
     def tell(self) -> None:
         """Write one line about a fit."""
-        if self.batches:
-            sys.stdout.write(f"XLA compiled {self.count} programs for {self.batches} training batches\n")
-            self.batches = 0
+        if self.runs:
+            sys.stdout.write(f"XLA compiled {self.count} programs for {self.runs} runs of training batches\n")
+            self.runs = 0
 
 
 def _loaded() -> bool:

@@ -41,6 +41,7 @@ class ProgressBar(Callback):
 
     role = "progress_bar"
     monitors = True
+    batch_hooks_every = 0
     priority = 100
 
     def __init__(self, refresh_rate: int = 1) -> None:

@@ -1,0 +1,59 @@
+"""The sums of torchmetrics-like objects, taken for a checkpoint and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+__all__ = ["is_metric", "metric_state", "restore_metric", "restore_metrics_of", "states_of_metrics"]
+
+
+def is_metric(value: object) -> bool:
+    """Return whether ``value`` is a torchmetrics-like object: ``update``, ``compute``, ``reset``."""
+    return all(callable(getattr(value, name, None)) for name in ("update", "compute", "reset"))
+
+
+def metric_state(metric: Any) -> dict[str, Any]:
+    """Return the sums of a torchmetrics-like object: what it names in ``_defaults``, and how often it was updated."""
+    names = [*getattr(metric, "_defaults", {}), *(["_update_count"] if hasattr(metric, "_update_count") else [])]
+    return {name: _beside(None, getattr(metric, name)) for name in names}  # metrics add to theirs in place
+
+
+def restore_metric(metric: Any, states: Mapping[str, Any]) -> None:
+    """Give a metric object the sums that :func:`metric_state` returned."""
+    for name, state in states.items():
+        setattr(metric, name, _beside(getattr(metric, name, None), state))
+    if hasattr(metric, "_computed"):
+        metric._computed = None
+
+
+def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, dict[str, Any]]:
+    """Return the sums of the metric objects in a module that were updated, by name.
+
+    Args:
+        module: in which they are found.
+        but: ids of those that are kept elsewhere.
+    """
+    parts = dict(module.named_modules())
+    for part in parts.values():
+        if hasattr(part, "compute_groups") and callable(getattr(part, "items", None)):
+            part.items(copy_state=False)  # a collection keeps the sums that its members share in one of them
+    updated = {name: part for name, part in parts.items() if vars(part).get("_update_count") and is_metric(part)}
+    return {name: metric_state(part) for name, part in updated.items() if id(part) not in but}
+
+
+def restore_metrics_of(module: nn.Module, states: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give metric objects back what :func:`states_of_metrics` returned; those that are there no more are left out."""
+    parts = dict(module.named_modules())
+    for name, state in states.items():
+        if name in parts and is_metric(parts[name]):
+            restore_metric(parts[name], state)
+
+
+def _beside(present: Any, state: Any) -> Any:
+    """Return a copy of a metric's saved state on the device of its present one."""
+    if isinstance(state, Tensor):
+        return state.to(present.device, copy=True) if isinstance(present, Tensor) else state.clone()
+    return list(state) if isinstance(state, list) else state

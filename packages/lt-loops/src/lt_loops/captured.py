@@ -1,0 +1,152 @@
+"""Training steps captured as one CUDA graph, with fixed memory for what goes in and comes out.
+
+Source: https://pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+from lt_core.recorder import Recorder
+from lt_core.slot import Given
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+
+__all__ = ["Captured", "Layout", "aside", "capture"]
+
+Replay = Callable[[], object]
+
+
+class Layout:
+    """What two batches share where one graph serves both: their structure, and shape and dtype of each tensor in it.
+
+    Values that are no tensors are part of it: the graph holds what the step made of them.
+    """
+
+    __slots__ = ("leaves", "spec")
+
+    def __init__(self, batch: Any) -> None:
+        """Read ``batch``, any nesting of tensors and plain values."""
+        self.leaves: list[Any]
+        self.spec: TreeSpec
+        self.leaves, self.spec = tree_flatten(batch)
+
+    def fits(self, other: Layout) -> bool:
+        """Return whether a graph that was captured with the ``other`` one's batch serves this one's."""
+        return self.spec == other.spec and all(map(_is_alike, self.leaves, other.leaves))
+
+
+class Captured:
+    """``count`` training steps as one graph: fill its places with batches, then replay it.
+
+    What the steps log is logged for every batch: their calls are noted during the capture and made again, with the
+    values of the replay, after each.
+
+    Args:
+        step: ``step(batch)``: forward, backward and the optimizer's step; returns what the training step returned.
+        count: how many steps become one graph.
+        layout: of all batches to come.
+        recorder: what the steps' calls of ``self.log`` go to.
+        params: whose gradients are to be found after a replay as after a step.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[Any], Any],
+        count: int,
+        layout: Layout,
+        recorder: Recorder,
+        params: list[nn.Parameter],
+    ) -> None:
+        """Capture the steps; none is done."""
+        self.count, self.layout, self.params = count, layout, params
+        self.places = [[_copied(leaf) for leaf in layout.leaves] for _ in range(count)]
+        self._logged: list[Callable[[], None]] = []
+        batches = [tree_unflatten(leaves, layout.spec) for leaves in self.places]
+        with _Noted(recorder, self._logged):
+            self._replay, self._output = capture(lambda: [step(batch) for batch in batches][-1])
+        self._gradients = [p.grad for p in params]
+
+    def put(self, place: int, leaves: list[Any]) -> None:
+        """Copy a batch's tensors into the memory of step ``place``."""
+        for mine, leaf in zip(self.places[place], leaves, strict=True):
+            if isinstance(mine, Tensor):
+                mine.copy_(leaf, non_blocking=True)
+
+    def replay(self) -> Any:
+        """Do all steps; log what they log; return a copy of what the last one returned."""
+        self._replay()
+        for p, gradient in zip(self.params, self._gradients, strict=True):
+            p.grad = gradient  # another graph, or an ordinary step in between, has put others there
+        for log in self._logged:
+            log()
+        return tree_map(_copied, self._output)
+
+
+class _Noted:
+    """While it is entered, calls of ``self.log`` are noted and not made.
+
+    The recorder is told, not the module: a compiled step would be compiled anew for another ``log``.
+    """
+
+    def __init__(self, recorder: Recorder, calls: list[Callable[[], None]]) -> None:
+        self.recorder, self.calls = recorder, calls
+
+    def __enter__(self) -> None:
+        self.slots, self.recorder.slots = self.recorder.slots, None
+        self.recorder.__dict__["resolve"] = self._resolve
+
+    def _resolve(self, module: LightningModule, name: str, value: Any, given: Given) -> _Note:
+        return _Note(partial(module.log, name, **given._asdict()), self.calls)
+
+    def __exit__(self, *error: object) -> None:
+        del self.recorder.__dict__["resolve"]
+        self.recorder.slots = self.slots
+
+
+class _Note:
+    """Stands where a slot does, for one call."""
+
+    def __init__(self, log: Callable[..., None], calls: list[Callable[[], None]]) -> None:
+        self.log, self.calls = log, calls
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        self.calls.append(partial(self.log, value=value, batch_size=batch_size))
+
+
+def capture(step: Callable[[], Any]) -> tuple[Replay, Any]:
+    """Capture ``step`` as a CUDA graph without doing it; return what does it, and its output in fixed memory."""
+    graph = torch.cuda.CUDAGraph()
+    # other threads (a loader's that pins memory, the writer of checkpoints) may go on to allocate meanwhile
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        output = step()
+    return graph.replay, output
+
+
+def aside(step: Callable[[], Any], device: torch.device) -> Any:
+    """Do ``step`` on another stream, as steps before a capture must be."""
+    if device.type != "cuda":
+        return step()
+    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        output = step()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    return output
+
+
+def _is_alike(mine: Any, other: Any) -> bool:
+    if isinstance(mine, Tensor):
+        return isinstance(other, Tensor) and other.shape == mine.shape and other.dtype == mine.dtype
+    return type(mine) is type(other) and bool(mine == other)
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
