@@ -287,7 +287,7 @@ class ModelCheckpoint(Checkpoint):
         """Save what there is, where asked for."""
         if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
             return
-        path = self.format_checkpoint_name(self._metrics(trainer))
+        path = self._agreed_path(trainer, self._metrics(trainer), may_replace="")
         self._record(trainer, path)
         trainer.save_checkpoint(path, **self._contents)
         self._ranking.keep(path)

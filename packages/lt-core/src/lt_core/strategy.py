@@ -96,8 +96,9 @@ class Strategy:
     """Runs on one device in this process. A strategy for more overrides what differs.
 
     The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its
-    life: ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``, ``setup``,
-    ``bind``, the members of the step, ``close``. A new member always comes with a default.
+    life: ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``,
+    ``load_checkpoint`` where a run resumes, ``setup``, ``bind``, the members of the step, ``close``. A new member
+    always comes with a default.
 
     A strategy is found by an entry point in ``lt.strategies``, a class or a function that returns an instance without
     arguments; users may also pass an instance.
@@ -226,7 +227,11 @@ class Strategy:
         self.placement.accelerator.open(self.device)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Leave a run; with ``error``, tell the other ranks so that none waits for this one."""
+        """Leave a run; with ``error``, tell the other ranks so that none waits for this one.
+
+        Talk and save go on working, until the next :meth:`setup` with what the last one made: a user may call
+        ``trainer.save_checkpoint`` after ``fit``.
+        """
 
     def init_context(self) -> AbstractContextManager[Any]:
         """Return the context for ``configure_model`` and ``trainer.init_module()``: default device, or meta."""
@@ -350,7 +355,11 @@ class Strategy:
         }
 
     def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
-        """Load what :meth:`module_state` returned (or any full state dict)."""
+        """Load what :meth:`module_state` returned (or any full state dict).
+
+        Called after :meth:`setup` where ``capabilities.sharded_parameters``; a module that is whole on each rank has
+        its weights loaded before :meth:`setup`.
+        """
         return module.load_state_dict(state, strict=strict)
 
     def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
@@ -360,6 +369,21 @@ class Strategy:
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
         """Load what :meth:`optimizer_state` returned."""
         optimizer.load_state_dict(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this rank must know beyond module and optimizers to go on exactly after a resume.
+
+        Plain data and tensors, which need not be alike on all ranks: steps since replicas last met, replicas that
+        differ, errors that a compression feeds back. Called on every rank at each save of a training run.
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned on this rank; called after :meth:`setup`, when module and
+        optimizers have their states.
+
+        Not called where there was none, or where the run was saved on another number of ranks (a warning tells).
+        """
 
     def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
         """Write ``tree`` to ``path``; called on every rank, by default only rank 0 writes."""

@@ -24,6 +24,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT521",
         "LT613",
         "LT618",
+        "LT619",
         "LT640",
         "LT801",
         "LT804",

@@ -6,8 +6,9 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
 - ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
-- ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, and the
-  gradients of an unfinished window, also of one that the user accumulates in manual optimization,
+- ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, the gradients
+  of an unfinished window, also of one that the user accumulates in manual optimization, and what its strategy keeps
+  for itself,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
 """
 
@@ -117,6 +118,7 @@ def _rank_state(run: Run) -> dict[str, Any]:
         "recorder": run.recorder.state_dict(),
         "feed": feed_state(run),
         "gradients": _unfinished_gradients(run),
+        **({"strategy": own} if (own := run.strategy.state_dict()) else {}),
     }
 
 
@@ -262,6 +264,7 @@ def restore_training(run: Run) -> None:
     run.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
     _restore_rank(run, extra)
+    _restore_strategy(run, extra)
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
@@ -315,6 +318,23 @@ def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
         state = saved.get(callback.state_key, saved.get(type(callback).__qualname__))
         if state:
             callback.load_state_dict(copy.deepcopy(state))
+
+
+def _restore_strategy(run: Run, extra: dict[str, Any]) -> None:
+    """Give each rank back what its strategy kept for itself."""
+    strategy, saved = run.strategy, [rank.get("strategy") for rank in extra["ranks"]]
+    if extra["world_size"] != strategy.world_size:
+        if any(saved) and strategy.rank == 0:
+            warn(
+                f"{run.ckpt_path} was saved on {extra['world_size']} ranks and goes on with {strategy.world_size}: "
+                f"what strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks "
+                "for the same numbers.",
+                code="LT619",
+            )
+        return
+    own = saved[strategy.rank]
+    if own:
+        strategy.load_state_dict(copy.deepcopy(own))
 
 
 def _restore_rank(run: Run, extra: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ class LocalSGD(Strategy):
         self.every = every
         self._steps = 0
         self._module: nn.Module | None = None
+        self._optimizers: list[Optimizer] = []
         self._store: Store | None = None
 
     # ---- place -------------------------------------------------------------------------------------------------------
@@ -68,7 +69,6 @@ class LocalSGD(Strategy):
         return store
 
     def close(self, error: BaseException | None = None) -> None:
-        self._module = None
         if error is not None and self.world_size > 1 and dist.is_initialized():
             dist.destroy_process_group()  # whoever waits for this rank gets an error now
 
@@ -79,12 +79,12 @@ class LocalSGD(Strategy):
         with torch.no_grad():
             for value in [*module.parameters(), *module.buffers()]:
                 dist.broadcast(value.detach(), src=0)
-        self._module, self._steps = module, 0
+        self._module, self._optimizers, self._steps = module, optimizers, 0
         return module, optimizers
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what crosses to other processes: neither the store nor the module."""
-        return {**self.__dict__, "_store": None, "_module": None}
+        return {**self.__dict__, "_store": None, "_module": None, "_optimizers": []}
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
@@ -150,6 +150,18 @@ class LocalSGD(Strategy):
             name: value.cpu() if isinstance(value, Tensor) else value
             for name, value in self.module_state(module).items()
         }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's replica, and where it is between two averages."""
+        module = {} if self._module is None else self._module.state_dict()
+        return {"steps": self._steps, "module": module, "optimizers": [each.state_dict() for each in self._optimizers]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._steps = state["steps"]
+        if self._module is not None:
+            self._module.load_state_dict(state["module"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
 
     def _averaged(self, value: Tensor) -> Tensor:
         """Return the mean over the ranks; for counters and flags rank 0's."""

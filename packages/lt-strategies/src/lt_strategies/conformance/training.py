@@ -11,7 +11,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import plugins
 from lt_core.module import LightningModule
-from lt_strategies.conformance.bench import CLASSES, FEATURES, SAMPLES, Batch, Bench, SmallNet
+from lt_strategies.conformance.bench import (
+    CLASSES,
+    FEATURES,
+    SAMPLES,
+    Batch,
+    Bench,
+    SmallNet,
+    assert_states_close,
+)
 from lt_strategies.conformance.checks import check
 
 
@@ -221,3 +229,18 @@ def a_run_that_resumes_ends_as_the_uninterrupted_one(bench: Bench) -> None:
     second = _trainer(bench)
     second.fit(Lit(seed=3), _loader(bench, samples), ckpt_path=str(path))
     bench.assert_close(second.strategy.full_module_state(second.model), _by_hand(bench, samples))
+
+
+@check(unless=("synchronous",))
+def replicas_that_differ_go_on_as_they_were_when_a_run_resumes(bench: Bench) -> None:
+    """What a rank needs for it beyond module and optimizers is ``Strategy.state_dict``."""
+    samples = 6 * SAMPLES * bench.world_size
+    whole = _trainer(bench, max_epochs=2)
+    whole.fit(Lit(), _loader(bench, samples))
+    first = _trainer(bench, max_steps=5)
+    first.fit(Lit(), _loader(bench, samples))
+    path = bench.folder / "replicas.ckpt"
+    first.save_checkpoint(path)
+    second = _trainer(bench, max_epochs=2)
+    second.fit(Lit(seed=3), _loader(bench, samples), ckpt_path=str(path))
+    assert_states_close(second.model.state_dict(), whole.model.state_dict(), bench.tolerance)
