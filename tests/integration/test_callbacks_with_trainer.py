@@ -190,6 +190,22 @@ def test_the_average_is_what_validation_and_the_checkpoint_see(tmp_path):
     assert torch.equal(net.head.weight, seen[-1])
 
 
+def test_fresh_batch_norm_statistics_are_those_of_batches_as_training_gets_them():
+    class Doubled(Net):
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            return {"x": 2 * batch[0], "y": batch[1]}
+
+        def training_step(self, batch, batch_idx):
+            return nn.functional.mse_loss(self(batch["x"]), batch["y"])
+
+    module, data = Doubled(), dataset(16, 0)
+    swa = StochasticWeightAveraging(0.01, swa_epoch_start=1)
+    trainer = make_trainer(max_epochs=2, callbacks=[swa], enable_checkpointing=False, limit_val_batches=0)
+    trainer.fit(module, DataLoader(data, batch_size=16))
+    seen = module.backbone[0](2 * data.tensors[0]).detach()
+    torch.testing.assert_close(module.backbone[1].running_mean, seen.mean(0))
+
+
 def test_rates_and_throughput_come_to_the_loggers():
     class Notes(Logger):
         rows: ClassVar[list] = []

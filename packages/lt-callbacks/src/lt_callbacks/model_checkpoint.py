@@ -55,7 +55,8 @@ class ModelCheckpoint(Checkpoint):
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
         enable_version_counter: a file of another run is not overwritten, but ``-v1`` added.
-        save_on_exception: save when an exception ends the run, on all ranks.
+        save_on_exception: save when an exception ends the run, on all ranks. A resume does the batch again in which it
+            came.
         trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
             load names them and compares the module's own values with those of this run.
         exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
@@ -286,7 +287,7 @@ class ModelCheckpoint(Checkpoint):
         """Save what there is, where asked for."""
         if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
             return
-        path = self.format_checkpoint_name(self._metrics(trainer))
+        path = self._agreed_path(trainer, self._metrics(trainer), may_replace="")
         self._record(trainer, path)
         trainer.save_checkpoint(path, **self._contents)
         self._ranking.keep(path)
