@@ -121,9 +121,9 @@ def test_predictions_are_saved_where_the_user_says(here, capsys):
         "test_step = validation_step", "def predict_step(self, batch, i): return self.layer(batch[0])"
     )
     (here / "project_of_users.py").write_text(source + "\n    predict_dataloader = train_dataloader\n")
-    words = ("--trainer.logger=false", "--output=out.pt")
+    words = ("--trainer.logger=false", "--output=new/folder/out.pt")
     assert main(["predict", *BASE, *words]) == 0
-    assert [part.shape for part in torch.load("out.pt")] == [(8, 1)] * 4
+    assert [part.shape for part in torch.load("new/folder/out.pt")] == [(8, 1)] * 4
     assert main(["predict", *BASE, words[0]]) == 0
     assert "--output predictions.pt saves them" in capsys.readouterr().out
 

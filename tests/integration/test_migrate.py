@@ -114,3 +114,25 @@ def test_source_that_is_no_python_is_left(tmp_path, capsys):
 def test_a_path_that_is_not_there_is_an_error(tmp_path, capsys):
     assert main(["migrate", str(tmp_path / "nowhere")]) == 2
     assert "is not there" in capsys.readouterr().err
+
+
+def test_a_notebook_that_cannot_be_read_is_left_and_the_others_are_rewritten(tmp_path, capsys):
+    cells = ["import pytorch_lightning as pl\nfiles = !ls\n", "import pytorch_lightning as pl\n"]
+    book = {"cells": [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]}
+    (tmp_path / "a.ipynb").write_text("pytorch_lightning: no JSON")
+    (tmp_path / "b.ipynb").write_text(json.dumps(book))
+    assert main(["migrate", "--write", str(tmp_path)]) == 0
+    written = json.loads((tmp_path / "b.ipynb").read_text())["cells"]
+    assert ["".join(cell["source"]) for cell in written] == [cells[0], "import lt as pl\n"]
+    told = capsys.readouterr().out
+    assert "no notebook: left as it is" in told
+    assert "b.ipynb:1: cell 1" in told
+
+
+def test_line_ends_and_links_stay_what_they_are(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.py").write_bytes(b"import pytorch_lightning as pl\r\nx = 1\r\n")
+    (tmp_path / "linked.py").symlink_to(tmp_path / "real" / "a.py")
+    assert main(["migrate", "--write", str(tmp_path / "linked.py")]) == 0
+    assert (tmp_path / "linked.py").is_symlink()
+    assert (tmp_path / "real" / "a.py").read_bytes() == b"import lt as pl\r\nx = 1\r\n"

@@ -438,6 +438,15 @@ def test_an_exception_saves_on_request(tmp_path):
         assert names(tmp_path / str(wanted)) == (["epoch=0-step=7.ckpt"] if wanted else [])
 
 
+def test_after_an_exception_neither_a_kept_nor_a_foreign_file_is_overwritten(tmp_path):
+    callback = ModelCheckpoint(tmp_path, filename="best", save_on_exception=True)
+    (tmp_path / "best.ckpt").write_bytes(b"of another run")
+    trainer = start(callback, tmp_path, global_step=7)
+    callback.on_exception(trainer, trainer.lightning_module, ValueError())
+    assert names(tmp_path) == ["best-v1.ckpt", "best.ckpt"]
+    assert (tmp_path / "best.ckpt").read_bytes() == b"of another run"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -119,6 +119,15 @@ def test_max_steps_shortens_the_last_epoch_of_the_bar():
     assert bar.total_train_batches == 3
 
 
+def test_max_steps_counts_by_the_epochs_own_window():
+    trainer = make_trainer(max_steps=3, accumulate_grad_batches={0: 1, 2: 4}, num_training_batches=100)
+    bar = TQDMProgressBar()
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    assert bar.total_train_batches == 3
+    trainer.current_epoch = 2
+    assert bar.total_train_batches == 12
+
+
 def test_a_resumed_epoch_measures_the_rate_from_where_it_resumed():
     phase = Phase(kind="train", description="", total=100, first=90)
     phase.advance(92, phase.started + 1.0)

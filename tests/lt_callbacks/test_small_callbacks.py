@@ -128,9 +128,9 @@ def test_predictions_are_written_batch_by_batch():
 
 
 def test_predictions_of_the_epoch_are_written_at_its_end():
-    assert predict(Writer("epoch"), 1).epochs == [(["p00", "p01"], [[0, 1], [2, 3]])]
+    assert predict(Writer("epoch"), 1).epochs == [(["p00", "p01"], [[[0, 1], [2, 3]]])]
     (written,) = predict(Writer("batch_and_epoch"), 2).epochs
-    assert written[0] == [["p00", "p01"], ["p10", "p11"]]
+    assert written == ([["p00", "p01"], ["p10", "p11"]], [[[0, 1], [2, 3]], [[0, 1], [2, 3]]])
 
 
 def test_a_wrong_interval_is_refused():
@@ -170,6 +170,33 @@ def test_gradients_are_watched_on_request_and_the_parameter_is_named():
     with pytest.raises(NonFiniteError, match="Gradients of 'weight' are not finite"):
         guard_run(NaNGuard(gradients=True), [1.0], spoil=0)
     guard_run(NaNGuard(), [1.0], spoil=0)
+
+
+def test_where_the_loss_is_scaled_overflowing_gradients_are_the_scalers_matter():
+    module = nn.Linear(2, 1)
+    module.weight.grad = torch.full((1, 2), torch.inf)
+    guard, trainer = NaNGuard(gradients=True), FakeTrainer()
+    trainer.precision_plugin.scales = True
+    guard.on_train_start(trainer, module)
+    guard.on_before_optimizer_step(trainer, module, torch.optim.SGD(module.parameters(), lr=0.1))
+    guard.on_train_epoch_end(trainer, module)
+    assert guard.first_step is None
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_sparse_gradients_are_watched_too(spoilt):
+    table = nn.Embedding(8, 2, sparse=True)
+    table(torch.tensor([1, 1, 3])).sum().backward()
+    if spoilt:
+        table.weight.grad._values()[0] = torch.nan
+    guard, trainer = NaNGuard(gradients=True), FakeTrainer()
+    guard.on_train_start(trainer, table)
+    guard.on_before_optimizer_step(trainer, table, torch.optim.SparseAdam(table.parameters()))
+    if not spoilt:
+        guard.on_train_epoch_end(trainer, table)
+        return
+    with pytest.raises(NonFiniteError, match="Gradients of 'weight' are not finite"):
+        guard.on_train_epoch_end(trainer, table)
 
 
 def test_it_may_warn_or_stop_instead_once():

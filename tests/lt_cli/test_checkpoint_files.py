@@ -104,3 +104,19 @@ def test_a_folder_that_is_no_checkpoint_is_told(tmp_path, capsys):
     (tmp_path / "empty.ckpt").mkdir()
     assert main(["ckpt", "verify", str(tmp_path / "empty.ckpt")]) == 1
     assert "is a folder" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"state_dict": None, "callbacks": [1], "optimizer_states": None, "lr_schedulers": None},
+        {"hyper_parameters": torch.ones(3), "optimizer_states": [None], "left_out": 3},
+    ],
+)
+def test_a_dict_that_is_no_checkpoint_is_shown_as_far_as_it_goes(tmp_path, tree, capsys):
+    torch.save(tree, tmp_path / "other.ckpt")
+    assert main(["ckpt", "show", str(tmp_path / "other.ckpt")]) == 0
+    assert "neither lt nor Lightning" in capsys.readouterr().out
+    assert main(["ckpt", "export", str(tmp_path / "other.ckpt"), str(tmp_path / "weights.pt")]) == (
+        2 if "state_dict" in tree else 0
+    )

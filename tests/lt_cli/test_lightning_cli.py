@@ -217,6 +217,14 @@ def test_other_classes_are_refused():
 # ---- the saved configuration -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("program", "command"), [("train.py", "python train.py fit"), ("lt", "lt fit")])
+def test_a_written_configuration_says_how_it_is_used(users, monkeypatch, capsys, program, command):
+    monkeypatch.setattr("sys.argv", [program])
+    with pytest.raises(SystemExit):
+        run(users, "fit", "--print_config", model_class=users.Net)
+    assert capsys.readouterr().out.startswith(f"# written by lt: {command} --config <this file> repeats the run")
+
+
 def test_the_configuration_is_saved_with_the_run_and_repeats_it(users, tmp_path):
     run(users, "fit", "--model=users.Net", "--model.lr=0.125", "--trainer.max_epochs=2")
     saved = yaml.safe_load((tmp_path / "config.yaml").read_text())

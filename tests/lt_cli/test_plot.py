@@ -1,7 +1,7 @@
 import pytest
 
 from lt_cli.main import main
-from lt_cli.plot import panels_of
+from lt_cli.plot import _smoothed, panels_of
 from lt_cli.run_metrics import RunMetrics
 
 
@@ -61,3 +61,7 @@ def test_a_weight_of_one_is_refused(run, capsys):
     with pytest.raises(SystemExit):
         main(["plot", str(run), "--smooth", "1"])
     assert "below 1" in capsys.readouterr().err
+
+
+def test_a_running_mean_goes_on_behind_a_point_that_is_not_finite():
+    assert [*_smoothed([1.0, float("inf"), 1.0], 0.5)] == [1.0, float("inf"), 1.0]

@@ -114,3 +114,23 @@ def test_runs_of_one_name_are_told_apart_by_their_folders():
     paths = ["/a/one/version_0", "/a/two/version_0", "/a/two/version_1"]
     runs = named_apart([RunMetrics(Path(path).name, Path(path)) for path in paths])
     assert [run.name for run in runs] == ["one/version_0", "two/version_0", "version_1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.csv", b"step,loss\n1,\xff\n"),
+        ("metrics.jsonl", b'{"step": 1, "loss": 1.0 oops}\n'),
+        ("events.out.tfevents.1", record(field(1, b"abc"))),
+        ("events.out.tfevents.2", record(b"\x80" * 20)),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CommandError, match=rf"{name} is damaged and cannot be read.*LT166"):
+        read_run(tmp_path)
+
+
+def test_a_number_too_large_for_a_float_is_passed_over(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "loss": 0.5, "huge": {"9" * 400}}}\n')
+    assert read_run(tmp_path).curves == {"loss": [(1.0, 0.5)]}

@@ -134,7 +134,9 @@ class BaseFinetuning(Callback):
         BaseFinetuning.make_trainable(modules)
         rate = float(optimizer.param_groups[0]["lr"]) / initial_denom_lr if lr is None else lr
         params = BaseFinetuning.filter_params(modules, train_bn=train_bn, requires_grad=True)
-        new = BaseFinetuning.filter_on_optimizer(optimizer, [p for p in params if id(p) in frozen])
+        have = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        wanted = [p for p in params if id(p) in frozen or id(p) not in have]  # others were trained all along
+        new = BaseFinetuning.filter_on_optimizer(optimizer, wanted)
         if new:
             optimizer.add_param_group({"params": new, "lr": rate})
 

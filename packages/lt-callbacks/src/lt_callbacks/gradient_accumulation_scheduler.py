@@ -39,7 +39,7 @@ class GradientAccumulationScheduler(Callback):
             whole("GradientAccumulationScheduler", f"scheduling[{epoch}]", count, 1)
         self.scheduling = {0: 1, **scheduling}
         self.epochs = sorted(self.scheduling)
-        self._before: int | None = None
+        self._before: int | dict[int, int] | None = None
 
     def explain(self) -> str:
         """Say how many batches make a step from which epoch on."""

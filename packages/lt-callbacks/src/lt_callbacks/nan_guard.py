@@ -34,7 +34,8 @@ class NaNGuard(Callback):
 
     Args:
         every_n_steps: optimizer steps between two looks; the end of an epoch is always one.
-        gradients: watch the gradients too, and so name the parameter; costs one pass over them in each step.
+        gradients: watch the gradients too, and so name the parameter; costs one pass over them in each step. Where the
+            loss is scaled (``"16-mixed"``) they overflow now and then, and such steps are skipped: none counts there.
         action: ``"raise"`` an error, ``"stop"`` training, or ``"warn"`` once.
 
     Attributes:
@@ -71,9 +72,9 @@ class NaNGuard(Callback):
 
     def on_before_optimizer_step(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Leave a flag for the gradients, unscaled and not clipped."""
-        if not self.gradients:
+        if not self.gradients or trainer.precision_plugin.scales:
             return
-        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        grads = [_values(p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if grads:
             norms = torch.stack([norm.to(grads[0].device) for norm in torch._foreach_norm(grads)])
             self._note(trainer.global_step, torch.isfinite(norms).all())
@@ -125,7 +126,12 @@ def _culprits(module: LightningModule) -> str:
 
 
 def _not_finite(tensors: Iterable[tuple[str, Tensor]]) -> list[str]:
-    return [name for name, tensor in tensors if not bool(torch.isfinite(tensor).all())]
+    return [name for name, tensor in tensors if not bool(torch.isfinite(_values(tensor)).all())]
+
+
+def _values(tensor: Tensor) -> Tensor:
+    """Return the numbers that a sparse tensor holds; any other tensor as it is."""
+    return tensor._values() if tensor.is_sparse else tensor
 
 
 def _list(names: list[str], longest: int = 5) -> str:

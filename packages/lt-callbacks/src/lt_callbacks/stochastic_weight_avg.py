@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 from lt_callbacks.arguments import choice, whole
 from lt_callbacks.averaged_weights import AveragedWeights, AverageFunction
 from lt_core.callback import Callback
-from lt_core.data import make_feed
 from lt_core.errors import ConfigError
 from lt_core.seed import preserve_generators
 
@@ -198,7 +197,7 @@ def _update_batch_norm(trainer: TrainerAPI, module: LightningModule) -> None:
     layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
     step = trainer.precision_plugin.wrap_step(_step_of(module))
     with preserve_generators(), trainer.recorder.muted(), _cumulative(layers), torch.no_grad():
-        feed = make_feed(trainer.train_dataloader, stage="fit", shard=strategy.data_shard, transfer=strategy.to_device)
+        feed = trainer.train_feed()
         try:
             for index, batch in enumerate(feed):
                 if index >= trainer.num_training_batches:

@@ -166,6 +166,14 @@ class LightningArgumentParser(ArgumentParser):
             super().error(text, ex)
         self.exit(2, f"{self._program()}: error: {text}\nAll arguments: {self._program()} --help\n")
 
+    def tell_how_to_repeat(self) -> None:
+        """Have a configuration that is written say at its head how it is used, unless the user gave another head."""
+        if self.dump_header is None:
+            program = self._program()
+            script = program.partition(" ")[0].endswith(".py")
+            command = f"python {program}" if script else program
+            self.dump_header = [f"written by lt: {command} --config <this file> repeats the run"]
+
     def _check_value_key(self, action: Any, value: Any, key: str, *args: Any, **kwargs: Any) -> Any:
         """Every value goes through here, wherever it was written: names of plug-ins become their classes."""
         return super()._check_value_key(action, with_classes(key, value), key, *args, **kwargs)

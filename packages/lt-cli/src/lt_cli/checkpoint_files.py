@@ -107,7 +107,8 @@ def weights_of(tree: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
     Raises:
         CommandError: where there are none.
     """
-    state = tree.get("state_dict", tree)
+    given = tree.get("state_dict", tree)
+    state = given if isinstance(given, dict) else {}
     found = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     kept = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
     if not kept:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 __all__ = ["contents", "tensors_of"]
+
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 _WIDTH = 100  # characters of a value in the table
 
@@ -16,10 +18,10 @@ def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
     """Return what a checkpoint holds as plain data, for people and for JSON.
 
     Args:
-        tree: the checkpoint.
+        tree: the checkpoint, or any other dict: what is not as in a checkpoint counts as not there.
         weights: list every weight with its shape and type.
     """
-    state = tree.get("state_dict", {})
+    state = _of(dict, tree, "state_dict")
     found: dict[str, Any] = {
         "written by": _writer(tree),
         "epoch": tree.get("epoch"),
@@ -27,13 +29,13 @@ def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
         "samples": _deep(tree, "lt", "position", "samples"),
         "world size": _deep(tree, "lt", "world_size"),
         "weights": _summary(state),
-        "hyperparameters": tree.get("hyper_parameters") or {},
-        "hyperparameters by name only": tree.get("hparams_by_name") or {},
-        "datamodule's hyperparameters": tree.get("datamodule_hyper_parameters") or {},
-        "optimizers": [_optimizer(state) for state in tree.get("optimizer_states", ())],
-        "schedulers": len(tree.get("lr_schedulers", ())) or None,
-        "callbacks": {str(name): _plain(state) for name, state in tree.get("callbacks", {}).items()},
-        "left out": list(tree.get("left_out", ())),
+        "hyperparameters": _of(dict, tree, "hyper_parameters"),
+        "hyperparameters by name only": _of(dict, tree, "hparams_by_name"),
+        "datamodule's hyperparameters": _of(dict, tree, "datamodule_hyper_parameters"),
+        "optimizers": [_optimizer(each) for each in _of(list, tree, "optimizer_states") if isinstance(each, dict)],
+        "schedulers": len(_of(list, tree, "lr_schedulers")) or None,
+        "callbacks": {str(name): _plain(state) for name, state in _of(dict, tree, "callbacks").items()},
+        "left out": _of(list, tree, "left_out"),
         "resumes": _resumes(tree),
         "other keys": [key for key in tree if key not in _KNOWN],
     }
@@ -110,6 +112,12 @@ def _optimizer(state: Mapping[str, Any]) -> str:
 
 def _shape(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _of(kind: type[_Kind], tree: Mapping[str, Any], key: str) -> _Kind:
+    """Return what stands under ``key``; an empty one where that is of another kind."""
+    value = tree.get(key)
+    return value if isinstance(value, kind) else kind()
 
 
 def _deep(tree: Any, *keys: str) -> Any:

@@ -20,6 +20,7 @@ _VALUE_TAG, _VALUE_SIMPLE, _VALUE_TENSOR = 1, 2, 8
 _TENSOR_DTYPE, _TENSOR_SHAPE, _TENSOR_CONTENT, _TENSOR_FLOATS, _TENSOR_DOUBLES = 1, 2, 4, 5, 6
 _SESSION_STATUS, _SESSION_START = 1, 1
 _DT_FLOAT, _DT_DOUBLE = 1, 2
+_LONGEST_VARINT = 70  # bits in the ten bytes that 64 bits can take
 
 Field = tuple[int, int, "int | bytes"]
 
@@ -45,13 +46,16 @@ def read_scalars(path: Path) -> list[Scalar]:
 
     A run that was resumed says so with a session's start: what stood there from that step on is left out, as in
     TensorBoard. A last record that is cut off, as in a run that goes on, ends the reading.
+
+    Raises:
+        ValueError: for a file that is damaged.
     """
     found: list[Scalar] = []
     for record in _records(path.read_bytes()):
         step, wall_time, summary = 0, 0.0, b""
         for number, _, value in _fields(record):
             if number == _EVENT_WALL_TIME and isinstance(value, bytes):
-                (wall_time,) = struct.unpack("<d", value)
+                wall_time = _float("<d", value)
             elif number == _EVENT_STEP and isinstance(value, int):
                 step = value
             elif number == _EVENT_SUMMARY and isinstance(value, bytes):
@@ -94,6 +98,8 @@ def _fields(data: bytes) -> Iterator[Field]:
 def _varint(data: bytes, place: int) -> tuple[int, int]:
     result, shift = 0, 0
     while place < len(data):
+        if shift >= _LONGEST_VARINT:
+            raise ValueError("an integer without an end")
         byte = data[place]
         place += 1
         result |= (byte & 0x7F) << shift
@@ -116,7 +122,7 @@ def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
             if part == _VALUE_TAG and isinstance(content, bytes):
                 tag = content.decode("utf-8", "replace")
             elif part == _VALUE_SIMPLE and isinstance(content, bytes):
-                (result,) = struct.unpack("<f", content)
+                result = _float("<f", content)
             elif part == _VALUE_TENSOR and isinstance(content, bytes):
                 result = _tensor(content)
         if result is not None:
@@ -131,5 +137,13 @@ def _tensor(data: bytes) -> float | None:
     content = fields.get(_TENSOR_CONTENT) or fields.get(_TENSOR_FLOATS if kind == _DT_FLOAT else _TENSOR_DOUBLES)
     if width is None or shape or not isinstance(content, bytes) or len(content) != width[1]:
         return None
-    value: float = struct.unpack(width[0], content)[0]
+    return _float(width[0], content)
+
+
+def _float(kind: str, content: bytes) -> float:
+    """Return a number of 4 (``"<f"``) or 8 bytes (``"<d"``)."""
+    try:
+        value: float = struct.unpack(kind, content)[0]
+    except struct.error as error:
+        raise ValueError(f"a number of {len(content)} bytes") from error
     return value

@@ -109,7 +109,6 @@ class LightningCLI:
 
     def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
         """Return an empty parser with ``--config``."""
-        kwargs.setdefault("dump_header", ["written by lt: lt fit --config <this file> repeats the run"])
         parser = self.parser_class(**kwargs)
         parser.add_argument(
             "-c",
@@ -130,6 +129,7 @@ class LightningCLI:
             self._add_subcommands(self.parser, **subparser_kwargs)
         else:
             self._add_arguments(self.parser)
+            self.parser.tell_how_to_repeat()
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -247,6 +247,7 @@ class LightningCLI:
             subparser = self._prepare_subcommand_parser(self._trainer_type, name, **options)
             self._subcommand_parsers[name] = subparser
             subcommands.add_subcommand(name, subparser, help=summary)
+            subparser.tell_how_to_repeat()
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = self.init_parser(**kwargs)

@@ -108,7 +108,8 @@ def _changes(path: Path) -> Iterator[Change]:
         raise CommandError(f"{path} is not there.", code="LT169")
     for file in _files(path) if path.is_dir() else [path]:
         try:
-            text = file.read_text("utf-8")
+            with file.open(encoding="utf-8", newline="") as stream:  # line ends stay what they are
+                text = stream.read()
         except (UnicodeDecodeError, OSError):
             continue
         change = _change(file, text)
@@ -138,7 +139,10 @@ def _change(file: Path, text: str) -> Change | None:
     if file.suffix in _CONFIGS:
         return Change(file, text, *_config(text))
     if file.suffix == ".ipynb":
-        return Change(file, text, *_notebook(text))
+        try:
+            return Change(file, text, *_notebook(text))
+        except json.JSONDecodeError as error:
+            return Change(file, text, text, [Left(error.lineno, error.msg, "no notebook: left as it is")])
     return None
 
 
@@ -175,7 +179,11 @@ def _notebook(text: str) -> tuple[str, list[Left]]:
         if _MAGIC.search(source):
             left.append(Left(number, f"cell {number}", "it holds a magic command: change it by hand"))
             continue
-        new, of_cell = migrate_text(source)
+        try:
+            new, of_cell = migrate_text(source)
+        except SyntaxError as error:
+            left.append(Left(number, f"cell {number}: {error.msg}", "no Python of today: left as it is"))
+            continue
         left += [Left(number, f"cell {number}: {item.what}", item.advice) for item in of_cell]
         if new != source:
             cell["source"] = new.splitlines(keepends=True)
@@ -210,7 +218,8 @@ def _show_left(changes: Sequence[Change]) -> None:
 
 
 def _write(change: Change) -> None:
-    beside = change.path.with_name(f".{change.path.name}.{os.getpid()}")
+    path = change.path.resolve()  # a link stays one
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(change.new, "utf-8", newline="")
-    beside.chmod(change.path.stat().st_mode)
-    beside.replace(change.path)
+    beside.chmod(path.stat().st_mode)
+    beside.replace(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -112,9 +113,15 @@ def _draw_curve(axes: Any, points: Points, smooth: float, label: str, colour: st
 
 
 def _smoothed(values: Sequence[float], weight: float) -> Iterable[float]:
-    """Yield running means that forget by ``weight`` a point, right from the first point on (bias corrected)."""
+    """Yield running means that forget by ``weight`` a point, right from the first point on (bias corrected).
+
+    A point that is not finite stays as it is, and the mean goes on behind it.
+    """
     mean, mass = 0.0, 0.0
     for value in values:
+        if not math.isfinite(value):
+            yield value
+            continue
         mean, mass = weight * mean + (1 - weight) * value, weight * mass + (1 - weight)
         yield mean / mass
 

@@ -123,7 +123,16 @@ def _class_path(argument: str, name: str) -> str | None:
     """Return where the class of a plug-in is, by its name; None where it is none's, or that of two."""
     groups = _GROUPS_OF.get(argument, ())
     found = {p.origin for p in installed_plugins() if p.group in groups and p.name == name} if groups else set()
-    return found.pop().replace(":", ".") if len(found) == 1 else None
+    return _shortest_path(*found.pop().split(":")) if len(found) == 1 else None
+
+
+def _shortest_path(module: str, name: str) -> str:
+    """Return the path by which users import what ``module`` defines: from the outermost package that has it."""
+    made = getattr(import_module(module), name, None)
+    parts = module.split(".")
+    packages = (".".join(parts[:count]) for count in range(1, len(parts)))
+    found = (package for package in packages if getattr(import_module(package), name, None) is made)
+    return f"{next(found, module)}.{name}"
 
 
 def _words_said(words: Iterable[str]) -> set[str]:

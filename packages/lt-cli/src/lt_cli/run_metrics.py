@@ -75,14 +75,17 @@ def read_run(path: Path) -> RunMetrics:
         path: its folder, or one of its files.
 
     Raises:
-        CommandError: for a file that holds no metrics.
+        CommandError: for a file that holds no metrics, or is damaged.
     """
     files = [path] if path.is_file() else [file for pattern in _FILES for file in sorted(path.glob(pattern))]
     values: dict[str, dict[float, float]] = {}
     for file in files:
-        for step, row in _rows(file):
-            for name, value in row.items():
-                values.setdefault(name, {})[step] = value
+        try:
+            for step, row in _rows(file):
+                for name, value in row.items():
+                    values.setdefault(name, {})[step] = value
+        except (ValueError, csv.Error) as error:
+            raise CommandError(f"{file} is damaged and cannot be read: {error}.", code="LT166") from error
     if not values:
         raise CommandError(f"{path} holds no metrics yet.", code="LT166")
     curves = {name: sorted(points.items()) for name, points in values.items()}
@@ -144,7 +147,7 @@ def _number(text: object) -> float | None:
         return None
     try:
         return float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -98,6 +98,8 @@ class TrainingCommand(LightningCLI):
     def predict(self, **kwargs: Any) -> None:
         """Predict, and save what came out where ``--output`` says."""
         target = self._get(self.config, "output")
+        if target is not None:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)  # before the work, which must not be lost for it
         predictions = self.trainer.predict(**kwargs)
         if not self.trainer.is_global_zero or predictions is None:
             return

@@ -23,7 +23,7 @@ from lt_core.transfer import move_to_device
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
 
-__all__ = ["Capabilities", "Placement", "Shard", "Strategy"]
+__all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -406,3 +406,7 @@ class Strategy:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:
             io.remove_checkpoint(path)
+
+
+class SingleDevice(Strategy):
+    """One device in this process: what ``strategy="auto"`` takes for one, and the name for ``isinstance``."""

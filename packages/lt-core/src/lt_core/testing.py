@@ -20,7 +20,7 @@ from lt_core.callback_kit import CallbackKit
 from lt_core.checkpoint import CheckpointIO
 from lt_core.checkpoint_kit import CheckpointKit
 from lt_core.collectives import Collectives
-from lt_core.data import DataSource
+from lt_core.data import DataSource, Feed, make_feed
 from lt_core.logger import Logger
 from lt_core.logger_kit import LoggerKit
 from lt_core.module import LightningModule
@@ -51,7 +51,7 @@ class FakeTrainer(Collectives):
         self.min_epochs: int | None = None
         self.max_steps = -1
         self.min_steps: int | None = None
-        self.accumulate_grad_batches = 1
+        self.accumulate_grad_batches: int | dict[int, int] = 1
         self.gradient_clip_val: float | None = None
         self.gradient_clip_algorithm: str | None = None
         self.limit_train_batches: int | float | None = None
@@ -74,6 +74,7 @@ class FakeTrainer(Collectives):
         self.global_rank = self.local_rank = self.node_rank = 0
         self.world_size = self.num_devices = self.num_nodes = 1
         self.is_global_zero = True
+        self.fast_dev_run: bool | int = False
         self.default_root_dir = "."
         self.stage: str | None = "fit"
         self.training, self.validating, self.testing, self.predicting = True, False, False, False
@@ -163,6 +164,16 @@ class FakeTrainer(Collectives):
         """Delete a checkpoint now."""
         self.checkpoint_io.remove_checkpoint(path)
         self.removed.append(str(path))
+
+    def window_of(self, epoch: int) -> int:
+        """Return how many batches make an optimizer step in ``epoch``."""
+        asked = self.accumulate_grad_batches
+        return asked if isinstance(asked, int) else asked[max(start for start in asked if start <= epoch)]
+
+    def train_feed(self) -> Feed:
+        """Return a feed that reads ``train_dataloader``."""
+        shard, move = self.strategy.data_shard, self.strategy.to_device
+        return make_feed(self.train_dataloader, stage="fit", shard=shard, transfer=move)
 
     def trial(self, max_steps: int, **overrides: Any) -> Any:
         """Note what was asked; return None."""

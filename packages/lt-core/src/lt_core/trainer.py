@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lt_core.accelerator import Accelerator
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
-    from lt_core.data import DataSource
+    from lt_core.data import DataSource, Feed
     from lt_core.logger import Logger
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
@@ -38,7 +38,7 @@ class TrainerAPI(Protocol):
     min_epochs: int | None
     max_steps: int
     min_steps: int | None
-    accumulate_grad_batches: int
+    accumulate_grad_batches: int | dict[int, int]
     gradient_clip_val: float | None
     gradient_clip_algorithm: str | None
     limit_train_batches: int | float | None
@@ -132,6 +132,10 @@ class TrainerAPI(Protocol):
     @property
     def is_global_zero(self) -> bool:
         """Whether this process is rank 0."""
+
+    @property
+    def fast_dev_run(self) -> bool | int:
+        """Whether this is a trial of one (True) or N batches, which leaves no files."""
 
     @property
     def default_root_dir(self) -> str:
@@ -292,6 +296,12 @@ class TrainerAPI(Protocol):
             max_steps: optimizer steps.
             overrides: Trainer arguments for the trial only, such as ``callbacks=[...]``.
         """
+
+    def window_of(self, epoch: int) -> int:
+        """Return how many batches make an optimizer step in ``epoch``."""
+
+    def train_feed(self) -> Feed:
+        """Return a feed that reads the training loaders anew, as training does; inside ``fit``. Close it after use."""
 
     def reload_train_loader(self) -> None:
         """Have the training loader asked for anew before the next epoch; after a change of its batch size."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from lt_core.callback import Callback
 from lt_core.collectives import Collectives
-from lt_core.data import DataSource
+from lt_core.data import DataSource, Feed
 from lt_core.errors import ConfigTypeError, LogError, warn
 from lt_core.media import as_media
 from lt_core.media_files import write_media
@@ -20,7 +20,7 @@ from lt_loops.explain import explain, imagine
 from lt_loops.facts import TrainerFacts
 from lt_loops.run import Run
 from lt_loops.saving import SaveRequest, save_now
-from lt_loops.sources import Loaders
+from lt_loops.sources import Loaders, make_train_feed
 from lt_loops.trial import Trial, run_trial
 
 __all__ = ["TrainerActions"]
@@ -157,6 +157,16 @@ class TrainerActions(TrainerFacts, Collectives):
             overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only.
         """
         return run_trial(self, max_steps, overrides)
+
+    def train_feed(self) -> Feed:
+        """Return a feed that reads the training loaders anew, as training does; inside ``fit``. Close it after use.
+
+        Raises:
+            ConfigTypeError: outside of ``fit``.
+        """
+        if self._run is None or self._run.stage != "fit":
+            raise ConfigTypeError("trainer.train_feed() works inside fit only: call it in a hook.", code="LT131")
+        return make_train_feed(self._run)
 
     def explain(
         self,

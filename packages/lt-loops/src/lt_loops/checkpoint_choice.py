@@ -62,9 +62,9 @@ def _best(trainer: Trainer, stage: str) -> str:
         )
     best: str = callback.best_model_path
     if not best:
-        raise CheckpointError(
-            f"{stage}(ckpt_path='best'): no checkpoint was saved yet. Call fit first, or pass a path.", code="LT612"
-        )
+        why = "fast_dev_run saves no checkpoint. Leave ckpt_path out" if trainer.fast_dev_run else ""
+        why = why or "no checkpoint was saved yet. Call fit first"
+        raise CheckpointError(f"{stage}(ckpt_path='best'): {why}, or pass a path.", code="LT612")
     return best
 
 

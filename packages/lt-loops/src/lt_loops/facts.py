@@ -244,8 +244,9 @@ class TrainerFacts(TrainerLimits):
 
     @property
     def log_dir(self) -> str | None:
-        """The folder of this run: the first logger's, else the default root."""
-        return (self.logger.log_dir if self.logger is not None else None) or self.default_root_dir
+        """The folder of this run: the first logger's, else where that logger keeps files, else the default root."""
+        logger = self.logger
+        return (None if logger is None else logger.log_dir or logger.save_dir) or self.default_root_dir
 
     @property
     def checkpoint_callbacks(self) -> list[Callback]:

@@ -143,7 +143,7 @@ class ProgressBar(Callback):
         total = trainer.num_training_batches
         if trainer.max_steps >= 0:
             steps_left = max(trainer.max_steps - trainer.global_step, 0)
-            total = min(total, trainer.batch_idx + steps_left * trainer.accumulate_grad_batches)
+            total = min(total, trainer.batch_idx + steps_left * trainer.window_of(trainer.current_epoch))
         return total
 
     @property
