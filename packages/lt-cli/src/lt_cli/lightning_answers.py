@@ -23,7 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from lt_cli import lightning_trainer
 from lt_cli.lightning_demos import BoringDataModule, BoringModel, RandomDataset
-from lt_cli.lightning_states import (
+from lt_core.states import (
     GradClipAlgorithmType,
     LightningEnum,
     RunningStage,

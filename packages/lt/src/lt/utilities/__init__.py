@@ -5,7 +5,7 @@ from lt.lazy import lazy
 NAMES = {
     "AttributeDict": "lt_core.hparams:AttributeDict",
     "CombinedLoader": "lt_data:CombinedLoader",
-    "GradClipAlgorithmType": "lt_cli.lightning_states:GradClipAlgorithmType",
+    "GradClipAlgorithmType": "lt_core.states:GradClipAlgorithmType",
     "MisconfigurationException": "lt_core.errors:MisconfigurationException",
     "ModelSummary": "lt_callbacks.module_table:ModuleTable",
     "apply_to_collection": "lt_cli.lightning_answers:apply_to_collection",
