@@ -278,7 +278,7 @@ def test_the_state_has_lightnings_words(trainer, net, loader):
     run.fit(Asks(), loader(8))
     assert seen == [("fit", "running", "train", "train")]
     assert (run.state.fn, run.state.status, run.state.stage) == ("fit", "finished", None)
-    assert run.state.finished and run.state.stopped
+    assert (run.state.finished, run.state.stopped) == (True, True)
 
 
 def test_a_hook_puts_other_optimizers_in_place(trainer, net, loader, seeded, same):
