@@ -32,8 +32,8 @@ class CheckpointIO:
 
     Paths may be URLs that fsspec knows (``s3://...``). A subclass for another format or place overrides all members
     that touch files. It is found by an entry point in ``lt.checkpoint_io``, a class or a function that returns an
-    instance without arguments: ``Trainer(plugins="its_name")``, or always where it is called ``default``; or it is given
-    to the Trainer as an object. Only the process that writes calls the writing members.
+    instance without arguments: ``Trainer(plugins="its_name")``, or always where it is called ``default``; or it is
+    given to the Trainer as an object. Only the process that writes calls the writing members.
 
     Attributes:
         keeps_objects: whether :meth:`save_checkpoint` takes any Python object; hyperparameters then go there as they
@@ -130,8 +130,8 @@ class CheckpointIO:
     def times(self, folder: StrPath) -> dict[str, int]:
         """Return the checkpoints directly in ``folder``, each with the time at which it was written, in nanoseconds.
 
-        ``ckpt_path="last"`` and ``"auto"`` take the newest. Their names end in ``.ckpt``; a link counts as what it leads
-        to; a folder that is not there has none.
+        ``ckpt_path="last"`` and ``"auto"`` take the newest. Their names end in ``.ckpt``; a link counts as what it
+        leads to; a folder that is not there has none.
         """
         if is_remote(folder):
             return remote_files(str(folder), ".ckpt")
