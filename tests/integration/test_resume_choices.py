@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -156,14 +157,14 @@ def test_weights_alone_do_not_resume_and_the_way_of_a_warm_start_is_told(tmp_pat
 class InMemory(CheckpointIO):
     """Keeps checkpoints in this process, by their paths."""
 
-    kept: dict = {}
-    read: list = []
+    def __init__(self):
+        self.kept, self.read = {}, []
 
     def save_checkpoint(self, checkpoint, path, storage_options=None):
         self.kept[str(path)] = dict(checkpoint)
 
     def load_checkpoint(self, path, map_location=None, *, trusted=False, mmap=False, verify=True):
-        self.read.append(os.path.basename(path))
+        self.read.append(Path(path).name)
         return self.kept[str(path)]
 
     def verify(self, path):
@@ -173,17 +174,16 @@ class InMemory(CheckpointIO):
         return str(path) in self.kept
 
     def times(self, folder):
-        return {path: number for number, path in enumerate(self.kept) if os.path.dirname(path) == str(folder)}
+        return {path: number for number, path in enumerate(self.kept) if str(Path(path).parent) == str(folder)}
 
 
 @pytest.mark.parametrize("word", ["auto", "last"])
 def test_the_newest_is_found_where_the_checkpoint_io_keeps_them(tmp_path, word):
-    InMemory.kept.clear()
-    InMemory.read.clear()
+    io = InMemory()
     for epochs in (1, 3):
         trainer = Trainer(
-            accelerator="cpu", max_epochs=epochs, callbacks=[ModelCheckpoint(tmp_path)], plugins=[InMemory()], **QUIET
+            accelerator="cpu", max_epochs=epochs, callbacks=[ModelCheckpoint(tmp_path)], plugins=[io], **QUIET
         )
         trainer.fit(Net(), loader(), ckpt_path=None if epochs == 1 else word)
     assert trainer.global_step == 12
-    assert set(InMemory.read) == {"epoch=0-step=4.ckpt"}
+    assert set(io.read) == {"epoch=0-step=4.ckpt"}
