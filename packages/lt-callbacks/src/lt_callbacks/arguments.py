@@ -16,7 +16,7 @@ def whole(who: str, name: str, value: object, least: int = 0, meaning: str = "")
     Raises:
         ConfigError: for anything else; ``meaning`` explains special values.
     """
-    if isinstance(value, Integral) and not isinstance(value, bool) and value >= least:
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
         return int(value)
     hint = f", {meaning}" if meaning else ""
     raise ConfigError(f"{who}({name}={value!r}): expected a whole number, {least} or more{hint}.", code="LT171")
@@ -28,7 +28,7 @@ def number(who: str, name: str, value: object, least: float | None = None) -> fl
     Raises:
         ConfigError: for anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, bool) and (least is None or value >= least):
+    if isinstance(value, Real) and not isinstance(value, bool) and (least is None or float(value) >= least):
         return float(value)
     hint = f" of at least {least:g}" if least is not None else ""
     raise ConfigError(f"{who}({name}={value!r}): expected a number{hint}.", code="LT172")
@@ -40,7 +40,7 @@ def fraction(who: str, name: str, value: object) -> float:
     Raises:
         ConfigError: for anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, Integral) and 0.0 <= value <= 1.0:
+    if isinstance(value, Real) and not isinstance(value, Integral) and 0.0 <= float(value) <= 1.0:
         return float(value)
     raise ConfigError(f"{who}({name}={value!r}): expected a fraction from 0.0 to 1.0.", code="LT174")
 
