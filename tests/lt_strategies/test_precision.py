@@ -10,9 +10,35 @@ from torch.amp.grad_scaler import GradScaler
 from lt_core import plugins
 from lt_core.errors import ConfigError
 from lt_core.strategy import Strategy
+from lt_core.testing import PrecisionKit
 from lt_strategies.bitsandbytes import Bitsandbytes
 from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
 from lt_strategies.transformer_engine import TransformerEngine
+
+
+class TestDouble(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "64-true")()
+
+
+class TestHalf(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "16-true")()
+
+
+class TestBrainFloat(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "bf16-true")()
+
+
+class TestMixedBrainFloat(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "bf16-mixed")()
+
+
+class TestMixedHalf(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "16-mixed")()
 
 
 def small_module():

@@ -11,6 +11,7 @@ from lt_callbacks.arguments import whole
 from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
+from lt_core.arguments import checks_arguments
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -45,6 +46,7 @@ class TQDMProgressBar(ProgressBar):
         ConfigError: for a negative ``refresh_rate`` or ``process_position``.
     """
 
+    @checks_arguments
     def __init__(self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False) -> None:
         super().__init__(refresh_rate)
         self._process_position = whole("TQDMProgressBar", "process_position", process_position)
