@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import number, whole
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 
@@ -210,6 +211,7 @@ class BackboneFinetuning(BaseFinetuning):
         ConfigError: for wrong values; at the start where the module has no ``backbone``.
     """
 
+    @checks_arguments
     def __init__(
         self,
         unfreeze_backbone_at_epoch: int = 10,

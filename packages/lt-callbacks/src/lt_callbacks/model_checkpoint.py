@@ -22,6 +22,7 @@ from lt_callbacks.checkpoint_schedule import CheckpointSchedule
 from lt_callbacks.failed_together import failed_together
 from lt_callbacks.monitored import missing
 from lt_callbacks.pending_saves import PendingSave, PendingSaves
+from lt_core.arguments import checks_arguments
 from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.partial_save import check_patterns
 
@@ -72,6 +73,7 @@ class ModelCheckpoint(Checkpoint):
     FILE_EXTENSION = ".ckpt"
     STARTING_VERSION = 1
 
+    @checks_arguments
     def __init__(
         self,
         dirpath: str | os.PathLike[str] | None = None,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -117,6 +118,17 @@ class CheckpointKit(Kit):
         assert io.exists(last)
         assert io.load_checkpoint(last)["number"] == 2
         assert io.load_checkpoint(tmp_path / "1.ckpt")["number"] == 1
+
+    def test_a_folder_s_checkpoints_are_found_with_their_times(self, tmp_path: Path) -> None:
+        io, folder = self.make_io(), tmp_path / "folder"
+        assert io.times(folder) == {}
+        for name in ("b", "a"):
+            io.save_checkpoint(_tree(), folder / f"{name}.ckpt")
+            io.wait()
+            time.sleep(0.01)
+        found = io.times(str(folder))
+        assert [Path(path).name for path in sorted(found, key=lambda path: found[path])] == ["b.ckpt", "a.ckpt"]
+        assert_same(io.load_checkpoint(max(found, key=lambda path: found[path])), _tree())
 
     def test_a_second_name_outlives_the_first(self, tmp_path: Path) -> None:
         io, path, name = self.make_io(), tmp_path / "a.ckpt", tmp_path / "kept.ckpt"
