@@ -27,10 +27,12 @@ from lt_callbacks import (
 )
 from lt_callbacks.nan_guard import NonFiniteError
 from lt_core import Callback, LightningModule
-from lt_core.errors import ConfigError, LogError
+from lt_core.errors import CheckpointError, ConfigError, LogError
 from lt_core.logger import Logger
 from lt_loops import Trainer
 from lt_loops.testing import assert_resumes_exactly
+
+SILENT_BAR = {"enable_progress_bar": False, "enable_model_summary": False}
 
 
 def dataset(count, seed):
@@ -322,3 +324,40 @@ def test_profiler_speed_reports_where_the_time_went(capsys):
 def test_a_speed_report_without_a_profiler_names_the_setting():
     with pytest.raises(ConfigError, match='profiler="speed"'):
         make_trainer().speed_report()
+
+
+def test_a_fast_dev_run_keeps_its_checkpoint_callback_and_saves_nothing(tmp_path):
+    for callbacks in ([ModelCheckpoint(tmp_path / "named", monitor="val_loss", save_last=True)], []):
+        trainer = Trainer(
+            accelerator="cpu", fast_dev_run=True, callbacks=callbacks, default_root_dir=tmp_path, **SILENT_BAR
+        )
+        trainer.fit(Net())
+        assert trainer.checkpoint_callback.best_model_path == ""
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(CheckpointError, match="fast_dev_run saves no checkpoint"):
+            trainer.test(ckpt_path="best")
+
+
+class Elsewhere(Logger):
+    """A logger as Lightning's guide writes one: where it keeps files, and no folder of a run."""
+
+    name, version = "mine", 3
+
+    def __init__(self, save_dir):
+        self.folder, self.rows = save_dir, []
+
+    @property
+    def save_dir(self):
+        return str(self.folder)
+
+    def log_metrics(self, metrics, step=None):
+        self.rows.append({name: round(value, 3) for name, value in metrics.items()})
+
+
+def test_a_logger_that_knows_no_tensors_gets_numbers_and_names_the_folder_of_checkpoints(tmp_path):
+    logger = Elsewhere(tmp_path)
+    trainer = Trainer(accelerator="cpu", logger=logger, max_epochs=1, log_every_n_steps=1, **SILENT_BAR)
+    trainer.fit(Net())
+    assert {type(row["train_loss"]) for row in logger.rows if "train_loss" in row} == {float}
+    assert trainer.log_dir == str(tmp_path)
+    assert Path(trainer.checkpoint_callback.best_model_path).parent == tmp_path / "mine" / "version_3" / "checkpoints"

@@ -84,7 +84,8 @@ class Positions(BasePredictionWriter):
         self.folder = folder
 
     def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
-        found = [[output.tolist(), indices] for output, indices in zip(predictions, batch_indices or [], strict=True)]
+        (places,) = batch_indices or [[]]
+        found = [[output.tolist(), indices] for output, indices in zip(predictions, places, strict=True)]
         (Path(self.folder) / f"positions-{trainer.global_rank}").write_text(json.dumps(found))
 
 

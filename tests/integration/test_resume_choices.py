@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_callbacks import ModelCheckpoint
-from lt_core import LightningModule
+from lt_core import CheckpointIO, LightningModule
 from lt_core.errors import CheckpointError
 from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
@@ -183,3 +184,38 @@ def test_a_resumed_run_goes_on_with_the_scale_of_the_loss(tmp_path):
     _, resumed = scaled(2, trainer.checkpoint_callback.best_model_path)
     assert resumed == scaled(2)[1]
     assert resumed["scale"] > 2.0
+
+
+class InMemory(CheckpointIO):
+    """Keeps checkpoints in this process, by their paths."""
+
+    def __init__(self):
+        self.kept, self.read = {}, []
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        self.kept[str(path)] = dict(checkpoint)
+
+    def load_checkpoint(self, path, map_location=None, *, trusted=False, mmap=False, verify=True):
+        self.read.append(Path(path).name)
+        return self.kept[str(path)]
+
+    def verify(self, path):
+        self.load_checkpoint(path)
+
+    def exists(self, path):
+        return str(path) in self.kept
+
+    def times(self, folder):
+        return {path: number for number, path in enumerate(self.kept) if str(Path(path).parent) == str(folder)}
+
+
+@pytest.mark.parametrize("word", ["auto", "last"])
+def test_the_newest_is_found_where_the_checkpoint_io_keeps_them(tmp_path, word):
+    io = InMemory()
+    for epochs in (1, 3):
+        trainer = Trainer(
+            accelerator="cpu", max_epochs=epochs, callbacks=[ModelCheckpoint(tmp_path)], plugins=[io], **QUIET
+        )
+        trainer.fit(Net(), loader(), ckpt_path=None if epochs == 1 else word)
+    assert trainer.global_step == 12
+    assert set(io.read) == {"epoch=0-step=4.ckpt"}

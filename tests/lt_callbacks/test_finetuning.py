@@ -111,6 +111,14 @@ def test_parameters_that_the_optimizer_has_already_keep_their_group_with_a_warni
     assert all(p.requires_grad for p in net.parameters())
 
 
+def test_batch_norms_that_were_never_frozen_come_to_an_optimizer_that_has_them_not():
+    net = Net()
+    optimizer = torch.optim.SGD(net.head.parameters(), lr=0.1)
+    BaseFinetuning.freeze(net.backbone, train_bn=True)
+    BaseFinetuning.unfreeze_and_add_param_group(net.backbone, optimizer, train_bn=True)
+    assert [id(p) for p in optimizer.param_groups[1]["params"]] == [id(p) for p in net.backbone.parameters()]
+
+
 def test_unfreezing_has_the_loops_plan_made_again():
     callback, trainer = BackboneFinetuning(1), None
     trainer = start(callback)

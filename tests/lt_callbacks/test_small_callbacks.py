@@ -129,9 +129,9 @@ def test_predictions_are_written_batch_by_batch():
 
 
 def test_predictions_of_the_epoch_are_written_at_its_end():
-    assert predict(Writer("epoch"), 1).epochs == [(["p00", "p01"], [[0, 1], [2, 3]])]
+    assert predict(Writer("epoch"), 1).epochs == [(["p00", "p01"], [[[0, 1], [2, 3]]])]
     (written,) = predict(Writer("batch_and_epoch"), 2).epochs
-    assert written[0] == [["p00", "p01"], ["p10", "p11"]]
+    assert written == ([["p00", "p01"], ["p10", "p11"]], [[[0, 1], [2, 3]], [[0, 1], [2, 3]]])
 
 
 def test_a_wrong_interval_is_refused():

@@ -27,6 +27,14 @@ def test_on_one_rank_everything_comes_back_as_it_is(speaker):
     assert speaker.barrier("here") is None
 
 
+def test_numbers_and_arrays_are_tensors_on_one_rank_too(speaker):
+    np = pytest.importorskip("numpy")
+    gathered = speaker.all_gather({"loss": 1.5, "counts": [2, np.arange(3)], "done": True, "name": "x"})
+    assert (gathered["loss"].item(), gathered["counts"][0].item(), gathered["done"].item()) == (1.5, 2, 1)
+    assert gathered["counts"][1].tolist() == [0, 1, 2]
+    assert gathered["name"] == "x"
+
+
 class Layers(LightningModule):
     """A user's module, whose layers have the names of our methods."""
 

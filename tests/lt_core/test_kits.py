@@ -1,10 +1,11 @@
-"""The kits for accelerators and callbacks: core's own parts pass them, and wrong ones do not."""
+"""The kits for small parts: core's own pass them, and wrong ones do not."""
 
 import pytest
 import torch
 
-from lt_core import Accelerator, Callback
-from lt_core.testing import AcceleratorKit, CallbackKit
+from lt_core import Accelerator, Callback, CheckpointIO, Precision
+from lt_core.background import AsyncCheckpointIO
+from lt_core.testing import AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit
 
 
 class TestCPU(AcceleratorKit):
@@ -107,7 +108,123 @@ def test_a_wrong_accelerator_fails_where_it_is_wrong(test):
         getattr(Wrong(), test)()
 
 
-@pytest.mark.parametrize("kit", [AcceleratorKit, CallbackKit])
+class TestFiles(CheckpointKit):
+    def make_io(self):
+        return CheckpointIO()
+
+
+class TestFilesInTheBackground(CheckpointKit):
+    def make_io(self):
+        return AsyncCheckpointIO()
+
+
+class Pickles(CheckpointIO):
+    """Writes anything, and lets torch's errors out."""
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        torch.save(dict(checkpoint), path)
+
+    def load_checkpoint(self, path, map_location=None, *, trusted=False, mmap=False, verify=True):
+        return torch.load(path, map_location=map_location, weights_only=False)
+
+
+class Lazy(CheckpointIO):
+    """Writes when it is asked to wait, what is there by then."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        self.waiting.append((checkpoint, path))
+
+    def wait(self):
+        while self.waiting:
+            super().save_checkpoint(*self.waiting.pop(0))
+
+    def add_name(self, target, name):
+        super().point_last(target, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "test"),
+    [
+        (Pickles, "test_what_was_saved_comes_back"),  # it makes no folder
+        (Pickles, "test_what_is_no_plain_data_is_refused_and_the_old_one_stays"),
+        (Pickles, "test_a_damaged_file_is_an_error_that_names_it"),
+        (Pickles, "test_one_that_is_not_there_is_an_error_that_names_it"),
+        (Lazy, "test_a_tensor_changed_after_the_save_is_as_it_was"),
+        (Lazy, "test_a_second_name_outlives_the_first"),
+        (Lazy, "test_it_can_be_used_after_teardown"),
+    ],
+)
+def test_a_wrong_checkpoint_io_fails_where_it_is_wrong(kind, test, tmp_path):
+    class Wrong(CheckpointKit):
+        __test__ = False
+
+        def make_io(self):
+            return kind()
+
+    with pytest.raises((AssertionError, RuntimeError, OSError)):
+        getattr(Wrong(), test)(tmp_path)
+
+
+class TestThirtyTwoBits(PrecisionKit):
+    def make_precision(self):
+        return Precision()
+
+
+class Scaled(Precision):
+    """Scales the loss, and forgets to scale back; its scale grows and is not saved."""
+
+    name, scales, scale = "scaled", True, 1.0
+
+    def scale_loss(self, loss):
+        self.scale += 1.0
+        return loss * self.scale
+
+
+class Deaf(Precision):
+    def step(self, optimizer, take_step):
+        take_step()
+        return True
+
+
+class Flat(Precision):
+    def convert_input(self, batch):
+        return {key: [0] for key in batch}
+
+
+@pytest.mark.parametrize(
+    ("kind", "test"),
+    [
+        (Scaled, "test_gradients_are_of_their_true_size_after_unscale"),
+        (Flat, "test_integers_and_text_of_a_batch_stay_what_they_are"),
+        (Deaf, "test_a_step_is_taken_and_its_answer_passed_on"),
+    ],
+)
+def test_a_wrong_precision_fails_where_it_is_wrong(kind, test):
+    class Wrong(PrecisionKit):
+        __test__ = False
+
+        def make_precision(self):
+            return kind()
+
+    with pytest.raises((AssertionError, AttributeError)):
+        getattr(Wrong(), test)()
+
+
+def test_a_scale_that_is_not_saved_shows_in_a_resume(tmp_path):
+    class Wrong(PrecisionKit):
+        __test__ = False
+
+        def make_precision(self):
+            return Scaled()
+
+    with pytest.raises((AssertionError, pytest.skip.Exception)):
+        Wrong().test_a_run_that_resumes_ends_as_the_uninterrupted_one(tmp_path)
+
+
+@pytest.mark.parametrize("kit", [AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit])
 def test_a_test_of_a_kit_cannot_be_replaced_without_a_reason(kit):
     name = next(name for name in vars(kit) if name.startswith("test_"))
 

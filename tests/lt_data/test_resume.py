@@ -7,6 +7,8 @@ from torch.utils.data import DataLoader
 from lt_core.data import Feed
 from lt_core.errors import DataError, LtWarning
 from lt_core.strategy import Shard
+from lt_data import CombinedLoader
+from lt_data.make import feed as make_feed
 
 
 def own():
@@ -233,3 +235,71 @@ def test_a_quiet_loader_is_counted_though_not_each_batch_is_looked_at(kit, batch
 def test_a_loader_that_begins_to_draw_late_is_told(kit, draws_from):
     with pytest.warns(LtWarning, match="LT448"):
         list(kit.make_feed(Quiet(kit, draws_from), stage="fit"))
+
+
+def pair(kit, mode):
+    return CombinedLoader(
+        [DataLoader(kit.Numbers(9), 2, shuffle=True, generator=own()), DataLoader(kit.Numbers(5), 2)], mode
+    )
+
+
+READ_AGAIN = {
+    "shuffled": lambda kit: DataLoader(kit.Numbers(11), 2, shuffle=True),
+    "two workers": lambda kit: DataLoader(kit.Numbers(11), 2, shuffle=True, num_workers=2, generator=own()),
+    "persistent": lambda kit: DataLoader(kit.Numbers(11), 2, shuffle=True, num_workers=2, persistent_workers=True),
+    "sampler that draws": lambda kit: DataLoader(kit.Numbers(11), 2, sampler=kit.DrawsEachIndex(9)),
+    "batch sampler": lambda kit: DataLoader(kit.Numbers(11), batch_sampler=kit.Buckets(11)),
+    "table": lambda kit: DataLoader(kit.table(), 2, shuffle=True),
+    "table, sampler that draws": lambda kit: DataLoader(kit.table(), 2, sampler=kit.DrawsEachIndex(9)),
+    "stream": lambda kit: DataLoader(kit.NumberStream(11), 2),
+    "stream, workers": lambda kit: DataLoader(kit.NumberStream(11), 2, num_workers=2),
+    "list": lambda kit: [torch.ones(2) * number for number in range(5)],
+    "range": lambda kit: range(5),
+    **{mode: lambda kit, mode=mode: pair(kit, mode) for mode in ("min_size", "max_size", "max_size_cycle")},
+    **{mode: lambda kit, mode=mode: pair(kit, mode) for mode in ("sequential", "weighted")},
+}
+
+
+@pytest.mark.filterwarnings("ignore:To continue in the middle of the epoch")
+@pytest.mark.parametrize("name", READ_AGAIN)
+def test_a_batch_in_which_an_error_came_is_read_again(kit, name):
+    kit.seed()
+    feed, seen, states = make_feed(READ_AGAIN[name](kit), stage="fit"), [], []
+    for batch in feed:
+        kit.step(batch)
+        seen.append(kit.flat(batch))
+        states.append(kit.saved(feed.state_before()))
+    feed.close()
+    for number, state in enumerate(states):
+        kit.seed(99)
+        again = make_feed(READ_AGAIN[name](kit), stage="fit")
+        again.load_state_dict(state)
+        assert again.batches_done == number
+        rest = [kit.flat(batch) for batch in again]
+        assert rest[0] == seen[number], number
+        assert rest == seen[number:] or "draws" in name, number  # such a sampler goes on with what steps draw
+        again.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_place_at_which_reading_failed_is_kept(kit, workers):
+    class Fails(kit.Numbers):
+        bad = True
+
+        def __getitem__(self, index):
+            if self.bad and index == 7:
+                raise KeyError(index)
+            return index
+
+    data = Fails(11)
+    feed, seen = make_feed(DataLoader(data, 2, num_workers=workers), stage="fit"), []
+    with pytest.raises(KeyError):
+        seen.extend(kit.flat(batch) for batch in feed)
+    state = kit.saved(feed.state_dict())
+    feed.close()
+    data.bad = False
+    again = make_feed(DataLoader(data, 2, num_workers=workers), stage="fit")
+    again.load_state_dict(state)
+    seen.extend(kit.flat(batch) for batch in again)
+    again.close()
+    assert seen == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10]]

@@ -1,6 +1,7 @@
 """``self.log``: names, means and places of what is logged are Lightning's; numbers are exact."""
 
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -657,3 +658,38 @@ def test_loggers_that_are_none_or_come_in_the_middle_of_a_run_are_errors(trainer
         fit.loggers = ["csv"]
     with pytest.raises(ConfigError, match=r"between runs.*LT148"):
         fit.fit(Sets())
+
+
+def test_the_epochs_values_are_among_the_logged_ones_when_its_end_is_told(trainer):
+    class Net(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("x", batch.mean() + self.current_epoch, on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+        def on_train_epoch_end(self):
+            seen.append(self.trainer.logged_metrics["x"].item())
+
+    seen = []
+    net = Net()
+    trainer(max_epochs=2).fit(net, net.data())
+    assert seen == [MEAN, MEAN + 1]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_one_metric_object_for_two_loaders_is_told_once(shared, trainer):
+    class Logs(TwoLoaders):
+        def __init__(self):
+            super().__init__()
+            self.metrics = nn.ModuleList([MeanMetric(), MeanMetric()])
+
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            metric = self.metrics[0 if shared else dataloader_idx]
+            metric.update(batch)
+            self.log_dict({"x": metric, "y": metric})
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        [first, second] = trainer().validate(Logs(), verbose=False)
+    assert [str(warning.message)[-7:] for warning in told] == (["[LT514]"] if shared else [])
+    assert (first["x/dataloader_idx_0"] == MEAN) is not shared
+    assert (second["x/dataloader_idx_1"] == 7.0) is not shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -318,3 +319,52 @@ def test_a_callback_keeps_what_its_saving_hook_returns(kind: Any, tmp_path: Any)
     again = kind()
     Trainer(**{**QUIET, "max_epochs": 2}, callbacks=again).fit(Ends(), loader(), ckpt_path=tmp_path / "one.ckpt")
     assert again.loaded == {"steps": 4}
+
+
+class Returns(LightningModule):
+    """A module as the guides of 0.7 to 0.9 write one: what is logged is returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 1)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        loss = self.layer(batch[0]).pow(2).mean()
+        return {"loss": loss, "log": {"train_loss": loss, "image": batch[0]}, "progress_bar": {"tl": 2.5}}
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        return {"val_loss": torch.tensor(float(batch_idx))}
+
+    def validation_epoch_end(self, outputs: Any) -> Any:
+        mean = torch.stack([output["val_loss"] for output in outputs]).mean()
+        return {"val_loss": mean, "log": {"logged": mean + 1}, "progress_bar": {"logged": mean + 1}}
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def test_what_was_returned_to_be_logged_is_logged_and_told_once() -> None:
+    module = Returns()
+    trainer = Trainer(**{**QUIET, "max_epochs": 2})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer.fit(module, loader(), loader())
+    assert len([warning for warning in told if "to be logged, as up to 0.9" in str(warning.message)]) == 2
+    metrics = trainer.callback_metrics
+    assert sorted(metrics) == ["logged", "tl", "train_loss", "val_loss"]
+    assert (metrics["val_loss"], metrics["logged"], metrics["tl"]) == (1.5, 2.5, 2.5)
+    assert sorted(trainer.logged_metrics) == ["logged", "train_loss"]
+    assert sorted(trainer.progress_bar_metrics) == ["logged", "tl"]
+
+
+def test_a_name_that_the_module_logs_itself_is_left_to_it() -> None:
+    class Both(Returns):
+        validation_epoch_end = None  # type: ignore[assignment]
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            self.log("tl", 1.0)
+            self.log("train_loss", 1.0)
+            return super().training_step(batch, batch_idx)
+
+    trainer = fit(Both())
+    assert {name: value.item() for name, value in trainer.callback_metrics.items()} == {"tl": 1.0, "train_loss": 1.0}

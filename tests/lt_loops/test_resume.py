@@ -189,10 +189,72 @@ def test_a_checkpoint_that_a_hook_writes_at_once_resumes_at_the_end_of_an_epoch(
             same(again, whole)
 
 
+class SavesWhatFailed(Callback):
+    def __init__(self, path):
+        self.path = path
+
+    def on_exception(self, trainer, pl_module, exception):
+        trainer.save_checkpoint(self.path)
+
+
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("where", ["reading", "transfer", "step", "hook", "next reading"])
+def test_no_batch_is_lost_or_done_twice_after_an_error_in_it(where, window, trainer, net, tmp_path, feed):
+    class Numbers(IterableDataset):
+        def __init__(self, bad):
+            self.bad = bad
+
+        def __iter__(self):
+            for number in range(6):
+                if number == self.bad:
+                    raise ArithmeticError("reading")
+                yield torch.rand(8), torch.tensor(number % 3), number
+
+    class Fails(net):
+        def __init__(self, where):
+            super().__init__()
+            self.where, self.done = where, []
+
+        def loss(self, batch):
+            return super().loss(batch[:2])
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            self.fail("transfer", batch)
+            return batch
+
+        def training_step(self, batch, batch_idx):
+            self.fail("step", batch)
+            return super().training_step(batch, batch_idx)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            self.done += batch[2].tolist()
+            self.fail("hook", batch)
+
+        def fail(self, where, batch):
+            if self.where == where and self.current_epoch == 1 and 3 in batch[2]:
+                raise ArithmeticError(where)
+
+    bad = {"reading": 3, "next reading": 4}.get(where)
+    arguments = {"max_epochs": 2, "accumulate_grad_batches": window, "silence": ["LT445"]}
+    path = tmp_path / "failed.ckpt"
+    first, data = Fails(where), Numbers(None)
+
+    class SpoilsData(Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            data.bad = bad if trainer.current_epoch else None
+
+    with pytest.raises(ArithmeticError):
+        trainer(callbacks=[SpoilsData(), SavesWhatFailed(path)], **arguments).fit(first, DataLoader(data, batch_size=2))
+    second, resumed = Fails(""), trainer(**arguments)
+    resumed.fit(second, DataLoader(Numbers(None), batch_size=2), ckpt_path=path)
+    assert first.done + second.done == [*range(6), *range(6)]
+    assert (resumed.current_epoch, resumed.global_step) == (2, 6 // window if window == 1 else 4)
+
+
 def test_gradients_that_a_step_has_used_are_not_saved(trainer, kinds, loader, tmp_path, seeded):
     saves, module = Saves(tmp_path), seeded(kinds["accumulating"])
     configure_leniently(module)
-    trainer(callbacks=saves, silence=["LT321"]).fit(module, loader(18))
+    trainer(callbacks=saves, silence=["LT321", "LT334"]).fit(module, loader(18))
     saved = {path.stem: torch.load(path, weights_only=True)["lt"]["ranks"][0]["gradients"] for path in saves.paths}
     assert [bool(gradients) for name, gradients in saved.items() if "batch" in name] == [True, True, False, True, True]
 

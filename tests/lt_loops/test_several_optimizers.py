@@ -1,13 +1,16 @@
 """Several named optimizers, and manual optimization, equal the loops that one writes by hand, bit for bit."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
 from torch.optim import LBFGS, SGD, Adam
-from torch.optim.lr_scheduler import ExponentialLR
+from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 
 from lt_core import HookError, LightningModule
+from lt_core.errors import LtWarning
 
 
 class GAN(LightningModule):
@@ -387,10 +390,12 @@ def test_a_manual_step_that_does_not_step_is_not_counted(trainer, loader):
     assert fit.global_step == 12
 
 
-def test_schedulers_are_the_users_in_manual_optimization(trainer, loader):
+@pytest.mark.parametrize("form", [None, {"interval": "step"}, {"interval": "epoch", "frequency": 1}])
+def test_schedulers_are_the_users_in_manual_optimization(form, trainer, loader):
     def make(module):
         optimizer = SGD(module.parameters(), lr=1.0)
-        return [optimizer], [{"scheduler": ExponentialLR(optimizer, 0.5), "interval": "step"}]
+        scheduler = ExponentialLR(optimizer, 0.5)
+        return [optimizer], [scheduler if form is None else {"scheduler": scheduler, **form}]
 
     class Scheduled(ManualNet):
         def training_step(self, batch, batch_idx):
@@ -400,7 +405,23 @@ def test_schedulers_are_the_users_in_manual_optimization(trainer, loader):
 
     module = Scheduled(make)
     fit = trainer(max_epochs=2)
-    fit.fit(module, loader())
+    told = nullcontext() if form is None else pytest.warns(LtWarning, match=r"which does nothing in manual.*LT334")
+    with told:
+        fit.fit(module, loader())
+    assert fit.optimizers[0].param_groups[0]["lr"] == 0.25
+
+
+def test_a_plateau_in_manual_optimization_needs_no_monitor(trainer, loader):
+    class Plateau(ManualNet):
+        def on_train_epoch_end(self):
+            self.lr_schedulers().step(1.0)
+
+    def make(module):
+        optimizer = SGD(module.parameters(), lr=1.0)
+        return [optimizer], [ReduceLROnPlateau(optimizer, factor=0.5, patience=0)]
+
+    fit = trainer(max_epochs=3)
+    fit.fit(Plateau(make), loader())
     assert fit.optimizers[0].param_groups[0]["lr"] == 0.25
 
 

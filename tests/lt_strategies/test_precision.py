@@ -10,9 +10,35 @@ from torch.amp.grad_scaler import GradScaler
 from lt_core import plugins
 from lt_core.errors import ConfigError
 from lt_core.strategy import Strategy
+from lt_core.testing import PrecisionKit
 from lt_strategies.bitsandbytes import Bitsandbytes
 from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
 from lt_strategies.transformer_engine import TransformerEngine
+
+
+class TestDouble(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "64-true")()
+
+
+class TestHalf(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "16-true")()
+
+
+class TestBrainFloat(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "bf16-true")()
+
+
+class TestMixedBrainFloat(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "bf16-mixed")()
+
+
+class TestMixedHalf(PrecisionKit):
+    def make_precision(self):
+        return plugins.load("precision", "16-mixed")()
 
 
 def small_module():
@@ -186,3 +212,10 @@ def test_an_optimizer_of_an_earlier_run_is_not_kept():
     precision.open(torch.device("cpu"))
     gc.collect()
     assert kept() is None
+
+
+def test_mixed_and_half_take_lightnings_spellings():
+    assert Mixed("bf16-mixed", "cpu").dtype is Mixed(precision="bf16-mixed").dtype is torch.bfloat16
+    assert TruePrecision(precision="bf16-true").name == "bf16-true"
+    with pytest.raises(ConfigError, match=r"ScaledMixed\(scaler\)"):
+        Mixed("16-mixed", "cuda", scaler=object())

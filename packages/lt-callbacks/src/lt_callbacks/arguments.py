@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral, Real
 
 from lt_core.errors import ConfigError, did_you_mean
 
@@ -10,13 +11,13 @@ __all__ = ["choice", "fraction", "number", "whole"]
 
 
 def whole(who: str, name: str, value: object, least: int = 0, meaning: str = "") -> int:
-    """Return ``value``, a whole number of at least ``least``.
+    """Return ``value``, a whole number of at least ``least``; numpy's too.
 
     Raises:
         ConfigError: for anything else; ``meaning`` explains special values.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-        return value
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
     hint = f", {meaning}" if meaning else ""
     raise ConfigError(f"{who}({name}={value!r}): expected a whole number, {least} or more{hint}.", code="LT171")
 
@@ -27,7 +28,7 @@ def number(who: str, name: str, value: object, least: float | None = None) -> fl
     Raises:
         ConfigError: for anything else.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and (least is None or value >= least):
+    if isinstance(value, Real) and not isinstance(value, bool) and (least is None or float(value) >= least):
         return float(value)
     hint = f" of at least {least:g}" if least is not None else ""
     raise ConfigError(f"{who}({name}={value!r}): expected a number{hint}.", code="LT172")
@@ -39,8 +40,8 @@ def fraction(who: str, name: str, value: object) -> float:
     Raises:
         ConfigError: for anything else.
     """
-    if isinstance(value, float) and 0.0 <= value <= 1.0:
-        return value
+    if isinstance(value, Real) and not isinstance(value, Integral) and 0.0 <= float(value) <= 1.0:
+        return float(value)
     raise ConfigError(f"{who}({name}={value!r}): expected a fraction from 0.0 to 1.0.", code="LT174")
 
 

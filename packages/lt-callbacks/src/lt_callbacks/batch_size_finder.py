@@ -9,6 +9,7 @@ import torch
 
 from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.tuned_attribute import TunedAttribute
+from lt_core.arguments import checks_arguments
 from lt_core.batch_size import batch_size_of
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -46,6 +47,7 @@ class BatchSizeFinder(Callback):
 
     SUPPORTED_MODES = ("power", "binsearch")
 
+    @checks_arguments
     def __init__(
         self,
         mode: str = "power",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from lt_callbacks.ledger import Ledger
 from lt_core.checkpoint import CheckpointIO, clean_leftovers
 
-__all__ = ["CheckpointFiles", "is_remote"]
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["CheckpointFiles", "is_remote", "relative_name", "run_folder"]
 
 
 def is_remote(path: str) -> bool:
@@ -68,3 +72,13 @@ def relative_name(path: str, folder: str) -> str | None:
     except ValueError:
         return None
     return None if ".." in name.parts or not name.parts else str(name)
+
+
+def run_folder(trainer: TrainerAPI) -> str:
+    """Return the run's own folder: the first logger's ``log_dir``, else ``save_dir/name/version`` of it."""
+    logger = trainer.loggers[0] if trainer.loggers else None
+    if logger is None or logger.log_dir or not logger.save_dir:
+        return trainer.log_dir or trainer.default_root_dir
+    version = logger.version
+    parts = (logger.name, f"version_{version}" if isinstance(version, int) else version)
+    return "/".join((str(logger.save_dir).rstrip("/"), *(str(part) for part in parts if part not in (None, ""))))

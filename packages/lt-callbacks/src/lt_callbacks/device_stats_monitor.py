@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lt_core import plugins
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 
@@ -25,6 +26,7 @@ class DeviceStatsMonitor(Callback):
         ConfigError: at the start where there is no logger, or psutil is missing.
     """
 
+    @checks_arguments
     def __init__(self, cpu_stats: bool | None = None) -> None:
         self._cpu_stats = cpu_stats
         self._reads_cpu = False

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.monitored import missing
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import warn
 
@@ -69,6 +70,7 @@ class EarlyStopping(Callback):
     mode_dict: ClassVar[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {"min": torch.lt, "max": torch.gt}
     order_dict: ClassVar[dict[str, str]] = {"min": "<", "max": ">"}
 
+    @checks_arguments
     def __init__(
         self,
         monitor: str,

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import number, whole
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 
@@ -134,7 +135,9 @@ class BaseFinetuning(Callback):
         BaseFinetuning.make_trainable(modules)
         rate = float(optimizer.param_groups[0]["lr"]) / initial_denom_lr if lr is None else lr
         params = BaseFinetuning.filter_params(modules, train_bn=train_bn, requires_grad=True)
-        new = BaseFinetuning.filter_on_optimizer(optimizer, [p for p in params if id(p) in frozen])
+        have = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        wanted = [p for p in params if id(p) in frozen or id(p) not in have]  # others were trained all along
+        new = BaseFinetuning.filter_on_optimizer(optimizer, wanted)
         if new:
             optimizer.add_param_group({"params": new, "lr": rate})
 
@@ -208,6 +211,7 @@ class BackboneFinetuning(BaseFinetuning):
         ConfigError: for wrong values; at the start where the module has no ``backbone``.
     """
 
+    @checks_arguments
     def __init__(
         self,
         unfreeze_backbone_at_epoch: int = 10,

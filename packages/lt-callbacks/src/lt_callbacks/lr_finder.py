@@ -11,6 +11,7 @@ from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.step_outputs import loss_of
 from lt_callbacks.tuned_attribute import TunedAttribute
 from lt_core import plugins
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 
@@ -122,6 +123,7 @@ class LearningRateFinder(Callback):
 
     SUPPORTED_MODES = ("exponential", "linear")
 
+    @checks_arguments
     def __init__(
         self,
         min_lr: float = 1e-8,

@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 
@@ -41,6 +42,7 @@ class LearningRateMonitor(Callback):
         ConfigError: for another ``logging_interval``; and at the start of training where there is no logger.
     """
 
+    @checks_arguments
     def __init__(
         self, logging_interval: str | None = None, log_momentum: bool = False, log_weight_decay: bool = False
     ) -> None:

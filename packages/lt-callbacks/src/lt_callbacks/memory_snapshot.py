@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lt_callbacks.arguments import whole
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 
@@ -37,6 +38,7 @@ class MemorySnapshot(Callback):
         ConfigError: for wrong counts; at the start where the device is not CUDA.
     """
 
+    @checks_arguments
     def __init__(
         self,
         dirpath: str | os.PathLike[str] | None = None,

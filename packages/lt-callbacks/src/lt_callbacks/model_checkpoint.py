@@ -15,13 +15,14 @@ from torch import Tensor
 
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint_base import Checkpoint
-from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name
+from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name, run_folder
 from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
 from lt_callbacks.failed_together import failed_together
 from lt_callbacks.monitored import missing
 from lt_callbacks.pending_saves import PendingSave, PendingSaves
+from lt_core.arguments import checks_arguments
 from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.partial_save import check_patterns
 
@@ -55,7 +56,8 @@ class ModelCheckpoint(Checkpoint):
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
         enable_version_counter: a file of another run is not overwritten, but ``-v1`` added.
-        save_on_exception: save when an exception ends the run, on all ranks.
+        save_on_exception: save when an exception ends the run, on all ranks. A resume does the batch again in which it
+            came.
         trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
             load names them and compares the module's own values with those of this run.
         exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
@@ -71,6 +73,7 @@ class ModelCheckpoint(Checkpoint):
     FILE_EXTENSION = ".ckpt"
     STARTING_VERSION = 1
 
+    @checks_arguments
     def __init__(
         self,
         dirpath: str | os.PathLike[str] | None = None,
@@ -245,7 +248,7 @@ class ModelCheckpoint(Checkpoint):
             return
         self._trainer = trainer
         if self._own_dirpath is None:
-            self.dirpath = _join(_absolute(trainer.log_dir or trainer.default_root_dir), "checkpoints")
+            self.dirpath = _join(_absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
         self._files = self._files_of(trainer)
 
@@ -254,7 +257,7 @@ class ModelCheckpoint(Checkpoint):
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start()
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and not trainer.fast_dev_run:
             self._folder.clean()
         if self._resumed:
             self._resumed = False
@@ -373,7 +376,7 @@ class ModelCheckpoint(Checkpoint):
     # ---- what --------------------------------------------------------------------------------------------------------
 
     def _may_save(self, trainer: TrainerAPI) -> bool:
-        fitting = trainer.stage == "fit" and not trainer.sanity_checking
+        fitting = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run
         return fitting and self._last_global_step_saved != trainer.global_step
 
     def _metrics(self, trainer: TrainerAPI) -> dict[str, Any]:

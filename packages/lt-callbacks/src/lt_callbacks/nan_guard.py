@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, whole
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import LtError, warn
 
@@ -46,6 +47,7 @@ class NaNGuard(Callback):
         NonFiniteError: when a value is not finite, with ``action="raise"``.
     """
 
+    @checks_arguments
     def __init__(self, every_n_steps: int = 50, gradients: bool = False, action: str = "raise") -> None:
         self.every_n_steps = whole("NaNGuard", "every_n_steps", every_n_steps, 1)
         self.gradients = gradients

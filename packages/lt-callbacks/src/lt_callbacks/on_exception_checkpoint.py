@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lt_callbacks.checkpoint_name import check_template
 from lt_callbacks.failed_together import failed_together
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 
@@ -33,6 +34,7 @@ class OnExceptionCheckpoint(Callback):
 
     FILE_EXTENSION = ".ckpt"
 
+    @checks_arguments
     def __init__(self, dirpath: str | os.PathLike[str], filename: str = "on_exception") -> None:
         if not filename:
             raise ConfigError("OnExceptionCheckpoint(filename=''): expected a name.", code="LT178")

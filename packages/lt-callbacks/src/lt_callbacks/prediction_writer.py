@@ -74,7 +74,11 @@ class BasePredictionWriter(Callback):
         predictions: Sequence[Any],
         batch_indices: Sequence[Any] | None,
     ) -> None:
-        """Write all predictions: a list by batch for one loader, a list of such lists for several."""
+        """Write all predictions: a list by batch for one loader, a list of such lists for several.
+
+        ``batch_indices`` has a list by batch for each loader, also for one: ``batch_indices[0]`` goes with
+        ``predictions`` there.
+        """
         raise NotImplementedError(f"{type(self).__name__}.write_on_epoch_end is not defined")
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -106,7 +110,5 @@ class BasePredictionWriter(Callback):
         if not self.interval.on_epoch:
             return
         known = any(one is not None for loader in indices for one in loader)
-        if len(predictions) == 1:
-            self.write_on_epoch_end(trainer, pl_module, predictions[0], indices[0] if known else None)
-        else:
-            self.write_on_epoch_end(trainer, pl_module, predictions, indices if known else None)
+        written = predictions[0] if len(predictions) == 1 else predictions
+        self.write_on_epoch_end(trainer, pl_module, written, indices if known else None)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from lt_callbacks.arguments import choice, whole
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.seed import preserve_generators
@@ -63,6 +64,7 @@ class ModelPruning(Callback):
 
     PARAMETER_NAMES = ("weight", "bias")
 
+    @checks_arguments
     def __init__(
         self,
         pruning_fn: str | type[prune.BasePruningMethod],

@@ -13,6 +13,7 @@ import torch
 
 from lt_callbacks.arguments import choice, whole
 from lt_callbacks.step_outputs import loss_of
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtError
 
@@ -59,6 +60,7 @@ class SpikeDetection(Callback):
         TrainingSpikeException: at a spike, on all ranks.
     """
 
+    @checks_arguments
     def __init__(
         self,
         mode: str = "min",

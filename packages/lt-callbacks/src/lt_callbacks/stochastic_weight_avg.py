@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, whole
 from lt_callbacks.averaged_weights import AveragedWeights, AverageFunction
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.seed import preserve_generators
@@ -50,6 +51,7 @@ class StochasticWeightAveraging(Callback):
         ConfigError: for wrong values; at the start for several optimizers, or batch norm with manual optimization.
     """
 
+    @checks_arguments
     def __init__(
         self,
         swa_lrs: float | list[float] | None,

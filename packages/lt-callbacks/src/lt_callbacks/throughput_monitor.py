@@ -11,6 +11,7 @@ import torch
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.chip_flops import available_flops as flops_of_chip
+from lt_core.arguments import checks_arguments
 from lt_core.batch_size import batch_size_of
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -72,6 +73,7 @@ class ThroughputMonitor(Callback):
         ConfigError: for wrong values; at the start where there is no logger.
     """
 
+    @checks_arguments
     def __init__(
         self,
         batch_size_fn: Callable[[Any], int] | None = None,

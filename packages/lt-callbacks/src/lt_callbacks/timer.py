@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.agreed_interval import AgreedInterval
 from lt_callbacks.arguments import choice
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 
@@ -37,6 +38,7 @@ class Timer(Callback):
 
     batch_hooks_every = 0
 
+    @checks_arguments
     def __init__(
         self,
         duration: str | timedelta | dict[str, int] | None = None,

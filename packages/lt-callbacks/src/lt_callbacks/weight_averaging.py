@@ -10,6 +10,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.averaged_weights import AveragedWeights
+from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 
@@ -36,6 +37,7 @@ class WeightAveraging(Callback):
         ConfigError: for any other argument.
     """
 
+    @checks_arguments
     def __init__(self, device: torch.device | str | int | None = None, use_buffers: bool = True, **kwargs: Any) -> None:
         unknown = set(kwargs) - {"avg_fn", "multi_avg_fn"}
         if unknown:
@@ -191,6 +193,7 @@ class EMAWeightAveraging(WeightAveraging):
         ConfigError: for a decay outside of 0 to 1, or counts that are none.
     """
 
+    @checks_arguments
     def __init__(
         self,
         device: torch.device | str | int | None = None,

@@ -8,7 +8,7 @@ import torch
 
 from lt_core.errors import ConfigError, ConfigTypeError
 
-__all__ = ["Accelerator"]
+__all__ = ["Accelerator", "Cpu"]
 
 
 class Accelerator:
@@ -93,6 +93,10 @@ class Accelerator:
                 code="LT111",
             )
         return indices
+
+
+class Cpu(Accelerator):
+    """The processor, and the name for ``isinstance``; the base class works on it too."""
 
 
 def _read_devices(devices: object, name: str) -> int | str | list[int]:

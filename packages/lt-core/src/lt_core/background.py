@@ -75,6 +75,11 @@ class AsyncCheckpointIO(CheckpointIO):
         self._settle()
         return self.io.exists(path)
 
+    def times(self, folder: StrPath) -> dict[str, int]:
+        """Wait for the writer, then return the checkpoints in ``folder`` with the time of each."""
+        self._settle()
+        return self.io.times(folder)
+
     def verify(self, path: StrPath) -> None:
         """Wait for the writer, then verify what is at ``path``."""
         self._settle()

@@ -20,14 +20,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
 
-from lt_core import plugins
 from lt_core.callback import Callback
 from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.kit import Kit
-from lt_core.module import LightningModule
+from lt_core.kit_run import KitModule, assert_same, installed_trainer, kit_data, same, seeded
 from lt_core.overrides import is_overridden
 from lt_core.plain_data import is_plain
 
@@ -38,50 +35,6 @@ _FLAGS = {
     "summary": "enable_model_summary",
     "checkpoint": "enable_checkpointing",
 }
-
-
-class KitModule(LightningModule):
-    """A small classifier with dropout, so that a random draw of anybody else shows in its weights."""
-
-    def __init__(self, fails_at: int = -1) -> None:
-        """Fail in training batch ``fails_at``."""
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.Linear(8, 3))
-        self.fails_at = fails_at
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return scores, shape ``(batch, 3)``."""
-        scores: Tensor = self.layers(x)
-        return scores
-
-    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        """Return the loss, and log it."""
-        if batch_idx == self.fails_at:
-            raise ArithmeticError("the step fails, on purpose")
-        return self._loss("train_loss", batch)
-
-    def validation_step(self, batch: list[Tensor], batch_idx: int) -> None:
-        """Log the loss."""
-        self._loss("val_loss", batch)
-
-    def test_step(self, batch: list[Tensor], batch_idx: int) -> None:
-        """Log the loss."""
-        self._loss("test_loss", batch)
-
-    def predict_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        """Return the scores."""
-        scores: Tensor = self(batch[0])
-        return scores
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return SGD with momentum."""
-        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
-
-    def _loss(self, name: str, batch: list[Tensor]) -> Tensor:
-        x, y = batch
-        loss = nn.functional.cross_entropy(self(x), y)
-        self.log(name, loss)
-        return loss
 
 
 class CallbackKit(Kit):
@@ -120,7 +73,7 @@ class CallbackKit(Kit):
         assert is_plain(state)
         other = self.make_callback(tmp_path)
         other.load_state_dict(copy.deepcopy(state))
-        assert _same(other.state_dict(), state)
+        assert_same(other.state_dict(), state)
 
     def test_it_can_be_copied_and_pickled(self, tmp_path: Path) -> None:
         callback = self.make_callback(tmp_path)
@@ -137,34 +90,34 @@ class CallbackKit(Kit):
     # ---- in a run ----------------------------------------------------------------------------------------------------
 
     def test_every_kind_of_run_works_with_it(self, tmp_path: Path) -> None:
-        trainer, module = self._trainer(tmp_path), _seeded()
-        trainer.fit(module, _data(), _data())
+        trainer, module = self._trainer(tmp_path), seeded()
+        trainer.fit(module, kit_data(), kit_data())
         assert trainer.global_step > 0
-        trainer.validate(module, _data(), verbose=False)
-        trainer.test(module, _data(), verbose=False)
-        trainer.predict(module, _data())
+        trainer.validate(module, kit_data(), verbose=False)
+        trainer.test(module, kit_data(), verbose=False)
+        trainer.predict(module, kit_data())
 
     def test_a_fit_without_validation_works_with_it_unless_it_monitors(self, tmp_path: Path) -> None:
         if self.make_callback(tmp_path).monitors:
             self.skip("it monitors what only validation gives, perhaps")
         trainer = self._trainer(tmp_path)
-        trainer.fit(_seeded(), _data())
+        trainer.fit(seeded(), kit_data())
         assert trainer.global_step > 0
 
     def test_fast_dev_run_works_with_it(self, tmp_path: Path) -> None:
         trainer = self._trainer(tmp_path, fast_dev_run=True)
-        trainer.fit(_seeded(), _data(), _data())
+        trainer.fit(seeded(), kit_data(), kit_data())
         assert trainer.global_step == 1
 
     def test_training_is_the_same_with_it(self, tmp_path: Path) -> None:
         if not self.observes:
             self.skip("observes is False")
-        alone, watched = _seeded(), _seeded()
+        alone, watched = seeded(), seeded()
         torch.manual_seed(5)
-        self._trainer(tmp_path / "alone", callbacks=[]).fit(alone, _data(), _data())
+        self._trainer(tmp_path / "alone", callbacks=[]).fit(alone, kit_data(), kit_data())
         torch.manual_seed(5)
-        self._trainer(tmp_path / "watched").fit(watched, _data(), _data())
-        assert _same(alone.state_dict(), watched.state_dict()), (
+        self._trainer(tmp_path / "watched").fit(watched, kit_data(), kit_data())
+        assert same(alone.state_dict(), watched.state_dict()), (
             "weights differ: it draws random numbers, or changes them"
         )
 
@@ -172,14 +125,14 @@ class CallbackKit(Kit):
         callback = self.make_callback(tmp_path)
         for number in range(2):
             trainer = self._trainer(tmp_path / str(number), callbacks=[callback])
-            trainer.fit(_seeded(), _data(), _data())
+            trainer.fit(seeded(), kit_data(), kit_data())
             assert trainer.global_step > 0
 
     def test_the_user_s_error_comes_out_and_no_thread_stays(self, tmp_path: Path) -> None:
         before = set(threading.enumerate())
         trainer = self._trainer(tmp_path)
         try:
-            trainer.fit(_seeded(fails_at=3), _data(), _data())
+            trainer.fit(seeded(fails_at=3), kit_data(), kit_data())
         except ArithmeticError as error:
             told = str(error)
         else:
@@ -197,20 +150,18 @@ class CallbackKit(Kit):
         self._fit(tmp_path / "first", first, 1).save_checkpoint(path)
         self._fit(tmp_path / "second", second, 2, ckpt_path=str(path))
         assert is_plain(whole.state_dict())
-        assert _same(second.state_dict(), whole.state_dict())
+        assert_same(second.state_dict(), whole.state_dict())
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _fit(self, folder: Path, callback: Callback, epochs: int, **how: Any) -> Any:
         trainer = self._trainer(folder, callbacks=[callback], max_epochs=epochs)
         torch.manual_seed(5)
-        trainer.fit(_seeded(), _data(), _data(), **how)
+        trainer.fit(seeded(), kit_data(), kit_data(), **how)
         return trainer
 
     def _trainer(self, folder: Path, **arguments: Any) -> Any:
-        if plugins.find("trainers", "default") is None:
-            self.skip(f"needs the Trainer: {plugins.install_hint('lt-loops')}")
-        make = plugins.load("trainers", "default")
+        make = installed_trainer(self)
         callbacks = arguments.pop("callbacks", None)
         if callbacks is None:
             callbacks = [self.make_callback(folder)]
@@ -218,26 +169,3 @@ class CallbackKit(Kit):
         quiet = {flag: False for role, flag in _FLAGS.items() if role not in roles}
         wanted = {"accelerator": "cpu", "max_epochs": 2, "logger": False, **self.arguments, **arguments}
         return make(callbacks=callbacks, default_root_dir=str(folder), **quiet, **wanted)
-
-
-def _seeded(fails_at: int = -1) -> KitModule:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        return KitModule(fails_at)
-
-
-def _data() -> DataLoader[Any]:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(40, 6, generator=generator)
-    return DataLoader(TensorDataset(x, x[:, :3].argmax(1)), batch_size=8)
-
-
-def _same(mine: Any, theirs: Any) -> bool:
-    """Return whether two nests of plain data and tensors are equal."""
-    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
-        return torch.equal(mine, theirs)
-    if isinstance(mine, dict) and isinstance(theirs, dict):
-        return mine.keys() == theirs.keys() and all(_same(value, theirs[key]) for key, value in mine.items())
-    if isinstance(mine, (list, tuple)) and isinstance(theirs, (list, tuple)):
-        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
-    return bool(mine == theirs)

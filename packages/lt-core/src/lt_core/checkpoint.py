@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -13,9 +13,10 @@ import torch
 
 from lt_core.archive import Archive
 from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
+from lt_core.errors import ConfigTypeError
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.host_copy import host_tree
-from lt_core.remote_file import is_remote, local_copy, remote_exists, remove_remote, write_remote
+from lt_core.remote_file import is_remote, local_copy, remote_exists, remote_files, remove_remote, write_remote
 from lt_core.safe_read import read_checkpoint, verify_checkpoint
 
 __all__ = ["CheckpointIO", "clean_leftovers", "load_from_checkpoint", "load_state_dict_strictly"]
@@ -31,9 +32,9 @@ class CheckpointIO:
     anywhere; its tensors are on the CPU. Reading runs no code of the file and compares all checksums.
 
     Paths may be URLs that fsspec knows (``s3://...``). A subclass for another format or place overrides all members
-    that touch files; it is found by an entry point in ``lt.checkpoint_io``, a class or a function that returns an
-    instance without arguments, or given to the Trainer as an object. Only the process that writes calls the writing
-    members.
+    that touch files. It is found by an entry point in ``lt.checkpoint_io``, a class or a function that returns an
+    instance without arguments: ``Trainer(plugins="its_name")``, or always where it is called ``default``; or it is
+    given to the Trainer as an object. Only the process that writes calls the writing members.
 
     Attributes:
         keeps_objects: whether :meth:`save_checkpoint` takes any Python object; hyperparameters then go there as they
@@ -51,6 +52,7 @@ class CheckpointIO:
             storage_options: for URLs: the arguments of fsspec's file system.
 
         Raises:
+            ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
             CheckpointError: for what is not plain data, naming its key, before anything is written; for errors of the
                 file system, naming file and cause.
         """
@@ -59,6 +61,13 @@ class CheckpointIO:
         if is_remote(path):
             write_remote(str(path), write, storage_options)
             return
+        if storage_options:
+            raise ConfigTypeError(
+                f"storage_options={storage_options!r}: they are arguments of a file system behind a URL (s3://...), "
+                f"and {path} is a local path. Leave them out, or give the Trainer a CheckpointIO that takes them "
+                "(plugins=[...]).",
+                code="LT666",
+            )
         with writing_errors(path):
             write_atomically(_local(path), write, _check_written)
 
@@ -126,6 +135,20 @@ class CheckpointIO:
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``."""
         return remote_exists(str(path)) if is_remote(path) else _local(path).is_file()
+
+    def times(self, folder: StrPath) -> dict[str, int]:
+        """Return the checkpoints directly in ``folder``, each with the time at which it was written, in nanoseconds.
+
+        ``ckpt_path="last"`` and ``"auto"`` take the newest. Their names end in ``.ckpt``; a link counts as what it
+        leads to; a folder that is not there has none.
+        """
+        if is_remote(folder):
+            return remote_files(str(folder), ".ckpt")
+        found: dict[str, int] = {}
+        for path in _local(folder).glob("*.ckpt"):
+            with suppress(FileNotFoundError):  # the other processes of a job may delete it just now
+                found[str(path.resolve())] = path.stat().st_mtime_ns
+        return found
 
     def verify(self, path: StrPath) -> None:
         """Return if the checkpoint at ``path`` is complete, undamaged, and plain data only.

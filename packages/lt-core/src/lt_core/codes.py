@@ -9,6 +9,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT190",
         "LT201",
         "LT510",
+        "LT514",
         "LT602",
         "LT616",
         "LT651",

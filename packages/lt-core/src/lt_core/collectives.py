@@ -26,15 +26,19 @@ class Collectives:
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it is.
 
+        Numbers and arrays become tensors, on one rank too.
+
         Args:
-            data: a tensor, or a nest of them; shapes must be the same on all ranks.
+            data: a tensor, number, array, or a nest of them; shapes must be the same on all ranks.
             group: kept for compatibility; the run's group is used.
             sync_grads: let gradients flow back to the ranks that gave the tensors.
         """
-        from lt_core.gather import gather_nested
+        from lt_core.gather import gather_nested, with_tensors
 
         ranks = self._ranks()
-        return data if ranks is None else gather_nested(data, ranks, sync_grads=sync_grads)
+        if ranks is None:
+            return with_tensors(data, getattr(self, "device", "cpu"))
+        return gather_nested(data, ranks, sync_grads=sync_grads)
 
     def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
         """Return a number or tensor reduced over the ranks; same shape, without gradient.

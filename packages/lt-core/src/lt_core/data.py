@@ -163,7 +163,7 @@ class Feed:
         return iterator
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        transfer, turn = self.transfer, self._turn
+        transfer, turn, failed = self.transfer, self._turn, False
         try:
             for batch in self._timed(iterator) if self.timed else iterator:
                 self._done += 1
@@ -172,8 +172,11 @@ class Feed:
             if self._done == self.num_batches:  # a plain loop asks once more, and the sampler may draw then
                 next(iterator, None)
             raise
+        except BaseException:
+            failed = True  # the place is still asked for
+            raise
         finally:
-            if turn == self._turn:  # an iterator that was left behind ends after its successor was made
+            if turn == self._turn and not failed:  # an iterator that was left behind ends after its successor was made
                 self._before = None
 
     def _timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
@@ -196,6 +199,14 @@ class Feed:
     def state_dict(self) -> dict[str, Any]:
         """Return the place in this epoch: batches done, and the generators before its iterator was made."""
         return {"epoch": self._epoch, "batches": self._done if self._before is not None else 0, "before": self._before}
+
+    def state_before(self) -> dict[str, Any]:
+        """Return the place before the batch just yielded, for a run that an error ends in the middle of it.
+
+        Where that place is not known, the one after it.
+        """
+        state = self.state_dict()
+        return {**state, "batches": max(state["batches"] - 1, 0)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next iteration continue at the place that :meth:`state_dict` told, if it is of the same epoch."""

@@ -22,7 +22,13 @@ class Logger:
     The Trainer calls the writing members on rank 0 only, and reports an exception of theirs once instead of ending the
     run. A logger buffers by itself and writes in batches; :meth:`save` flushes. It is found by an entry point in
     ``lt.loggers`` (a class or a function called with the keyword ``save_dir``).
+
+    Attributes:
+        takes_tensors: True: :meth:`log_metrics` of the Trainer brings values as they are, 0-dim tensors on a device
+            among them, so that nothing waits for the device before the logger reads them; False: floats and ints.
     """
+
+    takes_tensors: bool = False
 
     @property
     def name(self) -> str | None:
@@ -76,7 +82,8 @@ class Logger:
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Record numbers at ``step`` (optimizer steps, or the axis that the user chose).
 
-        Values are floats, ints or 0-dim tensors, also on a device; copy those that the caller could change in place.
+        Values are floats and ints; with :attr:`takes_tensors` also 0-dim tensors, on a device perhaps: copy those that
+        the caller could change in place.
 
         Raises:
             LogError: for a row that can never be taken; the Trainer drops it.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lt_core.batch_size import batch_size_of
-from lt_core.errors import LogError
+from lt_core.errors import LogError, warn
 from lt_core.metric_state import restore_metrics_of, states_of_metrics
 from lt_core.slot import Given, Slot
 
@@ -80,6 +80,7 @@ class Recorder:
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
         self._sized: Any = None
         self._size = 1
+        self._told_shared = False
         self.callback_values: dict[str, Any] = {}
         self.logged_values: dict[str, Any] = {}
         self.bar_values: dict[str, Any] = {}
@@ -160,7 +161,7 @@ class Recorder:
             value, slot.published = slot.close(), True
             self._publish(slot, slot.epoch_name, value, to_callbacks=True)
             if slot.to_logger:
-                logged[slot.epoch_name] = value
+                logged[slot.epoch_name] = self.logged_values[slot.epoch_name] = value
         return logged
 
     def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
@@ -282,6 +283,21 @@ class Recorder:
                     f"{slot.epoch_name!r}, and {other.name!r} is logged too: that name is taken. Use another name.",
                     code="LT504",
                 )
+
+    def tell_shared_metric(self, slot: Slot, metric: Any) -> None:
+        """Warn where a metric object is logged for a second loader: it then holds the samples of both."""
+        group = PHASES[slot.phase].group
+        same = (other.loader_idx for other in self._of(group) if other.metric is metric)
+        others = [number for number in same if number is not None and number != slot.loader_idx]
+        if others and slot.on_epoch and not self._told_shared:
+            self._told_shared = True
+            warn(
+                f"self.log({slot.name!r}) got the same {type(metric).__name__} for the loaders {min(others)} and "
+                f"{slot.loader_idx}: it holds the samples of both, so each loader's value is that of all. Make one for "
+                "each loader, in an nn.ModuleList, and take self.metrics[dataloader_idx].",
+                code="LT514",
+                stacklevel=6,
+            )
 
     # ---- what others read --------------------------------------------------------------------------------------------
 

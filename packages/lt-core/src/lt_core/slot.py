@@ -253,6 +253,8 @@ class Slot:
     def _take_metric(self, metric: Any) -> None:
         if self._restored is not None:
             self._restore_metric(metric, seen=bool(getattr(metric, "_update_count", 0)))
+        if self.metric is not metric and self.loader_idx is not None:
+            self.recorder.tell_shared_metric(self, metric)
         self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
             self._last = getattr(metric, "_forward_cache", None)

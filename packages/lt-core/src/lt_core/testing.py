@@ -1,4 +1,4 @@
-"""For people who write parts of lt: kits of tests for loggers, callbacks, accelerators; a Trainer without a run."""
+"""For people who write parts of lt: kits of tests for loggers, callbacks, accelerators...; a Trainer without a run."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from lt_core.accelerator_kit import AcceleratorKit
 from lt_core.callback import Callback
 from lt_core.callback_kit import CallbackKit
 from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint_kit import CheckpointKit
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed, make_feed
 from lt_core.logger import Logger
 from lt_core.logger_kit import LoggerKit
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_core.precision_kit import PrecisionKit
 from lt_core.profiler import Profiler
 from lt_core.recorder import Recorder
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["AcceleratorKit", "CallbackKit", "FakeTrainer", "LoggerKit"]
+__all__ = ["AcceleratorKit", "CallbackKit", "CheckpointKit", "FakeTrainer", "LoggerKit", "PrecisionKit"]
 
 
 class FakeTrainer(Collectives):
@@ -72,6 +74,7 @@ class FakeTrainer(Collectives):
         self.global_rank = self.local_rank = self.node_rank = 0
         self.world_size = self.num_devices = self.num_nodes = 1
         self.is_global_zero = True
+        self.fast_dev_run: bool | int = False
         self.default_root_dir = "."
         self.stage: str | None = "fit"
         self.training, self.validating, self.testing, self.predicting = True, False, False, False
@@ -133,6 +136,7 @@ class FakeTrainer(Collectives):
         self,
         filepath: str | PathLike[str],
         weights_only: bool = False,
+        storage_options: Any = None,
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
@@ -140,7 +144,7 @@ class FakeTrainer(Collectives):
         """Write a small real checkpoint now."""
         tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
         Path(filepath).parent.mkdir(parents=True, exist_ok=True)
-        self.checkpoint_io.save_checkpoint(tree, filepath)
+        self.checkpoint_io.save_checkpoint(tree, filepath, storage_options)
         self.saved.append(str(filepath))
 
     def request_save(

@@ -134,6 +134,10 @@ class TrainerAPI(Protocol):
         """Whether this process is rank 0."""
 
     @property
+    def fast_dev_run(self) -> bool | int:
+        """Whether this is a trial of one (True) or N batches, which leaves no files."""
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nothing else says it."""
 
@@ -256,6 +260,7 @@ class TrainerAPI(Protocol):
         self,
         filepath: str | PathLike[str],
         weights_only: bool = False,
+        storage_options: Any = None,
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["map_batch", "move_to_device"]
+__all__ = ["map_batch", "move_to_device", "rebuild_mapping"]
 
 _LEAVES = (str, bytes, int, float, bool, complex, type(None))
 
@@ -44,13 +44,14 @@ def map_batch(function: Callable[[Any], Any], batch: Any) -> Any:
     if isinstance(batch, list):
         return type(batch)(map_batch(function, item) for item in batch)
     if isinstance(batch, Mapping):
-        return _rebuild_mapping(batch, {key: map_batch(function, value) for key, value in batch.items()})
+        return rebuild_mapping(batch, {key: map_batch(function, value) for key, value in batch.items()})
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         return _rebuild_dataclass(function, batch)
     return batch
 
 
-def _rebuild_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+def rebuild_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    """Return ``items`` as a mapping of the type of ``original``."""
     if type(original) is dict:
         return items
     if hasattr(original, "default_factory"):

@@ -54,6 +54,12 @@ class CombinedSource(Source):
     def state(self, batches: int) -> dict[str, Any]:
         return {"readers": [reader.state_dict() for reader in self._readers]}
 
+    def state_before(self, batches: int) -> dict[str, Any]:
+        alone = self.dataloader_idx if self.loader.mode in ("sequential", "weighted") else None
+        ends = self.loader.mode == "max_size"
+        took = [not (ends and r.ended) if alone is None else n == alone for n, r in enumerate(self._readers)]
+        return {"readers": [r.state_dict(before=before) for r, before in zip(self._readers, took, strict=True)]}
+
     def rest_state(self) -> dict[str, Any]:
         return {"feeds": [feed.state_dict() for feed in self.feeds]}
 
@@ -140,9 +146,10 @@ class _FeedReader(Reader):
         self.rounds += 1
         self._read(0)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place of this loader."""
-        return {"rounds": self.rounds, "ended": self.ended, "feed": self.feed.state_dict()}
+    def state_dict(self, *, before: bool = False) -> dict[str, Any]:
+        """Return the place of this loader, after its last batch or before it."""
+        place = self.feed.state_before() if before else self.feed.state_dict()
+        return {"rounds": self.rounds, "ended": self.ended, "feed": place}
 
     def _read(self, done: int) -> None:
         self.feed.begin_round(self.epoch + (self.rounds - 1) * _ROUND)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -15,6 +17,9 @@ from lt_data.lookahead import look_ahead, plain_cuda_device
 from lt_data.source import Source
 
 __all__ = ["LoaderFeed"]
+
+_MOMENT = 0.5
+"""Seconds in which a signal of a dead worker arrives."""
 
 
 class LoaderFeed(Feed):
@@ -56,6 +61,7 @@ class LoaderFeed(Feed):
         self._gather = gather
         self._device = plain_cuda_device(transfer)
         self._opened = self._finished = False
+        self._failed: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._batches_before = 0
 
     @property
@@ -89,10 +95,21 @@ class LoaderFeed(Feed):
         self._epoch = number
 
     def state_dict(self) -> dict[str, Any]:
+        if self._failed is not None:
+            return self._failed[0]
         inside = self.source.state(self._done) if self._opened and self.stage == "fit" else None
+        return self._place(self._done, inside)
+
+    def state_before(self) -> dict[str, Any]:
+        if self._failed is not None:
+            return self._failed[1]
+        before = self.source.state_before(self._done) if self._opened and self._done and self.stage == "fit" else None
+        return self.state_dict() if before is None else self._place(self._done - 1, before)
+
+    def _place(self, batches: int, inside: dict[str, Any] | None) -> dict[str, Any]:
         return {
             "epoch": self._epoch,
-            "batches": self._done if self._opened else 0,
+            "batches": batches if self._opened else 0,
             "shard": [self.shard.index, self.shard.count],
             "kind": self.source.kind,
             "inside": inside,
@@ -129,6 +146,7 @@ class LoaderFeed(Feed):
 
     def _open(self) -> Iterator[Any]:
         self._leave()
+        self._failed = None
         self._turn += 1
         self.weight = 1.0
         state, self._resume = self._resume, None
@@ -172,7 +190,7 @@ class LoaderFeed(Feed):
         return iterator
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        turn, source, transfer = self._turn, self.source, self.transfer
+        turn, source, transfer, failed = self._turn, self.source, self.transfer, True
         unwrap, start, device = source.unwrap, self._done, self._device
         if source.begins is not None:
             source.begins()
@@ -201,7 +219,9 @@ class LoaderFeed(Feed):
                     yield batch
             self._finished = True
             self._check_count(start)
+            failed = False
         except GeneratorExit:
+            failed = False
             if turn == self._turn and self._done == self.num_batches:
                 self._finished = next(iterator, None) is None  # as a plain loop does: the sampler may draw then
             raise
@@ -213,9 +233,22 @@ class LoaderFeed(Feed):
             if str(error).startswith("DataLoader worker (pid"):
                 raise _worker_died(error) from error
             raise
+        except (ConnectionError, EOFError, FileNotFoundError) as error:
+            death = _death_behind(error) if getattr(self.loader, "num_workers", 0) else None
+            if death is not None:
+                raise _worker_died(death) from error
+            raise
         finally:
             if turn == self._turn:  # an iterator that was left behind ends after its successor was made
+                if failed:
+                    self._keep_place()
                 self._leave()
+
+    def _keep_place(self) -> None:
+        """Note where an error came, for a checkpoint that is written because of it."""
+        if self.stage == "fit":
+            with contextlib.suppress(Exception):  # the error is told, not what it leads to here
+                self._failed = (self.state_dict(), self.state_before())
 
     def _leave(self) -> None:
         if self._opened:
@@ -283,6 +316,17 @@ def _worker_died(error: RuntimeError) -> DataError:
         "in this process, take DataLoader(num_workers=0).",
         code="LT412",
     )
+
+
+def _death_behind(error: Exception) -> RuntimeError | None:
+    """Return torch's error of a worker that died, which may come a moment after its broken connection; else None."""
+    if str(error).startswith("Caught"):  # the dataset's own, told by a worker that lives
+        return None
+    try:
+        time.sleep(_MOMENT)
+    except RuntimeError as death:  # from torch's handler of SIGCHLD
+        return death
+    return None
 
 
 def _out_of_range(loader: Any) -> DataError:

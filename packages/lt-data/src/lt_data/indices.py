@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections import deque
 from collections.abc import Iterator
@@ -139,7 +140,7 @@ class Watched:
         self._skip, self._until, self._dummies = skip, until, dummies
 
     def skip(self) -> None:
-        """Drop now what :meth:`replay` asked for, not at the first ``next``."""
+        """Drop now what :meth:`replay` asked for, not at the first ``next``; draw what was drawn beyond that."""
         assert self._live is not None
         skip, self._skip = self._skip, 0
         for _ in range(skip):
@@ -151,16 +152,22 @@ class Watched:
                     f"after {self.drawn}. Resume with the same data and batch size.",
                     code="LT443",
                 ) from None
+        with contextlib.suppress(_EndError):
+            while self._drawn < self._until:
+                self._ahead.append(self._draw(self._live))
 
     def _new_epoch(self) -> None:
         self.notes, self._live = {}, None
         self._drawn, self._ticks, self.stopped = 0, iter(()), False
+        self._ahead: deque[Any] = deque()
         self._skip = self._until = self._dummies = 0
         self._last: tuple[Any, ...] | None = None
 
     def _hand_on(self, indices: Iterator[Any]) -> Iterator[Any]:
         if self._skip:
             self.skip()
+        while self._ahead:
+            yield self._ahead.popleft()
         while not self.stopped:
             if self._trust_quiet and self._is_trusted():
                 yield from self._unwatched(indices)

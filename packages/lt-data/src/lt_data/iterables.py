@@ -86,6 +86,12 @@ class IterableSource(Source):
             "owned": owned_states(self._owned()),
         }
 
+    def state_before(self, batches: int) -> dict[str, Any] | None:
+        if self._stateful:
+            return None
+        before = self.state(batches - 1)
+        return before if self._watched is None else {**before, "read": before["read"] - 1}
+
     def rest_state(self) -> dict[str, Any]:
         return self.state(0) if self._spends and self._watched is not None and self._before else {}
 
@@ -158,6 +164,9 @@ class SharedIterableSource(IterableSource):
 
     def _items_read(self, batches: int) -> int:
         return self._start + (batches - self._start_batches) * self.shard.count
+
+    def state_before(self, batches: int) -> dict[str, Any] | None:
+        return None  # several were read for it
 
     def _rounds(self, batches: Iterator[Any]) -> Iterator[tuple[Any, float, Any]]:
         rank, ranks = self.shard

@@ -129,6 +129,9 @@ class LoaderSource(Source):
             "shape": self._shape(),
         }
 
+    def state_before(self, batches: int) -> dict[str, Any] | None:
+        return None if is_stateful(self.loader.dataset) else self.state(batches)  # what was drawn stays
+
     def rest_state(self) -> dict[str, Any]:
         if not self.exact:
             return {}

@@ -226,6 +226,8 @@ class RowsSource(LoaderSource):
         indices = self._indices(notes.get(0))
         if self._quiet:
             next(islice(indices, batches, batches), None)
+            if state["drawn"] > batches:
+                indices = _primed(indices)
         else:
             self.indices.skip()
         return map(self._rows.take, indices)

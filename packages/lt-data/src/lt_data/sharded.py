@@ -161,6 +161,9 @@ class ShardedSource(Source):
             "total": len(self._frame().items),
         }
 
+    def state_before(self, batches: int) -> dict[str, Any]:
+        return self.state(batches - 1)
+
     def rest_state(self) -> dict[str, Any]:
         if not (self.exact and self.reading.persistent):
             return {"owned": owned_states(self._owned())} if self.exact else {}

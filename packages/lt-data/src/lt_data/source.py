@@ -69,6 +69,10 @@ class Source:
         """Return what :meth:`resume` needs, as plain data, ``batches`` items into the epoch."""
         return {}
 
+    def state_before(self, batches: int) -> dict[str, Any] | None:
+        """Return :meth:`state` before the last of ``batches`` items was delivered; None where it is not known."""
+        return None
+
     def rest_state(self) -> dict[str, Any]:
         """Return what outlives an epoch (persistent workers), between two epochs."""
         return {}

@@ -22,6 +22,8 @@ class BufferedLogger(Logger):
         flush_secs: seconds between writes, when the steps are slow.
     """
 
+    takes_tensors = True
+
     def __init__(self, prefix: str, flush_every: int, flush_secs: float) -> None:
         self._rows = Rows(prefix, flush_every, flush_secs, self._rename)
         self.hparams: dict[str, Any] = {}

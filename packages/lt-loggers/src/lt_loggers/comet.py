@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from lt_core.arguments import checks_arguments
 from lt_core.errors import LtDeprecationWarning, warn
 from lt_core.logger import Logger
 from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
@@ -42,6 +43,7 @@ class CometLogger(TrackerLogger):
             older names ``experiment_name``, ``project_name``, ``offline`` and ``save_dir`` work too.
     """
 
+    @checks_arguments
     def __init__(
         self,
         *,

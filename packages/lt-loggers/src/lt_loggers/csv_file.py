@@ -6,6 +6,7 @@ import csv
 import io
 import os
 
+from lt_core.arguments import checks_arguments
 from lt_loggers.line_logger import LineLogger
 from lt_loggers.lines import LineFile
 from lt_loggers.rows import Row
@@ -34,6 +35,7 @@ class CSVLogger(LineLogger):
     file_name = "metrics.csv"
     has_header = True
 
+    @checks_arguments
     def __init__(
         self,
         save_dir: str | os.PathLike[str],

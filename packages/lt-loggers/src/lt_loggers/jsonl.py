@@ -7,6 +7,7 @@ import math
 import os
 from typing import Any
 
+from lt_core.arguments import checks_arguments
 from lt_loggers.line_logger import LineLogger
 from lt_loggers.lines import LineFile
 from lt_loggers.rows import Row
@@ -38,6 +39,7 @@ class JSONLLogger(LineLogger):
     file_name = "metrics.jsonl"
     has_header = False
 
+    @checks_arguments
     def __init__(
         self,
         save_dir: str | os.PathLike[str],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
+from lt_core.arguments import checks_arguments
 from lt_core.errors import warn
 from lt_core.logger import Logger
 from lt_core.media import Media, as_media
@@ -48,6 +49,7 @@ class MLFlowLogger(TrackerLogger):
         synchronous: False lets MLflow send in a thread of its own.
     """
 
+    @checks_arguments
     def __init__(
         self,
         experiment_name: str = "lightning_logs",

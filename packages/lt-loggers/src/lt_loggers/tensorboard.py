@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_core.media import as_media
 from lt_core.plugins import install_hint
@@ -56,6 +57,7 @@ class TensorBoardLogger(FolderLogger):
         filename_suffix: end of the event file's name.
     """
 
+    @checks_arguments
     def __init__(
         self,
         save_dir: str | os.PathLike[str],

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_core.logger import Logger
 from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video, as_media
@@ -53,6 +54,7 @@ class WandbLogger(TrackerLogger):
             ``fork_from`` take the place of ``resume="allow"``.
     """
 
+    @checks_arguments
     def __init__(
         self,
         name: str | None = None,

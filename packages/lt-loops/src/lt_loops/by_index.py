@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from lt_loops.losses import loss_and_weight
+from lt_loops.losses import log_old_keys, loss_and_weight
 from lt_loops.window import Window
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class ByIndex(Window):
 
     def _one(self, optimizer: Optimizer, output: Any, index: int, last: bool) -> bool:
         loss, _ = loss_and_weight(output)
+        log_old_keys(self.run, output)
         if self.run.position.micro == 0:
             self.plan.zero_grad(optimizer)
         if loss is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import CheckpointError, ConfigTypeError, warn
-from lt_core.remote_file import is_remote, remote_files
+from lt_core.remote_file import is_remote
 from lt_loops.problems import a
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def _best(trainer: Trainer, stage: str) -> str:
         )
     best: str = callback.best_model_path
     if not best:
-        raise CheckpointError(
-            f"{stage}(ckpt_path='best'): no checkpoint was saved yet. Call fit first, or pass a path.", code="LT612"
-        )
+        why = "fast_dev_run saves no checkpoint. Leave ckpt_path out" if trainer.fast_dev_run else ""
+        why = why or "no checkpoint was saved yet. Call fit first"
+        raise CheckpointError(f"{stage}(ckpt_path='best'): {why}, or pass a path.", code="LT612")
     return best
 
 
@@ -87,10 +87,7 @@ def _candidates(trainer: Trainer) -> list[str]:
     local: list[str] = [path for cb in trainer.checkpoint_callbacks if (path := getattr(cb, "last_model_path", ""))]
     files: dict[str, int] = {}
     for folder in _folders(trainer):
-        if is_remote(folder):
-            files |= remote_files(folder, ".ckpt")
-        else:
-            local += map(str, Path(folder).glob("*.ckpt"))
+        files |= trainer.checkpoint_io.times(folder)
     for path in local:
         with contextlib.suppress(FileNotFoundError):  # the other processes of a job may delete it just now
             files[str(Path(path).resolve())] = Path(path).stat().st_mtime_ns

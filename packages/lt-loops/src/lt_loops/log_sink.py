@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from lt_core.errors import LogError, warn
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ class LogSink:
 
     def _send_to(self, logger: Logger, row: dict[str, Any], step: int) -> None:
         kept = self._kept.setdefault(id(logger), [])
-        kept.append((row, step))
+        kept.append((row if logger.takes_tensors else _numbers(row), step))
         while kept and self._guarded(logger, lambda: logger.log_metrics(*kept[0])):
             kept.pop(0)
         del kept[:-_KEPT_ROWS]
@@ -118,3 +120,7 @@ class LogSink:
         if (id(logger), what) not in self._reported:
             self._reported.add((id(logger), what))
             warn(f"{type(logger).__name__} {what} {message}", code="LT520", stacklevel=7)
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.item() if isinstance(value, Tensor) else value for name, value in row.items()}

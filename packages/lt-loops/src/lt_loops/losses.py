@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import HookError, did_you_mean
+from lt_loops.old_hooks import log_returned
 from lt_loops.problems import shown
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["as_outputs", "balanced", "loss_and_weight", "read_losses", "sum_weights", "zero_loss"]
+__all__ = ["as_outputs", "balanced", "log_old_keys", "loss_and_weight", "read_losses", "sum_weights", "zero_loss"]
 
 
 def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
@@ -43,6 +44,7 @@ def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
 
 def read_losses(run: Run, output: Any) -> tuple[list[tuple[Tensor, str | None]], float | None]:
     """Return the losses of a step with the name of the optimizer whose each is (None: all), and the weight."""
+    log_old_keys(run, output)
     names = run.optimizer_names
     if names is None or not isinstance(output, Mapping) or "loss" in output:
         loss, weight = loss_and_weight(output)
@@ -69,6 +71,7 @@ def read_losses(run: Run, output: Any) -> tuple[list[tuple[Tensor, str | None]],
 def balanced(run: Run, output: Any) -> Tensor | None:
     """Return the loss of a plain step that returned no bare tensor; weighted over ranks where it asked for it."""
     loss, weight = loss_and_weight(output)
+    log_old_keys(run, output)
     strategy = run.strategy
     if strategy.world_size == 1:
         return loss
@@ -81,6 +84,12 @@ def balanced(run: Run, output: Any) -> Tensor | None:
     weight = weight if share else 0.0  # a stand-in for no sample weighs nothing
     # the loop multiplies by the share of an uneven batch, which the weights hold already
     return loss * (weight * strategy.world_size / ((sum_weights(run, weight) or 1.0) * (share or 1.0)))
+
+
+def log_old_keys(run: Run, output: Any) -> None:
+    """Log what a step returned under the keys ``log`` and ``progress_bar``, as it did up to 0.9."""
+    if isinstance(output, dict) and ("log" in output or "progress_bar" in output):
+        log_returned(run.module, output, "training_step")
 
 
 def sum_weights(run: Run, weight: float) -> float:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
 
 from lt_core.callback import Callback
 from lt_core.errors import LtDeprecationWarning, warn
@@ -23,6 +26,7 @@ __all__ = [
     "OldHooks",
     "call_init_hooks",
     "load_callback",
+    "log_returned",
     "model_maker",
     "save_callback",
     "takes_outputs",
@@ -133,13 +137,52 @@ class OldHooks:
 
     def _hand_over(self, old: str, method: Callable[[Any], Any]) -> None:
         kept, self._outputs[old] = self._outputs[old], []
-        method(kept[0] if len(kept) == 1 else kept)
+        returned = method(kept[0] if len(kept) == 1 else kept)
+        if isinstance(returned, Mapping):
+            log_returned(self._run.module, returned, old)
 
     def _tell(self, old: str, new: str, method: Callable[..., Any]) -> None:
         if old in self._told:
             return
         self._told.add(old)
         _note(old, new, method)
+
+
+RETURNED = ("log", "progress_bar")
+"""Keys of what a step or an epoch's end returned up to 0.9: dicts of what was to be logged and shown."""
+
+
+def log_returned(module: LightningModule, returned: Mapping[str, Any], where: str) -> None:
+    """Log what a method returned under ``log`` and ``progress_bar``, as up to 0.9.
+
+    An epoch's end could return numbers beside these, for callbacks to monitor. Names that the module logs by itself,
+    and what is no number, are left alone.
+    """
+    to_logger, to_bar = ({**part} if isinstance(part := returned.get(key), Mapping) else {} for key in RETURNED)
+    others = {} if where == "training_step" else {key: v for key, v in returned.items() if key not in RETURNED}
+    found = {name: value for name, value in {**others, **to_bar, **to_logger}.items() if _is_number(value)}
+    slots = module.trainer.recorder.slots or {}
+    mine = _LOGGED.setdefault(module, set())
+    names = [name for name in found if name not in slots or name in mine]
+    if new := [name for name in names if name not in mine]:
+        mine.update(new)
+        warn(
+            f"{where} returned {', '.join(map(repr, new))} to be logged, as up to 0.9: write self.log_dict({{...}}) "
+            "there, with prog_bar=True for what the progress bar shows.",
+            code="LT904",
+            category=LtDeprecationWarning,
+            about=getattr(module, where),
+        )
+    for name in names:
+        module.log(name, found[name], prog_bar=name in to_bar, logger=name in to_logger)
+
+
+_LOGGED: WeakKeyDictionary[LightningModule, set[str]] = WeakKeyDictionary()
+"""For each module the names that were logged because a method returned them."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
 def with_step_end(module: LightningModule, method: str, step: Callable[..., Any]) -> Callable[..., Any]:

@@ -79,6 +79,8 @@ def count_batches(run: Run) -> None:
 
 def _check_schedules(run: Run) -> None:
     trainer = run.trainer
+    if not run.module.automatic_optimization:
+        return
     epochs = trainer.max_epochs if trainer.max_epochs not in (None, -1) else float("inf")
     for config in run.schedulers:
         check_schedule_length(config, trainer.estimated_stepping_batches, epochs)

@@ -312,6 +312,8 @@ def _callbacks(settings: Settings) -> list[Callback]:
     callbacks: list[Callback] = [_made("callbacks", given, Callback) for given in settings.callbacks]
     for role, flag in _ROLES.items():
         wanted: bool | None = getattr(settings, flag)
+        if settings.fast_dev_run and role == "checkpoint" and settings.given.get(flag) is not False:
+            wanted = None  # scripts ask it for the best path; it saves nothing in such a run
         mine = [callback for callback in callbacks if callback.role == role]
         if mine and wanted is False and not (settings.fast_dev_run or settings.barebones):
             raise ConfigError(

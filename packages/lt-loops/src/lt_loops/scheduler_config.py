@@ -62,12 +62,15 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
     """
     settings = _settings(item) if isinstance(item, Mapping) else {"scheduler": item}
     scheduler = settings["scheduler"]
-    _check_scheduler(scheduler, module)
+    manual = not getattr(module, "automatic_optimization", True)
+    _check_scheduler(scheduler, module, manual)
+    if manual:
+        _tell_unused(settings, module)
     config = SchedulerConfig(
         **{"reduce_on_plateau": isinstance(scheduler, ReduceLROnPlateau), "monitor": monitor, **settings},
         optimizer=_driven(scheduler, optimizers),
     )
-    if config.reduce_on_plateau and config.monitor is None:
+    if config.reduce_on_plateau and config.monitor is None and not manual:
         raise HookError(
             f"The scheduler {_kind(scheduler)} steps by a metric, but no 'monitor' says which. Expected, for instance, "
             "{'optimizer': optimizer, 'lr_scheduler': {'scheduler': scheduler, 'monitor': 'val_loss'}}.",
@@ -155,7 +158,20 @@ def _wrong(key: str, value: Any, expected: str) -> HookError:
     return HookError(f"A scheduler's config has {key!r}: {shown(value)}, {a(value)}; expected {expected}.", code=_CODE)
 
 
-def _check_scheduler(scheduler: Any, module: Any) -> None:
+def _tell_unused(settings: dict[str, Any], module: Any) -> None:
+    """Say which settings do nothing where the user steps the schedulers."""
+    unused = [key for key in settings if key not in ("scheduler", "name")]
+    if unused:
+        warn(
+            f"A scheduler's config has {', '.join(map(repr, unused))}, which does nothing in manual optimization: no "
+            f"scheduler steps by itself. Call self.lr_schedulers().step() in {type(module).__name__}, and leave out "
+            "the rest.",
+            code="LT334",
+            stacklevel=5,
+        )
+
+
+def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:
     """Refuse what is no scheduler, or one that only a hook of the user's own can step."""
     if isinstance(scheduler, LRScheduler):
         return
@@ -170,7 +186,8 @@ def _check_scheduler(scheduler: Any, module: Any) -> None:
             f"{', '.join(_API)}, such as StepLR(optimizer, 10); received {a(scheduler)}. {remedy}.",
             code=_CODE,
         )
-    if _needs_arguments(scheduler.step) and not is_overridden(module, "lr_scheduler_step", LightningModule):
+    stepped_by_user = manual or is_overridden(module, "lr_scheduler_step", LightningModule)
+    if not stepped_by_user and _needs_arguments(scheduler.step):
         raise HookError(
             f"{_kind(scheduler)}.step{inspect.signature(scheduler.step)} does not step as torch's schedulers do, "
             "without arguments. Define lr_scheduler_step(self, scheduler, metric) in the module and step it there.",

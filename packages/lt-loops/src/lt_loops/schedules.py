@@ -30,19 +30,22 @@ def step_schedulers(run: Run, interval: str, count: int) -> None:
 
 
 def step_epoch_schedulers(run: Run) -> None:
-    """Step the schedulers that go by epochs, at the end of one."""
-    step_schedulers(run, "epoch", run.position.epoch + 1)
+    """Step the schedulers that go by epochs, at the end of one; in manual optimization the user steps them."""
+    if run.module.automatic_optimization:
+        step_schedulers(run, "epoch", run.position.epoch + 1)
 
 
 def plateau_frequencies(run: Run) -> list[int]:
     """Return how often, in optimizer steps, schedulers that watch a metric step between two batches."""
+    if not run.module.automatic_optimization:
+        return []
     return [config.frequency for config in run.schedulers if config.reduce_on_plateau and config.interval == "step"]
 
 
 def step_plateau_schedulers(run: Run) -> None:
     """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
     position = run.position
-    if not position.step or position.watched == position.step:
+    if not position.step or position.watched == position.step or not run.module.automatic_optimization:
         return
     position.watched = position.step
     for config in run.schedulers:

@@ -133,10 +133,15 @@ def _unfinished_gradients(run: Run) -> dict[str, Any]:
 
 
 def feed_state(run: Run) -> dict[str, Any] | None:
-    """Return the place in the training data: of a run that has not begun or has ended, where it goes on."""
-    if run.feed_state is not None or run.train_feed is None:
+    """Return the place in the training data: of a run that has not begun or has ended, where it goes on.
+
+    In the middle of a batch, as when an error ends the run, it is the place before that batch: it is not done.
+    """
+    feed, position = run.train_feed, run.position
+    if run.feed_state is not None or feed is None:
         return run.feed_state
-    return run.train_feed.state_dict()
+    in_hand = not position.exhausted and feed.batches_done == position.batch + 1
+    return feed.state_before() if in_hand else feed.state_dict()
 
 
 def _datamodule_state(run: Run) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
@@ -79,6 +80,7 @@ class DDP(Distributed):
     name = "ddp"
     capabilities = Capabilities(syncs_in_forward=True, sync_batchnorm=True)
 
+    @checks_arguments
     def __init__(
         self,
         *,

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher
 from lt_core.strategy import Capabilities, Placement, Strategy
@@ -36,6 +37,7 @@ class Distributed(Strategy):
     name = "distributed"
     capabilities = Capabilities()
 
+    @checks_arguments
     def __init__(
         self,
         *,

@@ -22,6 +22,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from lt_core.arguments import checks_arguments
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
@@ -106,6 +107,7 @@ class FSDP(Distributed):
         inference_mode=False,
     )
 
+    @checks_arguments
     def __init__(
         self,
         *,
@@ -329,6 +331,7 @@ class ModelParallel(FSDP):
 
     name = "model_parallel"
 
+    @checks_arguments
     def __init__(
         self,
         data_parallel_size: int | Literal["auto"] = "auto",

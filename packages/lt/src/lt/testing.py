@@ -1,12 +1,14 @@
-"""For tests of your own callbacks, loggers, accelerators and modules."""
+"""For tests of your own callbacks, loggers, accelerators, checkpoint and number formats, and modules."""
 
 from lt.lazy import lazy
 
 NAMES = {
     "AcceleratorKit": "lt_core.accelerator_kit:AcceleratorKit",
     "CallbackKit": "lt_core.callback_kit:CallbackKit",
+    "CheckpointKit": "lt_core.checkpoint_kit:CheckpointKit",
     "FakeTrainer": "lt_core.testing:FakeTrainer",
     "LoggerKit": "lt_core.logger_kit:LoggerKit",
+    "PrecisionKit": "lt_core.precision_kit:PrecisionKit",
 }
 """Each name, and where it comes from."""
 

@@ -12,6 +12,7 @@ from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics,
 from lt_callbacks.progress.progress_bar import ProgressBar
 from lt_callbacks.progress.stdout_guard import LogRedirect
 from lt_core import plugins
+from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class RichProgressBar(ProgressBar):
         ConfigError: where rich is not installed, or for a negative ``refresh_rate``.
     """
 
+    @checks_arguments
     def __init__(
         self,
         refresh_rate: int = 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from lt_callbacks.arguments import whole
 from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
+from lt_core.arguments import checks_arguments
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -44,6 +46,7 @@ class TQDMProgressBar(ProgressBar):
         ConfigError: for a negative ``refresh_rate`` or ``process_position``.
     """
 
+    @checks_arguments
     def __init__(self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False) -> None:
         super().__init__(refresh_rate)
         self._process_position = whole("TQDMProgressBar", "process_position", process_position)
@@ -194,3 +197,15 @@ def _tqdm_class() -> type[tqdm[Any]]:
     from tqdm.auto import tqdm as auto
 
     return type("tqdm", (auto,), {"monitor_interval": 0})
+
+
+def convert_inf(count: float | None) -> float | None:
+    """Return a bar's total: None, for tqdm, where it is unknown."""
+    return None if count is None or count in (math.inf, -math.inf) or math.isnan(count) else count
+
+
+def __getattr__(name: str) -> Any:
+    """Answer ``Tqdm``: the class of the bars, for those that make their own."""
+    if name == "Tqdm":
+        return _tqdm_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

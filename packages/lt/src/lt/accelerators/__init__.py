@@ -4,7 +4,7 @@ from lt.lazy import lazy
 
 NAMES = {
     "Accelerator": "lt_core.accelerator:Accelerator",
-    "CPUAccelerator": "lt_core.accelerator:Accelerator",
+    "CPUAccelerator": "lt_core.accelerator:Cpu",
     "CUDAAccelerator": "lt_strategies.cuda:Cuda",
     "GPUAccelerator": "lt_strategies.cuda:Cuda",
     "MPSAccelerator": "lt_strategies.mps:Mps",

@@ -2,7 +2,7 @@
 
 from lt_cli.lightning_answers import find_usable_cuda_devices as find_usable_cuda_devices
 from lt_core.accelerator import Accelerator as Accelerator
-from lt_core.accelerator import Accelerator as CPUAccelerator
+from lt_core.accelerator import Cpu as CPUAccelerator
 from lt_strategies.cuda import Cuda as CUDAAccelerator
 from lt_strategies.cuda import Cuda as GPUAccelerator
 from lt_strategies.mps import Mps as MPSAccelerator

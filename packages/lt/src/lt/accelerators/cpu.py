@@ -3,7 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "CPUAccelerator": "lt_core.accelerator:Accelerator",
+    "CPUAccelerator": "lt_core.accelerator:Cpu",
 }
 """Each name, and where it comes from."""
 

@@ -12,7 +12,7 @@ NAMES = {
     "ModelParallel": "lt_strategies.fsdp:ModelParallel",
     "ModelParallelStrategy": "lt_strategies.fsdp:ModelParallel",
     "ParallelStrategy": "lt_strategies.distributed:Distributed",
-    "SingleDeviceStrategy": "lt_core.strategy:Strategy",
+    "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
     "Strategy": "lt_core.strategy:Strategy",
     "XLA": "lt_strategies.xla:XLA",
     "XLASPMD": "lt_strategies.xla:XLASPMD",

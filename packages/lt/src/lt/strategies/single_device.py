@@ -3,7 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "SingleDeviceStrategy": "lt_core.strategy:Strategy",
+    "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
 }
 """Each name, and where it comes from."""
 
