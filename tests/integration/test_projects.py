@@ -182,7 +182,7 @@ def test_it_tests_and_predicts_by_its_command_line(new_project):
     assert "test/acc" in run(home, "main.py", "test", "--config", "config.yaml", "--ckpt_path", best)
     writer = ["--trainer.callbacks+=callbacks.Writer", "--trainer.callbacks.folder", str(home)]
     run(home, "main.py", "predict", "--config", "config.yaml", "--ckpt_path", best, *writer)
-    predictions, indices = load(home / "predictions-0.pt")
+    predictions, (indices,) = load(home / "predictions-0.pt")
     net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 3))
     weights = torch.load(best, weights_only=True)["state_dict"]
     net.load_state_dict({name.removeprefix("net."): value for name, value in weights.items()})

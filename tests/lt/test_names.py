@@ -7,6 +7,9 @@ from contextlib import suppress
 from importlib import import_module
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
 
 import lt
 import lt_loops
@@ -86,3 +89,35 @@ def test_the_paths_of_the_old_guides_lead_to_the_very_classes(path):
         return getattr(import_module(module), name)
 
     assert at(path) is at(OLD_PATHS[path])
+
+
+def test_names_that_public_code_imports_from_lightnings_helpers_do_their_work():
+    from lt.utilities.data import has_iterable_dataset, sized_len
+    from lt.utilities.exceptions import SIGTERMException
+    from lt.utilities.imports import _NUMPY_AVAILABLE, _TORCH_GREATER_EQUAL_2_0
+    from lt.utilities.parsing import lightning_setattr
+    from lt.utilities.rank_zero import WarningCache
+
+    assert (_NUMPY_AVAILABLE in (True, False), _TORCH_GREATER_EQUAL_2_0, SIGTERMException) == (True, True, SystemExit)
+    loader = DataLoader([1, 2, 3], batch_size=2)
+    assert (sized_len(loader), sized_len(range), has_iterable_dataset(loader)) == (2, None, False)
+    module = lt.LightningModule()
+    module.lr = 1
+    lightning_setattr(module, "lr", 2)
+    assert module.lr == 2
+    cache = WarningCache()
+    with pytest.warns(UserWarning, match="once") as told:
+        cache.warn("once")
+    cache.warn("once")  # a second warning would be an error here
+    assert len(told) == 1
+
+
+def test_shared_parameters_are_found_and_shared_again():
+    from lt.utilities import find_shared_parameters, set_shared_parameters
+
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module[1].weight = module[0].weight
+    shared = find_shared_parameters(module)
+    assert shared == [["0.weight", "1.weight"]]
+    module[1].weight = nn.Parameter(torch.ones(2, 2))
+    assert set_shared_parameters(module, shared)[1].weight is module[0].weight

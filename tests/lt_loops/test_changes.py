@@ -7,6 +7,8 @@ import torch
 from torch.optim import SGD
 
 from lt_core import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import ConfigError, ConfigTypeError
 
 
 def by_hand(module, batches, windows):
@@ -219,7 +221,7 @@ def test_the_trainer_says_where_it_is(trainer, net, loader):
     run.test(module, loader(4), verbose=False)
     run.predict(module, loader(4))
     assert flags.seen == {
-        "setup": ("fit", None),
+        "setup": ("fit", None, "training"),
         "sanity": ("fit", "sanity_check", "sanity_checking"),
         "sanity batch": ("fit", "sanity_check", "sanity_checking"),
         "train": ("fit", "train", "training"),
@@ -261,3 +263,76 @@ def test_counts_are_right_in_the_hooks(trainer, net, loader):
         ("epoch", 1, 4),
         ("over", 2, 4),
     ]
+
+
+def test_the_state_has_lightnings_words(trainer, net, loader):
+    seen = []
+
+    class Asks(net):
+        def on_train_start(self):
+            state = self.trainer.state
+            seen.append((state.fn.value, state.status.value, state.stage.value, state.stage.dataloader_prefix))
+
+    run = trainer()
+    assert (run.state.status, run.state.fn, run.state.stage) == ("initializing", None, None)
+    run.fit(Asks(), loader(8))
+    assert seen == [("fit", "running", "train", "train")]
+    assert (run.state.fn, run.state.status, run.state.stage) == ("fit", "finished", None)
+    assert (run.state.finished, run.state.stopped) == (True, True)
+
+
+def test_a_hook_puts_other_optimizers_in_place(trainer, net, loader, seeded, same):
+    class Tenth(torch.optim.SGD):
+        """Steps by a tenth."""
+
+    class Wraps(net):
+        def on_train_start(self):
+            groups = self.trainer.optimizers[0].param_groups
+            self.trainer.optimizers = [Tenth(groups[0]["params"], lr=0.01)]
+
+    mine, theirs = seeded(Wraps), seeded(net, lambda module: torch.optim.SGD(module.parameters(), lr=0.01))
+    torch.manual_seed(1)
+    run = trainer()
+    run.fit(mine, loader())
+    torch.manual_seed(1)
+    trainer().fit(theirs, loader())
+    same(mine, theirs)
+    assert type(run.optimizers[0]) is Tenth
+    with pytest.raises(ConfigError, match="no fit runs"):
+        run.optimizers = []
+
+
+def test_another_number_of_optimizers_is_refused(trainer, net, loader):
+    class Drops(net):
+        def on_train_start(self):
+            self.trainer.optimizers = []
+
+    with pytest.raises(ConfigTypeError, match="expected 1 optimizers"):
+        trainer().fit(Drops(), loader())
+
+
+def test_small_facts_have_lightnings_names(trainer):
+    run = trainer()
+    assert (run.scaler, run.distributed_sampler_kwargs) == (None, None)
+    assert not hasattr(run.strategy, "lightning_module")
+    with pytest.raises(AttributeError, match="read trainer.lightning_module"):
+        _ = run.strategy.lightning_module
+
+
+def test_storage_options_come_to_the_checkpoint_io(trainer, net, loader, tmp_path):
+    class Takes(CheckpointIO):
+        def save_checkpoint(self, checkpoint, path, storage_options=None):
+            got.append(storage_options)
+            super().save_checkpoint(checkpoint, path)
+
+    got = []
+    run = trainer(plugins=[Takes()])
+    run.fit(net(), loader(8))
+    run.save_checkpoint(tmp_path / "a.ckpt", False, {"key": 1})
+    run.save_checkpoint(tmp_path / "b.ckpt")
+    assert got == [{"key": 1}, None]
+    usual = trainer()
+    usual.fit(net(), loader(8))
+    with pytest.raises(ConfigTypeError, match="is a local path"):
+        usual.save_checkpoint(tmp_path / "c.ckpt", storage_options={"key": 1})
+    assert not (tmp_path / "c.ckpt").exists()

@@ -212,3 +212,10 @@ def test_an_optimizer_of_an_earlier_run_is_not_kept():
     precision.open(torch.device("cpu"))
     gc.collect()
     assert kept() is None
+
+
+def test_mixed_and_half_take_lightnings_spellings():
+    assert Mixed("bf16-mixed", "cpu").dtype is Mixed(precision="bf16-mixed").dtype is torch.bfloat16
+    assert TruePrecision(precision="bf16-true").name == "bf16-true"
+    with pytest.raises(ConfigError, match=r"ScaledMixed\(scaler\)"):
+        Mixed("16-mixed", "cuda", scaler=object())

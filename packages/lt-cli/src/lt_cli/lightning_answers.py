@@ -10,20 +10,34 @@ import inspect
 import os
 import pickle
 import re
+import warnings
+from argparse import Namespace
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.utils.data import IterableDataset
 
 from lt_cli import lightning_trainer
 from lt_cli.lightning_demos import BoringDataModule, BoringModel, RandomDataset
-from lt_cli.lightning_states import (
+from lt_core import overrides
+from lt_core.batch_size import batch_size_of
+from lt_core.callback import Callback
+from lt_core.data import DataSource
+from lt_core.errors import LtWarning
+from lt_core.gradients import grad_norm
+from lt_core.hparams import plain_hparams
+from lt_core.module import LightningModule
+from lt_core.rank_zero import rank_zero_deprecation, rank_zero_info, rank_zero_warn
+from lt_core.safe_read import read_checkpoint
+from lt_core.states import (
     GradClipAlgorithmType,
     LightningEnum,
     RunningStage,
@@ -31,13 +45,6 @@ from lt_cli.lightning_states import (
     TrainerState,
     TrainerStatus,
 )
-from lt_core import overrides
-from lt_core.batch_size import batch_size_of
-from lt_core.callback import Callback
-from lt_core.data import DataSource
-from lt_core.gradients import grad_norm
-from lt_core.module import LightningModule
-from lt_core.safe_read import read_checkpoint
 from lt_core.transfer import move_to_device
 
 __all__ = [
@@ -47,6 +54,21 @@ __all__ = [
     "GradClipAlgorithmType",
     "LRSchedulerTypeTuple",
     "LightningEnum",
+    "disable_possible_user_warnings",
+    "find_shared_parameters",
+    "get_torchvision_model",
+    "has_iterable_dataset",
+    "has_len_all_ranks",
+    "is_cuda_out_of_memory",
+    "is_cudnn_snafu",
+    "is_out_of_cpu_memory",
+    "lightning_setattr",
+    "save_hparams_to_yaml",
+    "set_shared_parameters",
+    "sized_len",
+    "SIGTERMException",
+    "WarningCache",
+    "_METRIC",
     "RandomDataset",
     "RunningStage",
     "TrainerFn",
@@ -87,7 +109,10 @@ _DEVICE = torch.device | str | int
 _MAP_LOCATION_TYPE = _DEVICE | Callable[..., Any] | dict[Any, Any] | None
 _EVALUATE_OUTPUT = list[dict[str, float]]
 _PREDICT_OUTPUT = list[Any] | list[list[Any]]
+_METRIC = Tensor | float
 EPOCH_OUTPUT = list[Any]
+SIGTERMException = SystemExit
+"""What ends a script after a signal; here that is Python's own."""
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 
 
@@ -138,6 +163,23 @@ def has_len(dataloader: Any) -> bool:
         return False
 
 
+def has_len_all_ranks(
+    dataloader: Any, strategy: Any = None, allow_zero_length_dataloader_with_multiple_devices: bool = False
+) -> bool:
+    """Return whether a loader knows how many batches it has; ranks may have different numbers of them here."""
+    return has_len(dataloader)
+
+
+def sized_len(dataloader: Any) -> int | None:
+    """Return how many batches a loader has, or None where it does not know."""
+    return len(dataloader) if has_len(dataloader) else None
+
+
+def has_iterable_dataset(dataloader: Any) -> bool:
+    """Return whether a loader reads a data set without positions."""
+    return isinstance(getattr(dataloader, "dataset", None), IterableDataset)
+
+
 def suggested_max_num_workers(local_world_size: int = 1) -> int:
     """Return a number of loader workers that leaves each process a core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -157,6 +199,21 @@ def garbage_collection_cuda() -> None:
 def is_oom_error(exception: BaseException) -> bool:
     """Return whether an exception says that a device has no memory left."""
     return isinstance(exception, torch.OutOfMemoryError) or "out of memory" in str(exception)
+
+
+def is_cuda_out_of_memory(exception: BaseException) -> bool:
+    """Return whether an exception says that a GPU has no memory left."""
+    return isinstance(exception, torch.OutOfMemoryError)
+
+
+def is_cudnn_snafu(exception: BaseException) -> bool:
+    """Return whether cuDNN failed as it does where a GPU has no memory left."""
+    return isinstance(exception, RuntimeError) and "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED." in str(exception)
+
+
+def is_out_of_cpu_memory(exception: BaseException) -> bool:
+    """Return whether an exception says that the machine has no memory left."""
+    return isinstance(exception, RuntimeError) and "DefaultCPUAllocator: can't allocate memory" in str(exception)
 
 
 def recursive_detach(in_dict: Any, to_cpu: bool = False) -> Any:
@@ -213,6 +270,17 @@ def lightning_getattr(model: Any, attribute: str) -> Any:
     return holder[attribute] if isinstance(holder, dict) else getattr(holder, attribute)
 
 
+def lightning_setattr(model: Any, attribute: str, value: Any) -> None:
+    """Set an attribute wherever :func:`lightning_getattr` finds it."""
+    holder = _holder(model, attribute)
+    if holder is None:
+        raise AttributeError(f"{type(model).__name__} and its hparams have no {attribute!r}.")
+    if isinstance(holder, dict):
+        holder[attribute] = value
+    else:
+        setattr(holder, attribute, value)
+
+
 def _holder(model: Any, attribute: str) -> Any:
     candidates = [model, getattr(model, "hparams", {})]
     if isinstance(model, LightningModule) and model._attached_trainer() is not None:
@@ -255,6 +323,65 @@ def find_usable_cuda_devices(num_devices: int = -1) -> list[int]:
     return there if num_devices == -1 else there[:num_devices]
 
 
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+def get_torchvision_model(model_name: str, **kwargs: Any) -> nn.Module:
+    """Return a model of torchvision by its name, made with ``kwargs``."""
+    model: nn.Module = import_module("torchvision.models").get_model(model_name, **kwargs)
+    return model
+
+
+def find_shared_parameters(module: nn.Module) -> list[list[str]]:
+    """Return the names of each parameter that a module holds in several places."""
+    names: dict[int, list[str]] = {}
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                names.setdefault(id(parameter), []).append(f"{prefix}.{name}" if prefix else name)
+    return [places for places in names.values() if len(places) > 1]
+
+
+def set_shared_parameters(module: nn.Module, shared_params: list[list[str]]) -> nn.Module:
+    """Have the places that :func:`find_shared_parameters` named share one parameter again; return the module."""
+    for first, *others in shared_params:
+        shared = module.get_parameter(first)
+        for place in others:
+            path, _, name = place.rpartition(".")
+            setattr(module.get_submodule(path), name, shared)
+    return module
+
+
+# ---- warnings --------------------------------------------------------------------------------------------------------
+
+
+class WarningCache(set[str]):
+    """Gives each message once."""
+
+    def warn(self, message: str, stacklevel: int = 5, **kwargs: Any) -> None:
+        """Warn, if this message is new."""
+        if message not in self:
+            self.add(message)
+            rank_zero_warn(message, stacklevel=stacklevel, **kwargs)
+
+    def deprecation(self, message: str, stacklevel: int = 6, **kwargs: Any) -> None:
+        """Warn that something is old, if this message is new."""
+        if message not in self:
+            self.add(message)
+            rank_zero_deprecation(message, stacklevel=stacklevel, **kwargs)
+
+    def info(self, message: str, stacklevel: int = 5, **kwargs: Any) -> None:
+        """Log a message, if it is new."""
+        if message not in self:
+            self.add(message)
+            rank_zero_info(message, **kwargs)
+
+
+def disable_possible_user_warnings(module: str = "") -> None:
+    """Show none of the warnings that name a possible mistake."""
+    warnings.filterwarnings("ignore", module=module, category=LtWarning)
+
+
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +397,12 @@ def load(path_or_url: str | os.PathLike[str] | IO[bytes], map_location: Any = No
 
 
 _load = pl_load = load
+
+
+def save_hparams_to_yaml(config_yaml: str | os.PathLike[str], hparams: Any, use_omegaconf: bool = True) -> None:
+    """Write hyperparameters as YAML; those that are no plain data by their text."""
+    plain = plain_hparams(vars(hparams) if isinstance(hparams, Namespace) else hparams)
+    Path(config_yaml).write_text(import_module("yaml").safe_dump(plain, sort_keys=False), encoding="utf-8")
 
 
 # ---- what is installed -----------------------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ _MODULES = {
     "utilities.cli": "cli",
     "utilities.data": "utilities",
     "utilities.distributed": "utilities.rank_zero",
-    "utilities.imports": "utilities",
 }
 """Modules that are elsewhere in lt."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cache, wraps
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from lt_cli.lightning_states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_cli.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
@@ -13,21 +13,16 @@ from lt_core.checkpoint import CheckpointIO
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["state_of", "trainer_class", "trusting"]
+__all__ = ["trainer_class", "trusting"]
 
 
 @cache
 def trainer_class() -> type:
-    """Return the installed Trainer's class with a ``state`` and loops that can be asked for their limits."""
+    """Return the installed Trainer's class with loops that can be asked for their limits."""
     base: Any = plugins.load("trainers", "default")
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
-
-        @property
-        def state(self) -> TrainerState:
-            """Status, method and loop of the present run."""
-            return state_of(self)
 
         @property
         def fit_loop(self) -> FitLoop:
@@ -76,28 +71,14 @@ def trusting(base: type) -> type:
     return type(base.__name__, (base,), {"load_from_checkpoint": classmethod(load_from_checkpoint)})
 
 
-def state_of(trainer: TrainerAPI) -> TrainerState:
-    """Return the state of a Trainer in Lightning's words."""
-    if trainer.stage is None:
-        return TrainerState(TrainerStatus.FINISHED if trainer.global_step else TrainerStatus.INITIALIZING)
-    stages = {
-        RunningStage.SANITY_CHECKING: trainer.sanity_checking,
-        RunningStage.VALIDATING: trainer.validating,
-        RunningStage.TESTING: trainer.testing,
-        RunningStage.PREDICTING: trainer.predicting,
-        RunningStage.TRAINING: trainer.training,
-    }
-    stage = next((stage for stage, runs in stages.items() if runs), None)
-    status = TrainerStatus.INTERRUPTED if trainer.interrupted else TrainerStatus.RUNNING
-    return TrainerState(status, TrainerFn(trainer.stage), stage)
-
-
 class FitLoop:
-    """The limits of training, by Lightning's names; reading and writing them is reading and writing the Trainer's.
+    """The limits and counts of training, by Lightning's names; reading and writing them is doing so with the Trainer's.
 
     Args:
         trainer: whose.
     """
+
+    restarting = False
 
     def __init__(self, trainer: TrainerAPI) -> None:
         self.__dict__["trainer"] = trainer
@@ -107,10 +88,28 @@ class FitLoop:
             return self
         if name == "val_loop":
             return ValidationLoop(self.trainer)
-        return getattr(self.trainer, name)
+        return getattr(self.trainer, _TRAINERS.get(name, name))
+
+    @property
+    def epoch_progress(self) -> SimpleNamespace:
+        """How many epochs were begun and done."""
+        return _progress(self.trainer.current_epoch, self.trainer.training)
+
+    @property
+    def batch_progress(self) -> SimpleNamespace:
+        """How many batches of this epoch were begun and done."""
+        return _progress(self.trainer.batch_idx, self.trainer.training)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.trainer, name, value)
+
+
+_TRAINERS = {"_batches_that_stepped": "global_step", "_combined_loader": "train_dataloader"}
+
+
+def _progress(done: int, running: bool) -> SimpleNamespace:
+    counts = SimpleNamespace(ready=done + running, started=done + running, processed=done, completed=done)
+    return SimpleNamespace(current=counts, total=counts)
 
 
 class AcceleratorConnector:

@@ -13,6 +13,7 @@ import torch
 
 from lt_core.archive import Archive
 from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
+from lt_core.errors import ConfigTypeError
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.host_copy import host_tree
 from lt_core.remote_file import is_remote, local_copy, remote_exists, remote_files, remove_remote, write_remote
@@ -51,6 +52,7 @@ class CheckpointIO:
             storage_options: for URLs: the arguments of fsspec's file system.
 
         Raises:
+            ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
             CheckpointError: for what is not plain data, naming its key, before anything is written; for errors of the
                 file system, naming file and cause.
         """
@@ -59,6 +61,13 @@ class CheckpointIO:
         if is_remote(path):
             write_remote(str(path), write, storage_options)
             return
+        if storage_options:
+            raise ConfigTypeError(
+                f"storage_options={storage_options!r}: they are arguments of a file system behind a URL (s3://...), "
+                f"and {path} is a local path. Leave them out, or give the Trainer a CheckpointIO that takes them "
+                "(plugins=[...]).",
+                code="LT666",
+            )
         with writing_errors(path):
             write_atomically(_local(path), write, _check_written)
 

@@ -92,6 +92,24 @@ class Shard(NamedTuple):
     count: int = 1  # type: ignore[assignment]
 
 
+_TRAINERS = {
+    "accelerator": "trainer.accelerator",
+    "checkpoint_io": "trainer.checkpoint_io",
+    "cluster_environment": "trainer.strategy.environment",
+    "distributed_sampler_kwargs": "trainer.distributed_sampler_kwargs",
+    "is_distributed": "trainer.world_size",
+    "lightning_module": "trainer.lightning_module",
+    "lr_schedulers": "trainer.lr_scheduler_configs",
+    "model": "trainer.model",
+    "num_nodes": "trainer.num_nodes",
+    "num_processes": "trainer.num_devices",
+    "optimizers": "trainer.optimizers",
+    "parallel_devices": "trainer.device_ids",
+    "precision_plugin": "trainer.precision_plugin",
+}
+"""What Lightning's strategies hold and ours do not, and where it is."""
+
+
 class Strategy:
     """Runs on one device in this process. A strategy for more overrides what differs.
 
@@ -121,6 +139,13 @@ class Strategy:
         """Let a class that was written before an argument came to this interface go on working without it."""
         super().__init_subclass__(**kwargs)
         adapt(cls, Strategy)
+
+    if not TYPE_CHECKING:  # type checkers go on finding misspelt attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where the Trainer has what Lightning's strategies hold."""
+            hint = f": read {_TRAINERS[name]}" if name in _TRAINERS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     # ---- place -------------------------------------------------------------------------------------------------------
 

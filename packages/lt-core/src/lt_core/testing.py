@@ -136,6 +136,7 @@ class FakeTrainer(Collectives):
         self,
         filepath: str | PathLike[str],
         weights_only: bool = False,
+        storage_options: Any = None,
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
@@ -143,7 +144,7 @@ class FakeTrainer(Collectives):
         """Write a small real checkpoint now."""
         tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
         Path(filepath).parent.mkdir(parents=True, exist_ok=True)
-        self.checkpoint_io.save_checkpoint(tree, filepath)
+        self.checkpoint_io.save_checkpoint(tree, filepath, storage_options)
         self.saved.append(str(filepath))
 
     def request_save(

@@ -260,6 +260,7 @@ class TrainerAPI(Protocol):
         self,
         filepath: str | PathLike[str],
         weights_only: bool = False,
+        storage_options: Any = None,
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),

@@ -71,6 +71,7 @@ class TrainerActions(TrainerFacts, Collectives):
         self,
         filepath: str | PathLike[str],
         weights_only: bool = False,
+        storage_options: Any = None,
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
@@ -80,6 +81,7 @@ class TrainerActions(TrainerFacts, Collectives):
         Args:
             filepath: the file.
             weights_only: only weights and hyperparameters.
+            storage_options: for the CheckpointIO; ours takes them for URLs, as the arguments of fsspec's file system.
             trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
                 the module's own values with those of this run.
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
@@ -92,7 +94,7 @@ class TrainerActions(TrainerFacts, Collectives):
         if self._run is None:
             raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
         run = self._run if self._run.is_live else self._fitted or self._run
-        save_now(run, filepath, Contents.of(weights_only, trainable_only, exclude))
+        save_now(run, filepath, Contents.of(weights_only, trainable_only, exclude), storage_options)
 
     def request_save(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.recorder import Recorder
+from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_loops.intervals import validates
 from lt_loops.limits import TrainerLimits
 from lt_loops.run import Position
@@ -31,22 +32,9 @@ if TYPE_CHECKING:
     from lt_loops.scheduler_config import SchedulerConfig
     from lt_loops.settings import Settings
 
-__all__ = ["TrainerFacts", "TrainerState"]
+__all__ = ["TrainerFacts"]
 
 _LIMITS = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
-
-
-class TrainerState(NamedTuple):
-    """What a Trainer does or did last, in words."""
-
-    fn: str | None
-    status: str
-    stage: str | None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the last run came to its end."""
-        return self.status == "finished"
 
 
 class TrainerFacts(TrainerLimits):
@@ -128,6 +116,11 @@ class TrainerFacts(TrainerLimits):
         return self._parts.precision.name
 
     @property
+    def scaler(self) -> Any:
+        """The scaler of the gradients where the precision has one (``"16-mixed"``), else None."""
+        return getattr(self.precision_plugin, "scaler", None)
+
+    @property
     def eval_precision_plugin(self) -> Precision:
         """The number format of validation, test and prediction."""
         return self._parts.eval_precision
@@ -151,6 +144,25 @@ class TrainerFacts(TrainerLimits):
     def optimizers(self) -> list[Optimizer]:
         """The optimizers, in declared order."""
         return [] if self._run is None else self._run.optimizers
+
+    @optimizers.setter
+    def optimizers(self, optimizers: list[Optimizer]) -> None:
+        run = self._run
+        if run is None or not run.is_live or run.stage != "fit":
+            raise ConfigError(
+                "trainer.optimizers: it is configure_optimizers that says them; others can be set in a hook of fit, "
+                "and no fit runs.",
+                code="LT148",
+            )
+        wanted = list(optimizers)
+        if len(wanted) != len(run.optimizers) or not all(hasattr(o, "param_groups") for o in wanted):
+            raise ConfigTypeError(
+                f"trainer.optimizers: expected {len(run.optimizers)} optimizers, as configure_optimizers returned, got "
+                f"{optimizers!r}.",
+                code="LT148",
+            )
+        run.optimizers[:] = wanted
+        run.mark_dirty()
 
     @property
     def lr_scheduler_configs(self) -> list[SchedulerConfig]:
@@ -196,6 +208,12 @@ class TrainerFacts(TrainerLimits):
     def is_global_zero(self) -> bool:
         """Whether this process is rank 0."""
         return self.strategy.rank == 0
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, int] | None:
+        """What a ``DistributedSampler`` of the user's own takes: ``num_replicas`` and ``rank``; None for one shard."""
+        shard = self.strategy.data_shard
+        return None if shard.count == 1 else {"num_replicas": shard.count, "rank": shard.index}
 
     @property
     def fast_dev_run(self) -> bool | int:
@@ -284,6 +302,14 @@ class TrainerFacts(TrainerLimits):
         return "" if self._run is None else self._run.phase
 
     @property
+    def _doing(self) -> str:
+        """What the run is about: what is being read right now, before and after that what the run is for."""
+        run = self._run
+        if run is None or run.phase or not run.is_live:
+            return self._phase
+        return "train" if run.stage == "fit" else run.stage
+
+    @property
     def stage(self) -> str | None:
         """The run: ``"fit"``, ``"validate"``, ``"test"``, ``"predict"``, or None outside of one."""
         return self._run.stage if self._run is not None and self._run.is_live else None
@@ -292,8 +318,11 @@ class TrainerFacts(TrainerLimits):
     def state(self) -> TrainerState:
         """The last run's ``fn``, its ``status`` (running, finished, interrupted, failed), and the present ``stage``."""
         if self._run is None:
-            return TrainerState(None, "initializing", None)
-        return TrainerState(self._run.stage, self._run.status, self._phase or None)
+            return TrainerState()
+        stage = self._doing
+        return TrainerState(
+            TrainerStatus(self._run.status), TrainerFn(self._run.stage), RunningStage(stage) if stage else None
+        )
 
     @property
     def current_stage(self) -> str | None:
@@ -302,28 +331,28 @@ class TrainerFacts(TrainerLimits):
 
     @property
     def training(self) -> bool:
-        """Whether training batches are being read (not the validation inside ``fit``)."""
-        return self._phase == "train"
+        """Whether ``fit`` runs, outside of its validation."""
+        return self._doing == "train"
 
     @property
     def validating(self) -> bool:
         """Whether a validation runs, by itself or inside ``fit``."""
-        return self._phase == "validate"
+        return self._doing == "validate"
 
     @property
     def testing(self) -> bool:
         """Whether a test runs."""
-        return self._phase == "test"
+        return self._doing == "test"
 
     @property
     def predicting(self) -> bool:
         """Whether a prediction runs."""
-        return self._phase == "predict"
+        return self._doing == "predict"
 
     @property
     def evaluating(self) -> bool:
         """Whether a validation or test runs."""
-        return self._phase in ("validate", "test")
+        return self._doing in ("validate", "test")
 
     @property
     def sanity_checking(self) -> bool:

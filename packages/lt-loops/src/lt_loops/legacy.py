@@ -35,14 +35,16 @@ _DEFAULTS = Settings(default_root_dir="the working directory")
 
 _GONE = {
     "data_parallel": "strategy='dp' is gone: take strategy='ddp'",
-    "fit_loop": "its limits are attributes of the Trainer: trainer.max_epochs, trainer.max_steps",
+    "fit_loop": "its limits and counts are the Trainer's: trainer.max_epochs, max_steps, current_epoch, global_step, "
+    "batch_idx, train_dataloader",
+    "enable_autolog_hparams": "hyperparameters go to the loggers as the module says: save_hyperparameters(logger=...)",
+    "val_check_batch": "read trainer.val_check_interval and trainer.num_training_batches",
     "gpus": "read trainer.num_devices",
     "lr_schedulers": "read trainer.lr_scheduler_configs",
     "num_gpus": "read trainer.num_devices",
     "optimizer_frequencies": "it is the module's configure_optimizers that says them",
     "predict_loop": "the loops are functions; what they read and count are attributes of the Trainer",
     "root_gpu": "read trainer.strategy.device",
-    "scaler": "read trainer.precision_plugin.scaler",
     "test_loop": "the loops are functions; what they read and count are attributes of the Trainer",
     "tpu_cores": "read trainer.num_devices",
     "train_loop": "its limits are attributes of the Trainer: trainer.max_epochs, trainer.max_steps",

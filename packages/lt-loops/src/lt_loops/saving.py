@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +15,7 @@ from lt_loops.state import capture
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
+    from lt_core.checkpoint import CheckpointIO
     from lt_loops.run import Run
 
 __all__ = ["SaveRequest", "confirm_saves", "save_now", "serve_requests"]
@@ -42,7 +45,7 @@ def _serve(run: Run) -> None:
     for request in requests:
         if request.contents not in kept:
             kept[request.contents] = capture(run, request.contents)
-        error = _agreed(run, _try_to_write(run, request.path, kept[request.contents]))
+        error = _agreed(run, _try_to_write(run, request.path, kept[request.contents], run.trainer.checkpoint_io))
         if error is not None:
             _report(run, request, error)
             continue
@@ -97,14 +100,22 @@ def _report(run: Run, request: SaveRequest, error: Exception) -> None:
         request.owner.on_save_failed(request.path, error)
 
 
-def save_now(run: Run, path: str | PathLike[str], contents: Contents) -> None:
+def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_options: Any = None) -> None:
     """Write a checkpoint of this moment; it is complete when this returns, on every rank.
+
+    Args:
+        run: the run.
+        path: the file.
+        contents: what goes into it.
+        storage_options: for the run's CheckpointIO.
 
     Raises:
         CheckpointError: on every rank, where it could not be written.
     """
     with measured_save(run):
-        error = _agreed(run, _try_to_write(run, fspath(path), capture(run, contents), wait=True))
+        io = run.trainer.checkpoint_io
+        io = io if storage_options is None else _with_options(io, storage_options)
+        error = _agreed(run, _try_to_write(run, fspath(path), capture(run, contents), io, wait=True))
     if error is not None:
         raise error
     if not run.is_live:
@@ -113,12 +124,21 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents) -> None:
         run.strategy.barrier("save_checkpoint")
 
 
-def _try_to_write(run: Run, path: str, tree: dict[str, Any], *, wait: bool = False) -> Exception | None:
+def _with_options(io: CheckpointIO, storage_options: Any) -> CheckpointIO:
+    """Return ``io``, which gets these options with what it writes."""
+    passing = copy.copy(io)
+    vars(passing)["save_checkpoint"] = partial(io.save_checkpoint, storage_options=storage_options)
+    return passing
+
+
+def _try_to_write(
+    run: Run, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False
+) -> Exception | None:
     """Write ``tree``; return what the file system, or what is not plain data, has against it."""
     try:
         if run.strategy.rank == 0 and "://" not in path:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-        run.strategy.save_checkpoint(run.trainer.checkpoint_io, tree, path)
+        run.strategy.save_checkpoint(io, tree, path)
         if wait:
             run.trainer.checkpoint_io.wait()
     except (CheckpointError, OSError) as error:

@@ -25,9 +25,11 @@ class TruePrecision(Precision):
 
     Args:
         name: ``"64-true"``, ``"32-true"``, ``"16-true"`` or ``"bf16-true"``.
+        precision: Lightning's name for it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = "16-true", *, precision: str | None = None) -> None:
+        name = name if precision is None else precision
         if name not in _TRUE:
             hint = did_you_mean(name, _TRUE)
             raise ConfigError(f"TruePrecision({name!r}): expected one of {', '.join(_TRUE)}.{hint}", code="LT730")
@@ -59,13 +61,33 @@ class Mixed(Precision):
     """Parameters in 32 bits, the step under autocast.
 
     Args:
-        dtype: what autocast computes in.
+        dtype: what autocast computes in; ``"bf16-mixed"``, Lightning's spelling, is bfloat16.
+        device: Lightning's argument; the strategy says the device.
+        scaler: Lightning's argument, for ``"16-mixed"``, which is :class:`ScaledMixed`.
+        precision: Lightning's name for ``dtype``.
+
+    Raises:
+        ConfigError: for another name, or ``"16-mixed"``.
     """
 
     name = "bf16-mixed"
 
-    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
-        self.dtype = dtype
+    def __init__(
+        self,
+        dtype: torch.dtype | str = torch.bfloat16,
+        device: Any = None,
+        scaler: Any = None,
+        *,
+        precision: str | None = None,
+    ) -> None:
+        asked = dtype if precision is None else precision
+        if scaler is not None or not (isinstance(asked, torch.dtype) or asked == "bf16-mixed"):
+            raise ConfigError(
+                f"MixedPrecision({asked!r}): expected 'bf16-mixed' or a torch.dtype, and no scaler. For float16 write "
+                "Trainer(precision='16-mixed'), or plugins=[lt.plugins.ScaledMixed(scaler)] with a scaler of your own.",
+                code="LT730",
+            )
+        self.dtype = asked if isinstance(asked, torch.dtype) else torch.bfloat16
         self._device_type = "cuda" if torch.cuda.device_count() else "cpu"
 
     def open(self, device: torch.device) -> None:

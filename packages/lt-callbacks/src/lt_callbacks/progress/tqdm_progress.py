@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -196,3 +197,15 @@ def _tqdm_class() -> type[tqdm[Any]]:
     from tqdm.auto import tqdm as auto
 
     return type("tqdm", (auto,), {"monitor_interval": 0})
+
+
+def convert_inf(count: float | None) -> float | None:
+    """Return a bar's total: None, for tqdm, where it is unknown."""
+    return None if count is None or count in (math.inf, -math.inf) or math.isnan(count) else count
+
+
+def __getattr__(name: str) -> Any:
+    """Answer ``Tqdm``: the class of the bars, for those that make their own."""
+    if name == "Tqdm":
+        return _tqdm_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ from lt.lazy import lazy
 NAMES = {
     "BackboneFinetuning": "lt_callbacks:BackboneFinetuning",
     "BaseFinetuning": "lt_callbacks:BaseFinetuning",
+    "multiplicative": "lt_callbacks.finetuning:multiplicative",
 }
 """Each name, and where it comes from."""
 

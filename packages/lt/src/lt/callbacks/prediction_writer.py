@@ -4,6 +4,7 @@ from lt.lazy import lazy
 
 NAMES = {
     "BasePredictionWriter": "lt_callbacks:BasePredictionWriter",
+    "WriteInterval": "lt_callbacks.prediction_writer:WriteInterval",
 }
 """Each name, and where it comes from."""
 

@@ -5,6 +5,7 @@ from lt.lazy import lazy
 NAMES = {
     "BitsandbytesPrecision": "lt_strategies.bitsandbytes:Bitsandbytes",
     "DoublePrecision": "lt_strategies.precision:double",
+    "HalfPrecision": "lt_strategies.precision:TruePrecision",
     "Mixed": "lt_strategies.precision:Mixed",
     "MixedPrecision": "lt_strategies.precision:Mixed",
     "MixedPrecisionPlugin": "lt_strategies.precision:Mixed",

@@ -7,6 +7,7 @@ from lt_strategies.precision import Mixed as Mixed
 from lt_strategies.precision import Mixed as MixedPrecision
 from lt_strategies.precision import Mixed as MixedPrecisionPlugin
 from lt_strategies.precision import ScaledMixed as ScaledMixed
+from lt_strategies.precision import TruePrecision as HalfPrecision
 from lt_strategies.precision import TruePrecision as TruePrecision
 from lt_strategies.precision import double as DoublePrecision
 from lt_strategies.transformer_engine import TransformerEngine as TransformerEnginePrecision
@@ -14,6 +15,7 @@ from lt_strategies.transformer_engine import TransformerEngine as TransformerEng
 __all__ = [
     "BitsandbytesPrecision",
     "DoublePrecision",
+    "HalfPrecision",
     "Mixed",
     "MixedPrecision",
     "MixedPrecisionPlugin",

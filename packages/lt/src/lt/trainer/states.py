@@ -3,10 +3,10 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "RunningStage": "lt_cli.lightning_states:RunningStage",
-    "TrainerFn": "lt_cli.lightning_states:TrainerFn",
-    "TrainerState": "lt_cli.lightning_states:TrainerState",
-    "TrainerStatus": "lt_cli.lightning_states:TrainerStatus",
+    "RunningStage": "lt_core.states:RunningStage",
+    "TrainerFn": "lt_core.states:TrainerFn",
+    "TrainerState": "lt_core.states:TrainerState",
+    "TrainerStatus": "lt_core.states:TrainerStatus",
 }
 """Each name, and where it comes from."""
 

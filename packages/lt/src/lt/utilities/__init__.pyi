@@ -3,9 +3,12 @@
 from lt_callbacks.chip_flops import measure_flops as measure_flops
 from lt_callbacks.module_table import ModuleTable as ModelSummary
 from lt_cli.lightning_answers import apply_to_collection as apply_to_collection
+from lt_cli.lightning_answers import disable_possible_user_warnings as disable_possible_user_warnings
+from lt_cli.lightning_answers import find_shared_parameters as find_shared_parameters
 from lt_cli.lightning_answers import is_overridden as is_overridden
+from lt_cli.lightning_answers import is_picklable as is_picklable
+from lt_cli.lightning_answers import set_shared_parameters as set_shared_parameters
 from lt_cli.lightning_answers import suggested_max_num_workers as suggested_max_num_workers
-from lt_cli.lightning_states import GradClipAlgorithmType as GradClipAlgorithmType
 from lt_core.errors import MisconfigurationException as MisconfigurationException
 from lt_core.gradients import grad_norm as grad_norm
 from lt_core.hparams import AttributeDict as AttributeDict
@@ -16,6 +19,8 @@ from lt_core.rank_zero import rank_zero_only as rank_zero_only
 from lt_core.rank_zero import rank_zero_warn as rank_zero_warn
 from lt_core.seed import isolate_rng as isolate_rng
 from lt_core.seed import seed_everything as seed_everything
+from lt_core.states import GradClipAlgorithmType as GradClipAlgorithmType
+from lt_core.states import LightningEnum as LightningEnum
 from lt_core.transfer import move_to_device as move_data_to_device
 from lt_data.combined import CombinedLoader as CombinedLoader
 from lt.utilities import apply_func as apply_func
@@ -27,6 +32,7 @@ from lt.utilities import distributed as distributed
 from lt.utilities import enums as enums
 from lt.utilities import exceptions as exceptions
 from lt.utilities import grads as grads
+from lt.utilities import imports as imports
 from lt.utilities import memory as memory
 from lt.utilities import model_helpers as model_helpers
 from lt.utilities import model_summary as model_summary
@@ -41,6 +47,7 @@ __all__ = [
     "AttributeDict",
     "CombinedLoader",
     "GradClipAlgorithmType",
+    "LightningEnum",
     "MisconfigurationException",
     "ModelSummary",
     "apply_func",
@@ -49,12 +56,16 @@ __all__ = [
     "cloud_io",
     "combined_loader",
     "data",
+    "disable_possible_user_warnings",
     "distributed",
     "enums",
     "exceptions",
+    "find_shared_parameters",
     "grad_norm",
     "grads",
+    "imports",
     "is_overridden",
+    "is_picklable",
     "isolate_rng",
     "measure_flops",
     "memory",
@@ -70,6 +81,7 @@ __all__ = [
     "rank_zero_warn",
     "seed",
     "seed_everything",
+    "set_shared_parameters",
     "signature_utils",
     "suggested_max_num_workers",
     "types",

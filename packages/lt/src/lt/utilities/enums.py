@@ -3,8 +3,8 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "GradClipAlgorithmType": "lt_cli.lightning_states:GradClipAlgorithmType",
-    "LightningEnum": "lt_cli.lightning_states:LightningEnum",
+    "GradClipAlgorithmType": "lt_core.states:GradClipAlgorithmType",
+    "LightningEnum": "lt_core.states:LightningEnum",
 }
 """Each name, and where it comes from."""
 

@@ -1,7 +1,7 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
-from lt_cli.lightning_states import GradClipAlgorithmType as GradClipAlgorithmType
-from lt_cli.lightning_states import LightningEnum as LightningEnum
+from lt_core.states import GradClipAlgorithmType as GradClipAlgorithmType
+from lt_core.states import LightningEnum as LightningEnum
 
 __all__ = [
     "GradClipAlgorithmType",

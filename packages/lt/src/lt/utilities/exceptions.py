@@ -13,6 +13,7 @@ NAMES = {
     "MisconfigurationException": "lt_core.errors:MisconfigurationException",
     "PluginError": "lt_core.errors:PluginError",
     "RankError": "lt_core.errors:RankError",
+    "SIGTERMException": "lt_cli.lightning_answers:SIGTERMException",
 }
 """Each name, and where it comes from."""
 

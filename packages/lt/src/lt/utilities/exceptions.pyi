@@ -1,5 +1,6 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
+from lt_cli.lightning_answers import SIGTERMException as SIGTERMException
 from lt_core.errors import CheckpointError as CheckpointError
 from lt_core.errors import ConfigError as ConfigError
 from lt_core.errors import ConfigTypeError as ConfigTypeError
@@ -22,4 +23,5 @@ __all__ = [
     "MisconfigurationException",
     "PluginError",
     "RankError",
+    "SIGTERMException",
 ]

@@ -4,7 +4,10 @@ from lt.lazy import lazy
 
 NAMES = {
     "garbage_collection_cuda": "lt_cli.lightning_answers:garbage_collection_cuda",
+    "is_cuda_out_of_memory": "lt_cli.lightning_answers:is_cuda_out_of_memory",
+    "is_cudnn_snafu": "lt_cli.lightning_answers:is_cudnn_snafu",
     "is_oom_error": "lt_cli.lightning_answers:is_oom_error",
+    "is_out_of_cpu_memory": "lt_cli.lightning_answers:is_out_of_cpu_memory",
     "recursive_detach": "lt_cli.lightning_answers:recursive_detach",
 }
 """Each name, and where it comes from."""

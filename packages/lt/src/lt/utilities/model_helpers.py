@@ -3,6 +3,7 @@
 from lt.lazy import lazy
 
 NAMES = {
+    "get_torchvision_model": "lt_cli.lightning_answers:get_torchvision_model",
     "is_overridden": "lt_cli.lightning_answers:is_overridden",
 }
 """Each name, and where it comes from."""

@@ -8,6 +8,7 @@ NAMES = {
     "is_picklable": "lt_cli.lightning_answers:is_picklable",
     "lightning_getattr": "lt_cli.lightning_answers:lightning_getattr",
     "lightning_hasattr": "lt_cli.lightning_answers:lightning_hasattr",
+    "lightning_setattr": "lt_cli.lightning_answers:lightning_setattr",
 }
 """Each name, and where it comes from."""
 

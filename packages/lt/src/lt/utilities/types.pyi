@@ -1,6 +1,11 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
 from lt_cli.lightning_answers import EPOCH_OUTPUT as EPOCH_OUTPUT
+from lt_cli.lightning_answers import LRSchedulerTypeTuple as LRSchedulerTypeTuple
+from lt_cli.lightning_answers import _EVALUATE_OUTPUT as _EVALUATE_OUTPUT
+from lt_cli.lightning_answers import _METRIC as _METRIC
+from lt_cli.lightning_answers import _PATH as _PATH
+from lt_cli.lightning_answers import _PREDICT_OUTPUT as _PREDICT_OUTPUT
 from lt_core.types import EVAL_DATALOADERS as EVAL_DATALOADERS
 from lt_core.types import LRSchedulerConfigType as LRSchedulerConfigType
 from lt_core.types import LRSchedulerPLType as LRSchedulerPLType
@@ -18,10 +23,15 @@ __all__ = [
     "LRSchedulerConfig",
     "LRSchedulerConfigType",
     "LRSchedulerPLType",
+    "LRSchedulerTypeTuple",
     "LRSchedulerTypeUnion",
     "OptimizerConfig",
     "OptimizerLRScheduler",
     "OptimizerLRSchedulerConfig",
     "STEP_OUTPUT",
     "TRAIN_DATALOADERS",
+    "_EVALUATE_OUTPUT",
+    "_METRIC",
+    "_PATH",
+    "_PREDICT_OUTPUT",
 ]

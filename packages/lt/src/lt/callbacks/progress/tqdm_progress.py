@@ -4,6 +4,8 @@ from lt.lazy import lazy
 
 NAMES = {
     "TQDMProgressBar": "lt_callbacks:TQDMProgressBar",
+    "Tqdm": "lt_callbacks.progress.tqdm_progress:Tqdm",
+    "convert_inf": "lt_callbacks.progress.tqdm_progress:convert_inf",
 }
 """Each name, and where it comes from."""
 

@@ -1,4 +1,4 @@
-"""Words for the state of a Trainer, as Lightning spells them: strings that compare with lt's own."""
+"""Words for the state of a Trainer: strings with the names that Lightning gives them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ class TrainerStatus(LightningEnum):
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
+    FAILED = "failed"
 
     @property
     def stopped(self) -> bool:
         """Whether the run is over."""
-        return self in (TrainerStatus.FINISHED, TrainerStatus.INTERRUPTED)
+        return self in (TrainerStatus.FINISHED, TrainerStatus.INTERRUPTED, TrainerStatus.FAILED)
 
 
 class TrainerFn(LightningEnum):
