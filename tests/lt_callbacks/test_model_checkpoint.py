@@ -81,6 +81,15 @@ def test_mode_max_keeps_the_highest_and_nan_is_the_worst(tmp_path):
     assert names(tmp_path) == ["epoch=2.ckpt"]
 
 
+@pytest.mark.parametrize(("mode", "best"), [("min", 0.2), ("max", -0.2)])
+def test_nan_is_worse_than_any_number_and_an_equal_score_no_better(tmp_path, mode, best):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "score", mode=mode)
+    trainer = start(callback, tmp_path)
+    for number, score in enumerate((float("nan"), best, best, float("nan"))):
+        epoch(callback, trainer, number, score=score)
+    assert names(tmp_path) == ["epoch=1.ckpt"]
+
+
 def test_save_top_k_minus_one_keeps_all_and_zero_none(tmp_path):
     for count, expected in ((-1, 3), (0, 0)):
         callback = ModelCheckpoint(tmp_path / str(count), save_top_k=count)
@@ -207,6 +216,13 @@ def test_validation_decides_the_moment_where_it_does_not_run_once_an_epoch(tmp_p
     trainer.global_step = 10
     callback.on_train_epoch_end(trainer, trainer.lightning_module)
     assert names(tmp_path) == ["epoch=0-step=5.ckpt"]
+
+
+def test_without_validation_data_the_epochs_end_decides_whatever_the_interval(tmp_path):
+    callback = ModelCheckpoint(tmp_path)
+    trainer = start(callback, tmp_path, val_check_interval=0.5, num_val_batches=[], global_step=10)
+    callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    assert names(tmp_path) == ["epoch=0-step=10.ckpt"]
 
 
 def test_neither_the_sanity_check_nor_another_stage_saves(tmp_path):

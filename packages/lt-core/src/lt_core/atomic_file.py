@@ -189,7 +189,8 @@ def _free_space(path: Path, error: OSError) -> str:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.tmp")
+    name = path.name.encode(errors="surrogateescape")[:200].decode(errors="ignore")  # file systems count bytes
+    return path.with_name(f".{name}.{secrets.token_hex(6)}.tmp")
 
 
 class _Faithful(io.RawIOBase):
