@@ -152,7 +152,7 @@ def test_a_metric_of_the_name_that_was_not_logged_counts_as_zero_with_a_warning(
     assert names(tmp_path) == ["val_los=0.0.ckpt"]
 
 
-@pytest.mark.parametrize("filename", ["../x", "/x", "a/../../x", "{epoch", "{}"])
+@pytest.mark.parametrize("filename", ["../x", "/x", "a/../../x", "{epoch", "{}", "a\0", "a\nb"])
 def test_names_that_lead_out_of_the_folder_or_are_no_format_are_refused(filename):
     with pytest.raises(ConfigError, match="filename"):
         ModelCheckpoint(filename=filename)
@@ -435,6 +435,26 @@ def test_a_run_resumed_in_another_folder_leaves_the_old_files_alone(tmp_path):
     epoch(callback, trainer, 3, val_loss=0.1)
     assert names(tmp_path / "old") == ["epoch=1.ckpt", "epoch=2.ckpt", "last.ckpt"]
     assert list(callback.best_k_models) == [str(tmp_path / "new" / "epoch=3.ckpt")]
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_before_anything_is_trained(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "nul\0"):
+        with pytest.raises(ConfigError, match=r"where none can be written: .*dirpath=.*LT643"):
+            start(ModelCheckpoint(folder), tmp_path)
+        start(ModelCheckpoint(folder, save_top_k=0), tmp_path)  # it saves nothing
+
+
+def test_notes_about_files_that_cannot_be_written_leave_it_to_the_save_to_tell(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    (tmp_path / ".lt_checkpoints.jsonl").mkdir()  # in its place as a full disk would be
+    epoch(callback, trainer, 0)
+    trainer.write()
+    assert names(tmp_path) == ["epoch=0.ckpt"]
+    epoch(callback, trainer, 1)
+    trainer.write()
+    assert names(tmp_path) == ["epoch=1.ckpt"]
 
 
 def test_it_says_at_the_end_what_it_kept(tmp_path):
