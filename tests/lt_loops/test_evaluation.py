@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, ConfigError, DataSource, LightningModule, Strategy
+from lt_core import Callback, CheckpointError, ConfigError, DataSource, LightningModule, Strategy
 
 
 class Doubles(LightningModule):
@@ -462,3 +462,20 @@ def test_the_ranks_meet_before_predict_returns(returned, trainer, net, loader):
 
     trainer(strategy=Ranks()).predict(Module(), loader(8), return_predictions=returned)
     assert ("gathered" if returned else "predict_end") in Ranks.said
+
+
+def test_weights_of_another_size_name_the_hyperparameters_that_differ(trainer, loader, tmp_path):
+    class Wide(LightningModule):
+        def __init__(self, width, name="x"):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = nn.Linear(8, width)
+
+        def test_step(self, batch, batch_idx):
+            pass
+
+    run = trainer()
+    run.test(Wide(3), loader(4), verbose=False)
+    run.save_checkpoint(tmp_path / "wide.ckpt")
+    with pytest.raises(CheckpointError, match=r"that it was made with: width=3 \(here 2\)\. \[LT662\]"):
+        trainer().test(Wide(2), loader(4), ckpt_path=tmp_path / "wide.ckpt")
