@@ -46,9 +46,15 @@ def made() -> str:
 
 def line(mistake: Any, error: Exception) -> str:
     """Return one row: the mistake as code, and the message with the parts that look like code marked."""
-    text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    notes = getattr(error, "__notes__", ())
+    text = "; ".join([short(str(error)) if notes else str(error), *notes])
     message = text.replace(str(TABLES[0]), "notes.txt").replace("\n", " ")
     return f"| {code(mistake.wrote)} | {type(error).__name__}: {cell(message)} |\n"
+
+
+def short(text: str) -> str:
+    """Return an error of torch's own without the tables that some have, which name files of this machine."""
+    return text if len(text) <= 400 else f"{text[:200].rpartition(' ')[0]} ..."
 
 
 def code(text: str) -> str:

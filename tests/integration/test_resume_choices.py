@@ -13,7 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from lt_callbacks import ModelCheckpoint
 from lt_core import CheckpointIO, LightningModule
 from lt_core.errors import CheckpointError
+from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
+from lt_strategies.precision import ScaledMixed
 
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 
@@ -152,6 +154,36 @@ def test_weights_alone_do_not_resume_and_the_way_of_a_warm_start_is_told(tmp_pat
         fit(tmp_path, epochs=3, ckpt_path=tmp_path / "weights.ckpt")
     warm = Net.load_from_checkpoint(tmp_path / "weights.ckpt")
     assert fit(tmp_path / "warm", warm).global_step == 8
+
+
+def test_a_resumed_run_continues_the_files_of_its_loggers(tmp_path):
+    def logged(folder, **when):
+        torch.manual_seed(0)
+        loggers = [CSVLogger(folder), JSONLLogger(folder)]
+        saves = ModelCheckpoint(folder / "saves", save_top_k=-1, every_n_train_steps=2)
+        settings = {**QUIET, "logger": loggers, "max_epochs": 2, "log_every_n_steps": 1, **when}
+        ckpt_path = settings.pop("ckpt_path", None)
+        Trainer(accelerator="cpu", callbacks=[saves], **settings).fit(Net(), loader(), loader(), ckpt_path=ckpt_path)
+        return [(folder / "lightning_logs" / "version_0" / f"metrics.{kind}").read_text() for kind in ("csv", "jsonl")]
+
+    whole = logged(tmp_path / "whole")
+    logged(tmp_path / "stopped", max_steps=5)  # a row behind the checkpoint, which the resumed run writes again
+    assert logged(tmp_path / "stopped", ckpt_path=tmp_path / "stopped" / "saves" / "epoch=0-step=4.ckpt") == whole
+    assert [path.name for path in (tmp_path / "stopped" / "lightning_logs").iterdir()] == ["version_0"]
+
+
+def test_a_resumed_run_goes_on_with_the_scale_of_the_loss(tmp_path):
+    def scaled(epochs, ckpt_path=None):
+        precision = ScaledMixed(torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=2))
+        saves = ModelCheckpoint(tmp_path, save_top_k=-1)
+        trainer = Trainer(accelerator="cpu", max_epochs=epochs, callbacks=[saves], plugins=[precision], **QUIET)
+        trainer.fit(Net(), loader(), ckpt_path=ckpt_path)
+        return trainer, precision.state_dict()
+
+    trainer, _ = scaled(1)
+    _, resumed = scaled(2, trainer.checkpoint_callback.best_model_path)
+    assert resumed == scaled(2)[1]
+    assert resumed["scale"] > 2.0
 
 
 class InMemory(CheckpointIO):

@@ -1,5 +1,8 @@
 """A finished run says the command that draws it, where lt-cli is installed and there are files to draw."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -62,3 +65,8 @@ def test_without_files_there_is_nothing_to_say(logger, fit, capsys):
 def test_the_first_of_several_loggers_that_left_files_is_named(fit, capsys):
     fit([Logger(), CSVLogger(".", name="b"), CSVLogger(".", name="c")])
     assert capsys.readouterr().out.count("lt plot") == 1
+
+
+def test_the_end_of_a_fit_does_not_import_the_command_line_s_libraries():
+    code = "import lt_cli.run_hint, sys; print({'yaml', 'jsonargparse', 'rich'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -201,6 +201,21 @@ def test_a_checkpoint_holds_the_average_as_its_weights_and_a_resume_is_exact(ins
     same(resumed._average.tensors(), whole._average.tensors())
 
 
+@pytest.mark.parametrize("kind", [EMAWeightAveraging, lambda: StochasticWeightAveraging(0.01, swa_epoch_start=1)])
+def test_an_interrupted_run_keeps_the_weights_that_training_goes_on_with(kind):
+    callback, trainer = kind(), make(Net(norm=False))
+    net = trainer.lightning_module
+    callback.on_fit_start(trainer, net)
+    train(callback, trainer, batches())
+    own = copy.deepcopy(net.state_dict())
+    trainer.interrupted = True
+    callback.on_train_end(trainer, net)
+    same(net.state_dict(), own)
+    trainer.interrupted = False
+    callback.on_train_end(trainer, net)
+    assert not torch.equal(net.state_dict()["layers.0.weight"], own["layers.0.weight"])
+
+
 def test_a_checkpoint_without_an_average_begins_one_and_says_so():
     callback, trainer = WeightAveraging(), make()
     with pytest.warns(LtWarning, match="the average begins with its weights"):

@@ -81,6 +81,15 @@ def test_mode_max_keeps_the_highest_and_nan_is_the_worst(tmp_path):
     assert names(tmp_path) == ["epoch=2.ckpt"]
 
 
+@pytest.mark.parametrize(("mode", "best"), [("min", 0.2), ("max", -0.2)])
+def test_nan_is_worse_than_any_number_and_an_equal_score_no_better(tmp_path, mode, best):
+    callback = ModelCheckpoint(tmp_path, "{epoch}", "score", mode=mode)
+    trainer = start(callback, tmp_path)
+    for number, score in enumerate((float("nan"), best, best, float("nan"))):
+        epoch(callback, trainer, number, score=score)
+    assert names(tmp_path) == ["epoch=1.ckpt"]
+
+
 def test_save_top_k_minus_one_keeps_all_and_zero_none(tmp_path):
     for count, expected in ((-1, 3), (0, 0)):
         callback = ModelCheckpoint(tmp_path / str(count), save_top_k=count)
@@ -143,7 +152,7 @@ def test_a_metric_of_the_name_that_was_not_logged_counts_as_zero_with_a_warning(
     assert names(tmp_path) == ["val_los=0.0.ckpt"]
 
 
-@pytest.mark.parametrize("filename", ["../x", "/x", "a/../../x", "{epoch", "{}"])
+@pytest.mark.parametrize("filename", ["../x", "/x", "a/../../x", "{epoch", "{}", "a\0", "a\nb"])
 def test_names_that_lead_out_of_the_folder_or_are_no_format_are_refused(filename):
     with pytest.raises(ConfigError, match="filename"):
         ModelCheckpoint(filename=filename)
@@ -207,6 +216,13 @@ def test_validation_decides_the_moment_where_it_does_not_run_once_an_epoch(tmp_p
     trainer.global_step = 10
     callback.on_train_epoch_end(trainer, trainer.lightning_module)
     assert names(tmp_path) == ["epoch=0-step=5.ckpt"]
+
+
+def test_without_validation_data_the_epochs_end_decides_whatever_the_interval(tmp_path):
+    callback = ModelCheckpoint(tmp_path)
+    trainer = start(callback, tmp_path, val_check_interval=0.5, num_val_batches=[], global_step=10)
+    callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    assert names(tmp_path) == ["epoch=0-step=10.ckpt"]
 
 
 def test_neither_the_sanity_check_nor_another_stage_saves(tmp_path):
@@ -297,6 +313,24 @@ def test_a_failure_known_only_after_the_next_decision_leaves_no_orphan(tmp_path)
     trainer.write()
     assert names(tmp_path) == ["epoch=2.ckpt"]
     assert Path(callback.best_model_path).name == "epoch=2.ckpt"
+
+
+def test_failures_one_after_the_other_leave_what_is_really_there(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    trainer.write()
+    for number in (1, 2, 3):
+        epoch(callback, trainer, number)
+        if number > 1:
+            callback.on_save_failed(str(tmp_path / f"epoch={number - 1}.ckpt"), OSError("disk full"))
+        fail_late(callback, trainer, f"epoch={number}.ckpt")
+    callback.on_save_failed(str(tmp_path / "epoch=3.ckpt"), OSError("disk full"))
+    assert names(tmp_path) == ["epoch=0.ckpt"]
+    assert Path(callback.best_model_path).name == "epoch=0.ckpt"
+    epoch(callback, trainer, 4)
+    trainer.write()
+    assert names(tmp_path) == ["epoch=4.ckpt"]
 
 
 def test_a_save_given_to_the_writer_is_unfinished_no_more(tmp_path):
@@ -419,6 +453,26 @@ def test_a_run_resumed_in_another_folder_leaves_the_old_files_alone(tmp_path):
     epoch(callback, trainer, 3, val_loss=0.1)
     assert names(tmp_path / "old") == ["epoch=1.ckpt", "epoch=2.ckpt", "last.ckpt"]
     assert list(callback.best_k_models) == [str(tmp_path / "new" / "epoch=3.ckpt")]
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_before_anything_is_trained(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "nul\0"):
+        with pytest.raises(ConfigError, match=r"where none can be written: .*dirpath=.*LT643"):
+            start(ModelCheckpoint(folder), tmp_path)
+        start(ModelCheckpoint(folder, save_top_k=0), tmp_path)  # it saves nothing
+
+
+def test_notes_about_files_that_cannot_be_written_leave_it_to_the_save_to_tell(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    (tmp_path / ".lt_checkpoints.jsonl").mkdir()  # in its place as a full disk would be
+    epoch(callback, trainer, 0)
+    trainer.write()
+    assert names(tmp_path) == ["epoch=0.ckpt"]
+    epoch(callback, trainer, 1)
+    trainer.write()
+    assert names(tmp_path) == ["epoch=1.ckpt"]
 
 
 def test_it_says_at_the_end_what_it_kept(tmp_path):

@@ -21,6 +21,7 @@ from lt_core import LightningModule
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.overrides import is_overridden
+from lt_core.strategy import Strategy
 from lt_core.testing import FakeTrainer
 
 # ---- accumulation ----------------------------------------------------------------------------------------------------
@@ -197,6 +198,17 @@ def test_sparse_gradients_are_watched_too(spoilt):
         return
     with pytest.raises(NonFiniteError, match="Gradients of 'weight' are not finite"):
         guard.on_train_epoch_end(trainer, table)
+
+
+def test_the_first_step_of_all_ranks_is_named():
+    class Ranks(Strategy):
+        def all_reduce(self, value, op="mean"):
+            return {"min": torch.minimum, "max": torch.maximum}[op](value, torch.tensor(4))  # another rank's
+
+    guard, trainer = NaNGuard(), FakeTrainer(strategy=Ranks())
+    guard.on_train_start(trainer, trainer.lightning_module)
+    with pytest.raises(NonFiniteError, match="optimizer step 4"):
+        guard.on_train_epoch_end(trainer, trainer.lightning_module)
 
 
 def test_it_may_warn_or_stop_instead_once():

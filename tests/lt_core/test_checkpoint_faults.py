@@ -245,3 +245,9 @@ def test_cleaning_leaves_a_file_that_is_being_written_and_what_is_not_ours(tmp_p
     assert (tmp_path / "b").read_bytes() == b"halfwhole"
     assert names(tmp_path) == [".hidden.tmp", "b"]
     assert clean_leftovers(tmp_path / "nowhere") == []
+
+
+def test_a_name_as_long_as_the_file_system_takes_in_many_byte_characters(tmp_path):
+    file = tmp_path / f"{'模' * 83}.ckpt"  # 254 bytes
+    CheckpointIO().save_checkpoint({"a": 1}, file)
+    assert CheckpointIO().load_checkpoint(file)["a"] == 1

@@ -97,6 +97,23 @@ def test_a_worker_that_is_killed_is_explained(kit):
         list(kit.make_feed(DataLoader(Dies(4), num_workers=1), stage="fit"))
 
 
+def test_a_worker_whose_death_shows_in_a_broken_connection_is_explained_too(kit, monkeypatch):
+    """The batch that it sent before lies in memory that only a living worker hands over."""
+
+    def breaks(*args, **kwargs):
+        raise ConnectionResetError("Connection reset by peer")
+
+    def dies(seconds):
+        raise RuntimeError("DataLoader worker (pid 3) is killed by signal: Killed.")
+
+    monkeypatch.setattr(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_try_get_data", breaks)
+    with pytest.raises(ConnectionResetError):
+        list(kit.make_feed(DataLoader(kit.Numbers(4), num_workers=1), stage="fit"))
+    monkeypatch.setattr("lt_data.feed.time.sleep", dies)
+    with pytest.raises(DataError, match="worker died without a traceback.*LT412"):
+        list(kit.make_feed(DataLoader(kit.Numbers(4), num_workers=1), stage="fit"))
+
+
 def test_a_sampler_that_draws_at_each_batch_for_too_long_is_given_up_and_said(kit, monkeypatch):
     monkeypatch.setattr("lt_data.indices._MOST_NOTES", 3)
     feed = kit.make_feed(DataLoader(kit.Numbers(9), sampler=kit.DrawsEachIndex(9)), stage="fit")

@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader
 
 from lt_core.data import Feed
 from lt_core.errors import DataError, LtWarning
+from lt_core.strategy import Shard
 from lt_data import CombinedLoader
 from lt_data.make import feed as make_feed
 
@@ -186,6 +187,16 @@ def test_other_data_is_refused_in_the_middle_of_an_epoch(kit):
     other = kit.make_feed(DataLoader(kit.Numbers(10), batch_size=2), stage="fit")
     other.load_state_dict(feed.state_dict())
     with pytest.raises(DataError, match=r"8 samples in the dataset; now there are 10.*LT444"):
+        iter(other)
+
+
+def test_other_data_is_refused_on_a_rank_among_several_too(kit):
+    feed = kit.make_feed(DataLoader(kit.Numbers(8), batch_size=2, shuffle=True), stage="fit", shard=Shard(0, 2))
+    batches = iter(feed)
+    next(batches)
+    other = kit.make_feed(DataLoader(kit.Numbers(12), batch_size=2, shuffle=True), stage="fit", shard=Shard(0, 2))
+    other.load_state_dict(feed.state_dict())
+    with pytest.raises(DataError, match=r"epoch of 8 samples; now there are 12.*LT444"):
         iter(other)
 
 

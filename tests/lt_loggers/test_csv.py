@@ -32,6 +32,15 @@ def test_a_new_column_pads_the_rows_that_are_written_already(tmp_path):
     assert text_of(logger) == "step,a,b\n0,1,\n1,,2\n"
 
 
+def test_several_new_columns_at_once_pad_the_rows_by_as_many_cells(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"a": 1}, 0)
+    logger.save()
+    logger.log_metrics({"b": 2, "c": 3, "d": 4}, 1)
+    logger.save()
+    assert text_of(logger) == "step,a,b,c,d\n0,1,,,\n1,,2,3,4\n"
+
+
 def test_float64_and_large_integers_keep_their_precision(tmp_path):
     logger = CSVLogger(tmp_path)
     logger.log_metrics({"third": torch.tensor(1 / 3, dtype=torch.float64), "big": torch.tensor(2**53 + 1)}, 0)

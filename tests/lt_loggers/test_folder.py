@@ -44,6 +44,26 @@ def test_reading_the_version_makes_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@KINDS
+def test_the_folder_stays_where_it_is_when_the_process_goes_to_another_one(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    logger = kind("logs")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    logger.log_metrics({"loss": 1.0}, 0)
+    logger.finalize("success")
+    assert logger.save_dir == "logs"
+    assert list((tmp_path / "logs" / "lightning_logs" / "version_0").iterdir())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@KINDS
+def test_a_folder_that_cannot_be_made_is_told_with_the_argument(tmp_path, kind):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ConfigError, match=r"save_dir='.*file'\): no folder can be made in .*Give a folder.*LT559"):
+        kind(tmp_path / "file").claim_version()
+
+
 def test_jobs_that_start_at_once_get_folders_of_their_own(tmp_path):
     together = Barrier(8)
 

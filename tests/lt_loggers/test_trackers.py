@@ -4,6 +4,54 @@ import pytest
 
 from lt_core.errors import ConfigError
 from lt_loggers import CometLogger, MLFlowLogger, WandbLogger
+from lt_loggers.tracker import TrackerLogger
+
+
+class Service(TrackerLogger):
+    """A tracker whose service takes so many rows, and is away then."""
+
+    version = "run"
+
+    def __init__(self):
+        super().__init__("", log_model=False, flush_every=1)
+        self.takes, self.tries, self.sent = 0, 0, []
+
+    def _send_rows(self, rows):
+        self.tries += 1
+        taken = rows[: self.takes]
+        self.sent += [step for step, _, _ in taken]
+        whole = len(taken) == len(rows)
+        self._rows.drop(len(taken))
+        if not whole:
+            raise OSError("the service is away")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("lt_loggers.rows.time", lambda: now[0])
+    return now
+
+
+def test_rows_wait_while_the_service_is_away_and_the_pauses_grow(clock):
+    service = Service()
+    tried = []
+    for step in range(200):
+        clock[0] += 1
+        before = service.tries
+        try:
+            service.log_metrics({"loss": 1.0}, step)
+        except OSError:
+            service.log_metrics({"loss": 1.0}, step)  # as a Trainer does: the row was not taken
+        if service.tries > before:
+            tried.append(step)
+    assert tried == [0, 5, 15, 35, 75, 155]
+    service.takes = 3
+    with pytest.raises(OSError, match="away"):
+        service.finalize("success")
+    service.takes = 1000
+    service.finalize("success")
+    assert service.sent == list(range(200))
 
 
 @pytest.mark.parametrize(

@@ -318,6 +318,22 @@ def test_a_window_that_is_cut_short_by_minus_one_is_finished(trainer, net, loade
     assert fit.global_step == 4
 
 
+@pytest.mark.parametrize(("skipped", "steps"), [((0, 1), 2), ((0, 2), 3), (range(6), 0)])
+def test_a_window_without_any_loss_takes_no_step(skipped, steps, trainer, net, loader):
+    class Skips(net):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx in skipped else self.loss(batch)
+
+    module = Skips()
+    module.make_optimizers = lambda module: torch.optim.AdamW(module.parameters(), lr=0.1, weight_decay=0.5)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    fit = trainer(max_epochs=1, accumulate_grad_batches=2)
+    fit.fit(module, loader(24))
+    assert fit.global_step == steps
+    changed = [name for name, value in module.state_dict().items() if not torch.equal(value, before[name])]
+    assert bool(changed) == bool(steps)
+
+
 def test_max_steps_ends_in_the_middle_of_an_epoch_and_says_so(read):
     assert read(max_steps=3, max_epochs=-1) == "0:0 0:1 0:2 E"
     assert read.trainer.stop_reason == "max_steps=3 reached"

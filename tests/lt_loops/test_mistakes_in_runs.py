@@ -193,6 +193,13 @@ MODELS = [
     ),
     row("fit(WrongMonitor(), loader, loader)", "'val_los', which was not logged", way_out="Did you mean 'val_loss'?"),
     row("fit(Frozen(), loader)", "no parameter leads to", way_out="all parameters are frozen", kind=RuntimeError),
+    row("fit(DoubleData(), loader)", "Double and Float", way_out="convert the data", kind=RuntimeError),
+    row(
+        "fit(Sparse(), loader, gradient_clip_val=1.0)",
+        "Sparse",
+        way_out="configure_gradient_clipping",
+        kind=NotImplementedError,
+    ),
     row(
         "fit(NaNLoss(), loader)",
         "loss is nan at optimizer step 4",
@@ -286,6 +293,20 @@ class Frozen(Net):
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
+
+
+class DoubleData(Net):
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[0].double()).sum()
+
+
+class Sparse(Net):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(4, 2, sparse=True)
+
+    def training_step(self, batch, batch_idx):
+        return self.words(torch.tensor([1])).sum()
 
 
 class NaNLoss(Net):

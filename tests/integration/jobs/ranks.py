@@ -80,6 +80,15 @@ class WeightedSkips(Weighted):
         return super().training_step(batch, batch_idx)
 
 
+class Masked(Net):
+    """A mean over those samples that the data says count: more on one rank than on the other."""
+
+    def training_step(self, batch, batch_idx):
+        counts = batch[0][:, 0] > 0
+        losses = cross_entropy(self.layers(batch[0]), batch[1], reduction="none")
+        return {"loss": (losses * counts).sum() / counts.sum().clamp(min=1), "loss_weight": counts.sum()}
+
+
 class OwnStep(Net):
     def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
         optimizer.param_groups[0]["lr"] = 0.01 / (1 + batch_idx)
@@ -164,6 +173,8 @@ CASES = {
     "accumulated": (Net, {"accumulate_grad_batches": 2}),
     "weighted": (Weighted, {"accumulate_grad_batches": 4}),
     "weighted, every batch": (Weighted, {}),
+    "weighted by the data": (Masked, {}),
+    "weighted by the data, accumulated": (Masked, {"accumulate_grad_batches": 2}),
     "weighted, skips": (WeightedSkips, {"samples": 24}),
     "weighted, skips, accumulated": (WeightedSkips, {"samples": 24, "accumulate_grad_batches": 2}),
     "skips, accumulated": (SkipsOnRankOne, {"samples": 24, "accumulate_grad_batches": 2}),

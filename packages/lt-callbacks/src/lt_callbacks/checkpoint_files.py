@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lt_callbacks.ledger import Ledger
 from lt_core.checkpoint import CheckpointIO, clean_leftovers
+from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from lt_core.strategy import Strategy
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["CheckpointFiles", "is_remote", "relative_name", "run_folder"]
+__all__ = ["CheckpointFiles", "absolute", "is_remote", "relative_name", "run_folder"]
 
 
 def is_remote(path: str) -> bool:
     """Return whether ``path`` is a URL of another file system, such as ``s3://bucket/run``."""
     return "://" in path
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a folder, so that it stays where it is when the process goes to another one."""
+    text = os.fspath(path)
+    return text if is_remote(text) else str(Path(text).expanduser().absolute())
 
 
 class CheckpointFiles:
@@ -38,6 +48,32 @@ class CheckpointFiles:
         self._ledger = Ledger(None if self.remote else Path(folder))
         self._known = set(known) if self.remote else set()
 
+    def check(self, strategy: Strategy) -> None:
+        """Make the folder, and see that rank 0 can write there.
+
+        Raises:
+            ConfigError: on every rank, before anything was trained.
+        """
+        problem = strategy.broadcast(self._problem() if strategy.rank == 0 else "")
+        if problem:
+            raise ConfigError(
+                f"Checkpoints go to {self.folder}, where none can be written: {problem}. Give a folder that you may "
+                "write to by ModelCheckpoint(dirpath=...) or Trainer(default_root_dir=...), or take "
+                "Trainer(enable_checkpointing=False).",
+                code="LT643",
+            )
+
+    def _problem(self) -> str:
+        if self.remote:
+            return ""
+        try:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(b"1")
+        except (OSError, ValueError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        return ""
+
     def clean(self) -> None:
         """Delete what killed writes left behind, but for files that somebody still writes."""
         if not self.remote:
@@ -48,7 +84,8 @@ class CheckpointFiles:
         name = self.name_of(path)
         if name is not None:
             self._known.add(name)
-            self._ledger.record(self._run_id, name)
+            with contextlib.suppress(OSError):  # the save itself, which comes now, tells what is wrong
+                self._ledger.record(self._run_id, name)
 
     def owns(self, path: str) -> bool:
         """Return whether the run wrote ``path``, in this process or before it was resumed."""

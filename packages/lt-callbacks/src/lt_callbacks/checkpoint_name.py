@@ -20,6 +20,8 @@ def check_template(who: str, template: str) -> str:
     Raises:
         ConfigError: where it is no format string, has fields without a name, or leads out of its folder.
     """
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in template):
+        raise ConfigError(f"{who}(filename={template!r}): expected printable characters.", code="LT176")
     try:
         fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
     except ValueError as error:

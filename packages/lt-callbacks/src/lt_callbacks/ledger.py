@@ -38,7 +38,7 @@ class Ledger:
             return False
         try:
             lines = self._file.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
+        except OSError:
             return False
         return any(_is(line, run_id, name) for line in lines)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint_base import Checkpoint
-from lt_callbacks.checkpoint_files import CheckpointFiles, is_remote, relative_name, run_folder
+from lt_callbacks.checkpoint_files import CheckpointFiles, absolute, is_remote, relative_name, run_folder
 from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
@@ -111,7 +111,7 @@ class ModelCheckpoint(Checkpoint):
         self.trainable_only = trainable_only
         self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self.filename = check_template("ModelCheckpoint", filename) if filename is not None else None
-        self.dirpath: str | None = _absolute(dirpath) if dirpath is not None else None
+        self.dirpath: str | None = absolute(dirpath) if dirpath is not None else None
         self._own_dirpath = self.dirpath
         self._schedule = CheckpointSchedule(
             every_n_train_steps, every_n_epochs, train_time_interval, save_on_train_epoch_end
@@ -248,9 +248,11 @@ class ModelCheckpoint(Checkpoint):
             return
         self._trainer = trainer
         if self._own_dirpath is None:
-            self.dirpath = _join(_absolute(run_folder(trainer)), "checkpoints")
+            self.dirpath = _join(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
         self._files = self._files_of(trainer)
+        if (self.save_top_k or self.save_last) and not trainer.fast_dev_run:
+            self._files.check(trainer.strategy)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Finish what a killed predecessor had begun."""
@@ -575,11 +577,6 @@ class ModelCheckpoint(Checkpoint):
         if ranking.last:
             parts.append(f"last {name_of(ranking.last)}")
         return f"Checkpoints in {self.dirpath}: {', '.join(parts)}"
-
-
-def _absolute(path: str | os.PathLike[str]) -> str:
-    text = os.fspath(path)
-    return text if is_remote(text) else str(Path(text).expanduser().absolute())
 
 
 def _join(folder: str, name: str) -> str:

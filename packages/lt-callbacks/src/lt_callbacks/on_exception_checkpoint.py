@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lt_callbacks.checkpoint_files import absolute
 from lt_callbacks.checkpoint_name import check_template
 from lt_callbacks.failed_together import failed_together
 from lt_core.arguments import checks_arguments
@@ -38,7 +39,7 @@ class OnExceptionCheckpoint(Callback):
     def __init__(self, dirpath: str | os.PathLike[str], filename: str = "on_exception") -> None:
         if not filename:
             raise ConfigError("OnExceptionCheckpoint(filename=''): expected a name.", code="LT178")
-        self.dirpath = os.fspath(dirpath)
+        self.dirpath = absolute(dirpath)
         self.filename = check_template("OnExceptionCheckpoint", filename)
 
     @property

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lt_cli.config_places import ConfigPlaces, Place, short_path
+from lt_cli.config_places import ConfigPlaces, Place
 from lt_cli.plugin_classes import plugin_names
+from lt_cli.short_path import short_path
 from lt_core.errors import did_you_mean
 
 __all__ = ["explain", "with_places"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-__all__ = ["ConfigPlaces", "Place", "config_files", "short_path"]
+from lt_cli.short_path import short_path
+
+__all__ = ["ConfigPlaces", "Place", "config_files"]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _DEEPEST = 8  # files that name files
@@ -103,12 +104,6 @@ def _keys_of_node(node: yaml.Node | None, prefix: str, path: Path, depth: int) -
             yield from _keys_of_node(value, f"{prefix}.{number}", path, depth)
     elif isinstance(node, yaml.ScalarNode) and str(node.value).endswith(_SUFFIXES) and depth < _DEEPEST:
         yield from _keys_of_file(path.parent / str(node.value), prefix, depth + 1)
-
-
-def short_path(path: Path) -> str:
-    """Return the path as seen from the working directory where it lies below it."""
-    absolute = path.absolute()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else os.fspath(path)
 
 
 def _holds(path: Sequence[str], wanted: Sequence[str]) -> bool:

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lt_cli.config_places import short_path
 from lt_cli.run_metrics import has_metrics
+from lt_cli.short_path import short_path
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI

@@ -173,6 +173,7 @@ def writing_errors(path: str | PathLike[str]) -> Iterator[None]:
 _WAYS_OUT = {
     getattr(errno, "EDQUOT", 0): "Free some of your quota, keep fewer checkpoints (save_top_k), or save elsewhere",
     errno.ENOSPC: "Free some space, keep fewer checkpoints (save_top_k), or save to another disk (dirpath=...)",
+    errno.ENAMETOOLONG: "Take a shorter filename or dirpath",
     errno.EISDIR: "A folder has this name: move it, or take another filename",
     errno.ENOTDIR: "A file stands where a folder is needed: move it, or take another dirpath",
 }
@@ -188,7 +189,8 @@ def _free_space(path: Path, error: OSError) -> str:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.tmp")
+    name = path.name.encode(errors="surrogateescape")[:200].decode(errors="ignore")  # file systems count bytes
+    return path.with_name(f".{name}.{secrets.token_hex(6)}.tmp")
 
 
 class _Faithful(io.RawIOBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -16,6 +17,9 @@ from lt_data.lookahead import look_ahead, plain_cuda_device
 from lt_data.source import Source
 
 __all__ = ["LoaderFeed"]
+
+_MOMENT = 0.5
+"""Seconds in which a signal of a dead worker arrives."""
 
 
 class LoaderFeed(Feed):
@@ -229,6 +233,11 @@ class LoaderFeed(Feed):
             if str(error).startswith("DataLoader worker (pid"):
                 raise _worker_died(error) from error
             raise
+        except (ConnectionError, EOFError, FileNotFoundError) as error:
+            death = _death_behind(error) if getattr(self.loader, "num_workers", 0) else None
+            if death is not None:
+                raise _worker_died(death) from error
+            raise
         finally:
             if turn == self._turn:  # an iterator that was left behind ends after its successor was made
                 if failed:
@@ -307,6 +316,17 @@ def _worker_died(error: RuntimeError) -> DataError:
         "in this process, take DataLoader(num_workers=0).",
         code="LT412",
     )
+
+
+def _death_behind(error: Exception) -> RuntimeError | None:
+    """Return torch's error of a worker that died, which may come a moment after its broken connection; else None."""
+    if str(error).startswith("Caught"):  # the dataset's own, told by a worker that lives
+        return None
+    try:
+        time.sleep(_MOMENT)
+    except RuntimeError as death:  # from torch's handler of SIGCHLD
+        return death
+    return None
 
 
 def _out_of_range(loader: Any) -> DataError:

@@ -51,6 +51,7 @@ class FolderLogger(BufferedLogger):
     ) -> None:
         super().__init__(prefix, flush_every, flush_secs)
         self._save_dir = _local_folder(save_dir)
+        self._root = Path(self._save_dir).absolute()  # it stays there when the process goes to another folder
         self._name = _part_of_path("name", name or "")
         self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
         self._version = version if isinstance(version, int) else _part_of_path("version", version or "") or None
@@ -71,7 +72,7 @@ class FolderLogger(BufferedLogger):
 
     @property
     def root_dir(self) -> str:
-        return str(Path(self._save_dir, self._name))
+        return str(self._root / self._name)
 
     @property
     def version(self) -> int | str:
@@ -93,13 +94,23 @@ class FolderLogger(BufferedLogger):
         if self._version is None and not process_rank():
             self._version = self._version_beside(beside)
             while self._version is None:
-                self._version = next_version(self.root_dir)
                 try:
+                    self._version = next_version(self.root_dir)
                     self._run_dir().mkdir(parents=True)
                     self._claimed = self._run_dir()
                 except FileExistsError:  # another job was quicker
                     self._version = None
+                except OSError as error:
+                    raise self._cannot_be_made(error) from error
         return self.version
+
+    def _cannot_be_made(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"{type(self).__name__}(save_dir={self._save_dir!r}): no folder can be made in {self.root_dir}: "
+            f"{error.strerror or error}. Give a folder that you may write to by save_dir= or "
+            "Trainer(default_root_dir=...), or take Trainer(logger=False).",
+            code="LT559",
+        )
 
     def use_version(self, version: int | str) -> None:
         """Take this version; a folder that was made for another one goes away while it is empty."""

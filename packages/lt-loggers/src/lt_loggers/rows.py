@@ -96,7 +96,8 @@ class Rows:
         """Forget the first rows, or all: they are written."""
         self._rows = [] if count is None else self._rows[count:]
         self._on_device.clear()
-        self._pause = 0.0
+        if count != 0:  # something was taken: who takes the rows is back
+            self._pause = 0.0
 
     def take_back(self) -> None:
         """Forget the row that was added last, unless it is written already."""

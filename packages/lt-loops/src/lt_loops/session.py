@@ -179,4 +179,10 @@ _MEANINGS = {
     "does. Have lt compile the step: Trainer(compile={'fullgraph': True}) logs when the graph is done. [LT343]",
     "Trying to backward through the graph a second time": "a tensor of an earlier batch is part of this loss: detach() "
     "what is kept from one batch to the next. [LT308]",
+    "must have the same dtype, but got Double and Float": "the batch is in 64 bits and the module in 32: convert the "
+    "data (tensor.float(), numpy.float32), or take Trainer(precision='64-true'). [LT345]",
+    "'aten::linalg_vector_norm' with arguments from the 'Sparse": "where gradients are clipped, sparse ones "
+    "(Embedding(sparse=True)) cannot be: take sparse=False, or clip the others in configure_gradient_clipping. [LT346]",
+    "DataLoader worker (pid": "a loader worker died without a traceback. Often the machine or the container has no "
+    "memory left; DataLoader(num_workers=0) shows what else it was. [LT412]",
 }

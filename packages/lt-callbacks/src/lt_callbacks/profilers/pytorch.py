@@ -121,6 +121,7 @@ class PyTorchProfiler(SimpleProfiler):
         kwargs.setdefault("activities", activities)
         kwargs.setdefault("schedule", schedule(wait=1, warmup=1, active=3, repeat=1))
         kwargs.setdefault("record_shapes", self._by_shapes)
+        kwargs.setdefault("acc_events", True)  # the table is read after a cycle's end, which would clear it
         theirs = kwargs.pop("on_trace_ready", None)
 
         def ready(profiler: torch_profiler.profile) -> None:
