@@ -1,14 +1,15 @@
 """What lt adds to one step: training, validation and prediction against loops written by hand, taking turns.
 
-Rows A1 to A4: an MLP 64-64-10 on the CPU, one thread, batches of 32 made beforehand. A step's time is the time between
+Rows A1 to A5: an MLP 64-64-10 on the CPU, one thread, batches of 32 made beforehand. A step's time is the time between
 two requests for a batch; of each run the 10th percentile counts. The weights of lt and of the loop must be the same,
-bit for bit.
+bit for bit. Row A5 needs a C++ compiler, which torch.compile uses.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 import warnings
@@ -103,13 +104,14 @@ def percentile(times: list[float]) -> float:
     return sorted(times)[len(times) // 10] * 1e6
 
 
-def train_by_hand(batches: list[Batch], *, set_none: bool) -> tuple[list[float], nn.Module]:
+def train_by_hand(batches: list[Batch], *, set_none: bool, compiled: bool = False) -> tuple[list[float], nn.Module]:
     """Train by the loop that everybody writes; ``set_none`` clears gradients without calling ``zero_grad``."""
     torch.manual_seed(0)
     net, loader = Net(), Timed(batches)
+    step = torch.compile(net.training_step) if compiled else net.training_step
     optimizer, params = torch.optim.SGD(net.parameters(), lr=0.01), list(net.parameters())
     for batch in loader:
-        loss = net.training_step(batch, 0)
+        loss = step(batch, 0)
         if set_none:
             for p in params:
                 p.grad = None
@@ -184,8 +186,25 @@ def same_weights(one: nn.Module, other: nn.Module) -> None:
         assert torch.equal(a, b), "the trained weights differ from the hand-written loop's"
 
 
+def compiled_rows(batches: list[Batch], rounds: int) -> list[Figure]:
+    """Return row A5: the step compiled on both sides, and what logging adds to it."""
+    if shutil.which("c++") is None:
+        return []
+    figures = {
+        Net: Figure("A5", "training step, compiled on both sides, p.grad = None", "µs", float("inf")),
+        LoggedNet: Figure("A5", "the same with self.log in lt's", "µs", float("inf")),
+    }
+    for _ in range(rounds):
+        times, reference = train_by_hand(batches, set_none=True, compiled=True)
+        for net, figure in figures.items():
+            ours, trained = train(batches, net, compile=True)
+            same_weights(reference, trained)
+            figure.turn(percentile(times), percentile(ours))
+    return list(figures.values())
+
+
 def step_rows(steps: int = 1500, rounds: int = 5) -> list[Figure]:
-    """Return rows A1 to A4, after ``rounds`` in which loop and lt take turns."""
+    """Return rows A1 to A5, after ``rounds`` in which loop and lt take turns."""
     torch.set_num_threads(1)
     batches = make_batches(steps)
     defaults: dict[str, Any] = {
@@ -217,4 +236,4 @@ def step_rows(steps: int = 1500, rounds: int = 5) -> list[Figure]:
         none.turn(percentile(with_none), bare.ours[-1])
         validation.turn(percentile(validate_by_hand(batches)), percentile(validate(batches)))
         prediction.turn(percentile(predict_by_hand(batches)), percentile(predict(batches)))
-    return [calling, bare, none, csv, board, validation, prediction]
+    return [calling, bare, none, csv, board, validation, prediction, *compiled_rows(batches, rounds)]

@@ -6,6 +6,7 @@ Run by mkdocs-gen-files. `docs/nav.md` lists hand-written pages; the generated o
 import ast
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import mkdocs_gen_files
@@ -29,9 +30,27 @@ def reference(package, module):
         if not line.startswith(" "):
             home = line.rstrip(":")
         elif (match := NAME.match(line)) and not home.endswith(".codes"):
+            if match["name"].startswith("_") or match["name"] not in written(package, home):
+                continue
             name = f"{home}.{match['name']}"
             text += f"\n::: {name}\n    options:\n      inherited_members: {str(name in WHOLE).lower()}\n"
     return text
+
+
+@cache
+def written(package, module):
+    """Return the names at the top of a module's file; what its ``__getattr__`` answers has no code to be read."""
+    place = ROOT / "packages" / package / "src" / Path(*module.split("."))
+    file = next(path for path in (place.with_suffix(".py"), place / "__init__.py") if path.exists())
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names.update(alias.asname or alias.name for alias in node.names)
+    return names
 
 
 def examples():

@@ -315,6 +315,24 @@ def test_a_failure_known_only_after_the_next_decision_leaves_no_orphan(tmp_path)
     assert Path(callback.best_model_path).name == "epoch=2.ckpt"
 
 
+def test_failures_one_after_the_other_leave_what_is_really_there(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, LateTrainer)
+    epoch(callback, trainer, 0)
+    trainer.write()
+    for number in (1, 2, 3):
+        epoch(callback, trainer, number)
+        if number > 1:
+            callback.on_save_failed(str(tmp_path / f"epoch={number - 1}.ckpt"), OSError("disk full"))
+        fail_late(callback, trainer, f"epoch={number}.ckpt")
+    callback.on_save_failed(str(tmp_path / "epoch=3.ckpt"), OSError("disk full"))
+    assert names(tmp_path) == ["epoch=0.ckpt"]
+    assert Path(callback.best_model_path).name == "epoch=0.ckpt"
+    epoch(callback, trainer, 4)
+    trainer.write()
+    assert names(tmp_path) == ["epoch=4.ckpt"]
+
+
 def test_a_save_given_to_the_writer_is_unfinished_no_more(tmp_path):
     callback = ModelCheckpoint(tmp_path, "{epoch}")
     trainer = start(callback, tmp_path, LateTrainer)

@@ -136,12 +136,25 @@ def test_its_loaders_are_sharded_each(kit, mode):
         ({"weights": [1, 2]}, "goes with mode='weighted'"),
         ({"mode": "weighted", "weights": [1]}, "expected 2 numbers"),
         ({"mode": "weighted", "weights": [1, 0]}, "numbers above 0"),
+        ({"mode": "weighted", "weights": ["often", 1]}, r"weights=\['often', 1\]\): expected numbers above 0"),
+        ({"mode": "weighted", "weights": [float("nan"), 1]}, "numbers above 0"),
+        ({"mode": "weighted", "weights": 3}, "numbers above 0"),
         ({"limits": [1, 2, 3]}, "expected 2 numbers"),
+        ({"limits": -1}, "a count of batches, a fraction from 0.0 to 1.0 or None, got -1"),
+        ({"limits": 1.5}, "got 1.5"),
+        ({"limits": [None, True]}, "got True"),
+        ({"limits": "3"}, "expected 2 numbers"),
     ],
 )
 def test_wrong_arguments_are_errors(arguments, words):
     with pytest.raises(ConfigError, match=words):
         CombinedLoader([LETTERS, NUMBERS], **arguments)
+
+
+@pytest.mark.parametrize("given", [None, 3, "train.csv", torch.zeros(3)])
+def test_what_cannot_be_read_is_an_error(given):
+    with pytest.raises(ConfigError, match="expected DataLoaders or other iterables of batches, got"):
+        CombinedLoader({"letters": LETTERS, "other": given})
 
 
 def test_no_loader_is_an_error():

@@ -207,6 +207,7 @@ ARGUMENTS = [
     ),
     row("Trainer(compile={'full_graph': True})", "'full_graph'", way_out="Did you mean 'fullgraph'?"),
     row("Trainer(silence='LT321')", "silence='LT321'", "a str", way_out="Write silence=['LT321']", kind=TYPE),
+    row("Trainer(silence=3)", "silence=3", "an int", way_out="expected a list of codes", kind=TYPE),
     row("Trainer(silence=['L321'])", "silence=['L321']", way_out="Did you mean 'LT321'?"),
     row("Trainer(silence=['LT301'])", "silence=['LT301']", way_out="errors stay"),
     row("Trainer(on_signal='stop')", "on_signal='stop'", "'exit' or 'return'", way_out="Take 'exit'"),

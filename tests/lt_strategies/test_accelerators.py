@@ -42,6 +42,9 @@ def test_cuda_is_found_by_both_of_its_names(name):
 
 def test_all_visible_gpus_are_taken_by_default(four_gpus):
     assert Cuda().parse_devices("auto") == [0, 1, 2, 3]
+    numpy = pytest.importorskip("numpy")
+    assert Cuda().parse_devices(numpy.int64(2)) == [0, 1]
+    assert Cuda().parse_devices([numpy.int64(2)]) == [2]
     assert Cuda().parse_devices(-1) == [0, 1, 2, 3]
 
 

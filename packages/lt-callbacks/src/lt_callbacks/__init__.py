@@ -27,6 +27,7 @@ _WHERE = {
     "ModelPruning": "pruning",
     "ModelSummary": "model_summary",
     "NaNGuard": "nan_guard",
+    "NonFiniteError": "nan_guard",
     "OnExceptionCheckpoint": "on_exception_checkpoint",
     "ProgressBar": "progress.progress_bar",
     "RichModelSummary": "rich_model_summary",
@@ -37,6 +38,7 @@ _WHERE = {
     "TQDMProgressBar": "progress.tqdm_progress",
     "ThroughputMonitor": "throughput_monitor",
     "Timer": "timer",
+    "TrainingSpikeException": "spike",
     "Tuner": "tuner",
     "WeightAveraging": "weight_averaging",
 }

@@ -71,8 +71,8 @@ class PendingSaves:
     def fail(self, path: str) -> PendingSave | None:
         """Forget ``path``, which could not be written; return it.
 
-        A save of a later step, decided without knowing of it, replaces the files that have stayed; the failed one then
-        has no ranking to go back to.
+        A save of a later step, decided without knowing of it, replaces the files that have stayed; where it fails too,
+        it goes back to the ranking before both. The failed one then has none to go back to.
         """
         save = self._saves.pop(path, None)
         if save is None:
@@ -80,6 +80,8 @@ class PendingSaves:
         newer = [other for other in self._saves.values() if other.step > save.step]
         if newer:
             newer[-1].removes += save.removes
+            for other in newer:
+                other.before = save.before
             save.before = None
         return save
 

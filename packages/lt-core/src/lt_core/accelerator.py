@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 
@@ -113,10 +114,10 @@ def _read_devices(devices: object, name: str) -> int | str | list[int]:
         if not numbers:
             raise ConfigError(f"devices={devices!r}: expected {expected}.", code="LT113")
         return _checked_list(numbers, devices) if "," in text else _checked_count(numbers[0], devices, expected)
-    if isinstance(devices, int) and not isinstance(devices, bool):
-        return _checked_count(devices, devices, expected)
-    if isinstance(devices, Sequence) and all(isinstance(d, int) and not isinstance(d, bool) for d in devices):
-        return _checked_list(list(devices), devices)
+    if isinstance(devices, Integral) and not isinstance(devices, bool):
+        return _checked_count(int(devices), devices, expected)
+    if isinstance(devices, Sequence) and all(isinstance(d, Integral) and not isinstance(d, bool) for d in devices):
+        return _checked_list([int(d) for d in devices], devices)
     raise ConfigTypeError(
         f"devices={devices!r} is a {type(devices).__name__}; expected {expected} for accelerator {name!r}.",
         code="LT113",

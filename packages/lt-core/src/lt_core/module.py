@@ -264,23 +264,21 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         if torch.compiler.is_dynamo_compiling():
             from lt_core.uncompiled import log_from_the_graph
 
-            log_from_the_graph(
-                self,
-                name,
-                value,
-                prog_bar=prog_bar,
-                logger=logger,
-                on_step=on_step,
-                on_epoch=on_epoch,
-                reduce_fx=reduce_fx,
-                enable_graph=enable_graph,
-                sync_dist=sync_dist,
-                sync_dist_group=sync_dist_group,
-                add_dataloader_idx=add_dataloader_idx,
-                batch_size=batch_size,
-                metric_attribute=metric_attribute,
-                rank_zero_only=rank_zero_only,
+            settings = (
+                prog_bar,
+                logger,
+                on_step,
+                on_epoch,
+                reduce_fx,
+                enable_graph,
+                sync_dist,
+                sync_dist_group,
+                add_dataloader_idx,
+                batch_size,
+                metric_attribute,
+                rank_zero_only,
             )
+            log_from_the_graph(self, name, value, settings)
             return
         recorder: Recorder | None = self.__dict__.get("_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["log_from_the_graph", "log_when_done"]
 
 
-def log_from_the_graph(module: LightningModule, name: str, value: Any, **settings: Any) -> None:
-    """Log from code that is being compiled, with the arguments of ``self.log``.
+def log_from_the_graph(module: LightningModule, name: str, value: Any, settings: tuple[Any, ...]) -> None:
+    """Log from code that is being compiled; ``settings`` are the other arguments of ``self.log``, in its order.
 
     In a step that :func:`log_when_done` wraps the value becomes one more output of the graph; elsewhere the graph
     breaks here, and goes on after it.
@@ -35,14 +35,14 @@ def log_from_the_graph(module: LightningModule, name: str, value: Any, **setting
 
 def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
     """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
-    deferred: list[tuple[LightningModule, str, Any, dict[str, Any]]] = []
+    deferred: list[tuple[LightningModule, str, Any, tuple[Any, ...]]] = []
 
     def logging_step(*args: Any, **kwargs: Any) -> Any:
         recorder.deferred = deferred
         output = step(*args, **kwargs)
         recorder.deferred = None
         for module, name, value, settings in deferred:
-            module.log(name, value, **settings)
+            module.log(name, value, *settings)
         deferred.clear()
         return output
 
@@ -50,5 +50,5 @@ def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[...,
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _log_outside_the_graph(module: LightningModule, name: str, value: Any, settings: dict[str, Any]) -> None:
-    module.log(name, value, **settings)
+def _log_outside_the_graph(module: LightningModule, name: str, value: Any, settings: tuple[Any, ...]) -> None:
+    module.log(name, value, *settings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -71,7 +73,7 @@ class CombinedLoader:
                 code="LT460",
             )
         self.iterables, self.mode, self.seed = iterables, mode, seed
-        self.weights = None if weights is None else [float(weight) for weight in weights]
+        self.weights = None if weights is None else _as_weights(weights)
         self.limits = limits
         self.epoch = 0
         _check_counts(self)
@@ -350,7 +352,39 @@ def _check_counts(loader: CombinedLoader) -> None:
         raise ConfigError(
             f"CombinedLoader(weights=...) goes with mode='weighted', got mode={loader.mode!r}.", code="LT460"
         )
-    if loader.weights is not None and min(loader.weights) <= 0:
-        raise ConfigError(f"CombinedLoader(weights={loader.weights}): expected numbers above 0.", code="LT460")
+    for limit in loader.limits_of():
+        _check_limit(limit)
+    for one in loader.flattened:
+        if isinstance(one, (str, bytes, Tensor)) or not (hasattr(one, "__iter__") or hasattr(one, "__getitem__")):
+            raise ConfigError(
+                f"CombinedLoader: expected DataLoaders or other iterables of batches, got {one!r:.60} "
+                f"({type(one).__name__}).",
+                code="LT460",
+            )
     if not count:
         raise ConfigError("CombinedLoader of no loaders: expected at least one.", code="LT460")
+
+
+def _as_weights(weights: Any) -> list[float]:
+    try:
+        found = [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        found = []
+    if not found or not all(0 < weight < math.inf for weight in found):
+        raise ConfigError(
+            f"CombinedLoader(weights={weights!r}): expected numbers above 0, one for each loader.", code="LT460"
+        )
+    return found
+
+
+def _check_limit(limit: Any) -> None:
+    """Raise for a limit that is neither a count nor a fraction."""
+    if limit is None or (isinstance(limit, Integral) and not isinstance(limit, bool) and int(limit) >= 0):
+        return
+    if isinstance(limit, float) and (0.0 <= limit <= 1.0 or limit == math.inf):
+        return
+    raise ConfigError(
+        f"CombinedLoader(limits=...): expected for each loader a count of batches, a fraction from 0.0 to 1.0 or None, "
+        f"got {limit!r}.",
+        code="LT460",
+    )

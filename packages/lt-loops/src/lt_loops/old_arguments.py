@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from lt_core import plugins
@@ -41,7 +41,8 @@ def translate(given: Mapping[str, Any], problems: list[Problem] | None = None) -
         problems += found
     if new.get("prepare_data_per_node") is not None:
         notes.append("Trainer(prepare_data_per_node=...) is a spelling of 1.x: set it in the datamodule or the module.")
-    if _CODE in (given.get("silence") or ()):
+    silence = given.get("silence")
+    if isinstance(silence, Collection) and _CODE in silence:
         return new
     for note in filter(None, notes):
         warn(note, code=_CODE, category=LtDeprecationWarning)

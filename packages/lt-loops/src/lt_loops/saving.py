@@ -90,8 +90,9 @@ def _report(run: Run, request: SaveRequest, error: Exception) -> None:
     """Say loudly, once for all ranks, that a save failed; training goes on, older checkpoints stay."""
     run.save_error = error
     if run.strategy.rank == 0:
+        why = str(error).removeprefix(f"{request.path} ").rstrip(".")
         warn(
-            f"CHECKPOINT NOT SAVED: {request.path}: {error}. Training goes on and older checkpoints stay; make room or "
+            f"CHECKPOINT NOT SAVED: {request.path}: {why}. Training goes on and older checkpoints stay; make room or "
             "give access, the next save tries again.",
             code="LT640",
         )

@@ -13,8 +13,10 @@ NAMES = {
     "LtError": "lt_core.errors:LtError",
     "LtWarning": "lt_core.errors:LtWarning",
     "MisconfigurationException": "lt_core.errors:MisconfigurationException",
+    "NonFiniteError": "lt_callbacks:NonFiniteError",
     "PluginError": "lt_core.errors:PluginError",
     "RankError": "lt_core.errors:RankError",
+    "TrainingSpikeException": "lt_callbacks:TrainingSpikeException",
     "silence": "lt_core.errors:silence",
 }
 """Each name, and where it comes from."""

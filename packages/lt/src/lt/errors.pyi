@@ -1,5 +1,7 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
+from lt_callbacks.nan_guard import NonFiniteError as NonFiniteError
+from lt_callbacks.spike import TrainingSpikeException as TrainingSpikeException
 from lt_core.errors import CheckpointError as CheckpointError
 from lt_core.errors import ConfigError as ConfigError
 from lt_core.errors import ConfigTypeError as ConfigTypeError
@@ -25,7 +27,9 @@ __all__ = [
     "LtError",
     "LtWarning",
     "MisconfigurationException",
+    "NonFiniteError",
     "PluginError",
     "RankError",
+    "TrainingSpikeException",
     "silence",
 ]

@@ -1,4 +1,4 @@
-"""For tests of your own callbacks, loggers, accelerators, checkpoint and number formats, and modules."""
+"""For tests of your own callbacks, loggers, accelerators, checkpoint and number formats, modules, and of resuming."""
 
 from lt.lazy import lazy
 
@@ -9,6 +9,7 @@ NAMES = {
     "FakeTrainer": "lt_core.testing:FakeTrainer",
     "LoggerKit": "lt_core.logger_kit:LoggerKit",
     "PrecisionKit": "lt_core.precision_kit:PrecisionKit",
+    "assert_resumes_exactly": "lt_loops.testing:assert_resumes_exactly",
 }
 """Each name, and where it comes from."""
 

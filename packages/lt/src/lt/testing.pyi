@@ -6,6 +6,7 @@ from lt_core.checkpoint_kit import CheckpointKit as CheckpointKit
 from lt_core.logger_kit import LoggerKit as LoggerKit
 from lt_core.precision_kit import PrecisionKit as PrecisionKit
 from lt_core.testing import FakeTrainer as FakeTrainer
+from lt_loops.testing import assert_resumes_exactly as assert_resumes_exactly
 
 __all__ = [
     "AcceleratorKit",
@@ -14,4 +15,5 @@ __all__ = [
     "FakeTrainer",
     "LoggerKit",
     "PrecisionKit",
+    "assert_resumes_exactly",
 ]

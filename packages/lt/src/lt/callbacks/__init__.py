@@ -21,6 +21,7 @@ NAMES = {
     "ModelPruning": "lt_callbacks:ModelPruning",
     "ModelSummary": "lt_callbacks:ModelSummary",
     "NaNGuard": "lt_callbacks:NaNGuard",
+    "NonFiniteError": "lt_callbacks:NonFiniteError",
     "OnExceptionCheckpoint": "lt_callbacks:OnExceptionCheckpoint",
     "ProgressBar": "lt_callbacks:ProgressBar",
     "ProgressBarBase": "lt_callbacks.progress.progress_bar:ProgressBar",

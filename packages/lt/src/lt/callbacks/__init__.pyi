@@ -14,6 +14,7 @@ from lt_callbacks.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_callbacks.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.model_summary import ModelSummary as ModelSummary
 from lt_callbacks.nan_guard import NaNGuard as NaNGuard
+from lt_callbacks.nan_guard import NonFiniteError as NonFiniteError
 from lt_callbacks.on_exception_checkpoint import OnExceptionCheckpoint as OnExceptionCheckpoint
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
@@ -73,6 +74,7 @@ __all__ = [
     "ModelPruning",
     "ModelSummary",
     "NaNGuard",
+    "NonFiniteError",
     "OnExceptionCheckpoint",
     "ProgressBar",
     "ProgressBarBase",
