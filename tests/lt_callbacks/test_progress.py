@@ -301,3 +301,34 @@ def test_a_process_forked_from_a_notebook_shows_no_widgets(monkeypatch):
     if not child:
         os._exit(int(in_notebook()))
     assert os.waitpid(child, 0)[1] == 0
+
+
+class Described(TQDMProgressBar):
+    """Says another description, as Lightning's guide does."""
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        super().on_train_epoch_start(trainer, pl_module)
+        self.train_progress_bar.set_description(f"Run {trainer.current_epoch}")
+
+
+def test_a_bar_that_reaches_for_its_tqdm_works_off_a_terminal(capsys):
+    bar = Described()
+    fit(bar, make_trainer())
+    assert capsys.readouterr().out.startswith("Epoch 0/1  5/5  ")
+    assert bar.val_progress_bar.disable
+    with pytest.raises(AttributeError, match="no attribute 'progress_bar'"):
+        _ = bar.progress_bar
+
+
+def test_a_description_of_ones_own_stays(monkeypatch):
+    monkeypatch.setattr("lt_callbacks.progress.progress_bar.in_notebook", lambda: True)
+    bar, trainer = Described(), make_trainer()
+    module, said = trainer.lightning_module, []
+    bar.setup(trainer, module, "fit")
+    bar.on_train_start(trainer, module)
+    for epoch in range(2):
+        trainer.current_epoch = epoch
+        run_epoch(bar, trainer)
+        said.append(bar._display._bars["train"].desc)
+    bar.on_train_end(trainer, module)
+    assert [text.strip(": ") for text in said] == ["Run 0", "Run 1"]

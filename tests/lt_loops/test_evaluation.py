@@ -1,13 +1,14 @@
 """``validate``, ``test``, ``predict`` and ``predict_iter``."""
 
 import signal
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, ConfigError, DataSource, LightningModule
+from lt_core import Callback, CheckpointError, ConfigError, DataSource, LightningModule, Strategy
 
 
 class Doubles(LightningModule):
@@ -432,3 +433,49 @@ def test_a_compiled_module_trains_logs_and_keeps_its_keys(trainer):
     assert list(module.state_dict()) == ["layer.weight"]
     assert fit.callback_metrics == {"loss": 0.0}
     assert fit.global_step == 2
+
+
+@pytest.mark.parametrize("returned", [True, False])
+def test_the_ranks_meet_before_predict_returns(returned, trainer, net, loader):
+    class Ranks(Strategy):
+        """Two ranks, of which this process is one and the other says the same."""
+
+        said: ClassVar[list] = []
+        world_size = 2
+
+        def barrier(self, name=""):
+            self.said.append(name)
+
+        def gather_objects(self, value):
+            self.said.append("gathered")
+            return [value, value]
+
+        def all_reduce(self, tensor, op="sum"):
+            return tensor
+
+    class Module(net):
+        def predict_step(self, batch, batch_idx):
+            return batch[1]
+
+        def on_predict_end(self):
+            Ranks.said.clear()
+
+    trainer(strategy=Ranks()).predict(Module(), loader(8), return_predictions=returned)
+    assert ("gathered" if returned else "predict_end") in Ranks.said
+
+
+def test_weights_of_another_size_name_the_hyperparameters_that_differ(trainer, loader, tmp_path):
+    class Wide(LightningModule):
+        def __init__(self, width, name="x"):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = nn.Linear(8, width)
+
+        def test_step(self, batch, batch_idx):
+            pass
+
+    run = trainer()
+    run.test(Wide(3), loader(4), verbose=False)
+    run.save_checkpoint(tmp_path / "wide.ckpt")
+    with pytest.raises(CheckpointError, match=r"that it was made with: width=3 \(here 2\)\. \[LT662\]"):
+        trainer().test(Wide(2), loader(4), ckpt_path=tmp_path / "wide.ckpt")

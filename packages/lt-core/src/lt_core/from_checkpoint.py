@@ -93,6 +93,7 @@ def load_state_dict_strictly(
     *,
     strict: bool = True,
     left_out: Collection[str] = (),
+    hparams: Mapping[str, Any] | None = None,
 ) -> None:
     """Load weights; what does not fit is listed with the nearest names.
 
@@ -103,6 +104,7 @@ def load_state_dict_strictly(
         strict: False: missing and unexpected keys are a warning; wrong shapes are an error all the same.
         left_out: keys that were left out of the file on purpose (a partial save), and may be missing; where the file
             describes them, the module's own values are compared (:func:`lt_core.partial_save.check_left_out`).
+        hparams: the hyperparameters in the file; an error names those that the module has otherwise.
 
     Raises:
         CheckpointError: for missing, unexpected and wrongly shaped keys; the module may then be loaded in part.
@@ -116,7 +118,7 @@ def load_state_dict_strictly(
     ]
     if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not _is_lazy(module):
         missing = [key for key in own if key not in state and key not in set(left_out)]
-        raise _mismatch(module, path, shapes, missing, [key for key in state if key not in own], state)
+        raise _mismatch(module, path, shapes, missing, [key for key in state if key not in own], state, hparams)
     try:
         result = module.load_state_dict(state, strict=False)
     except RuntimeError as error:
@@ -130,7 +132,7 @@ def load_state_dict_strictly(
     if not missing and not unexpected:
         return
     if strict:
-        raise _mismatch(module, path, [], missing, unexpected, state)
+        raise _mismatch(module, path, [], missing, unexpected, state, hparams)
     warn(_differences(module, path, [], missing, unexpected, state), code="LT663", stacklevel=3)
 
 
@@ -282,12 +284,21 @@ def _mismatch(
     missing: list[str],
     unexpected: list[str],
     state: Mapping[str, Any],
+    hparams: Mapping[str, Any] | None,
 ) -> CheckpointError:
     text = _differences(module, path, shapes, missing, unexpected, state)
-    way_out = "Load it into the class and with the arguments that it was made with"
+    way_out = "Load it into the class and with the arguments that it was made with" + _made_with(module, hparams or {})
     if not shapes:
         way_out += ", or load what fits with strict=False"
     return CheckpointError(f"{text} {way_out}.", code="LT662")
+
+
+def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
+    """Return the hyperparameters of a file that the module has otherwise, as text."""
+    own = dict(getattr(module, "hparams", {}))
+    other = [name for name in saved if name in own and repr(saved[name]) != repr(own[name])]
+    told = ", ".join(f"{name}={saved[name]!r} (here {own[name]!r})" for name in other[:_MOST])
+    return f": {told}" if told else ""
 
 
 def _differences(

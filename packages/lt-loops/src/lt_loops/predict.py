@@ -35,6 +35,8 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
                     collected[loader_idx].append(output)
         if return_predictions:
             run.outputs = _in_order(run, collected)
+        elif run.strategy.world_size > 1:
+            run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
         run.status = "finished" if not run.stop_reason else "interrupted"
     return run.result()
 

@@ -197,6 +197,7 @@ def restore_module(run: Run) -> None:
             run.ckpt_path,
             strict=run.module.strict_loading,
             left_out=tree.get("left_out", ()),
+            hparams=tree.get("hyper_parameters"),
         )
 
 

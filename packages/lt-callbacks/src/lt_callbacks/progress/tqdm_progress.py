@@ -35,7 +35,8 @@ class TQDMProgressBar(ProgressBar):
     """Progress bars by tqdm: one line for the epochs, one below it while validation runs.
 
     To change a bar, override ``init_train_tqdm`` (or its siblings for validation, test, prediction, sanity check) and
-    return a tqdm of your own.
+    return a tqdm of your own. ``train_progress_bar``, ``val_progress_bar``, ``test_progress_bar`` and
+    ``predict_progress_bar`` are the bars themselves; where none is drawn, as off a terminal, one that draws nothing.
 
     Args:
         refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing.
@@ -60,6 +61,18 @@ class TQDMProgressBar(ProgressBar):
     def make_display(self) -> Display:
         """Return the bars."""
         return _TqdmDisplay(self, self._leave)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Answer ``train_progress_bar`` and its siblings: the bar that is drawn, else one that draws nothing."""
+            kinds = [kind for kind, attribute in _ATTRIBUTE.items() if attribute == name]
+            if not kinds:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            phases = [phase for phase in (self._phase, self._outer) if phase is not None and phase.kind in kinds]
+            if phases and isinstance(self._display, _TqdmDisplay):
+                return self._display.bar_of(phases[0])
+            return _tqdm_class()(disable=True)
 
     def init_sanity_tqdm(self) -> tqdm[Any]:
         """Return the bar of the sanity check."""
@@ -117,7 +130,7 @@ class _TqdmDisplay:
         if phase.over and phase.kind not in self._bars:
             return  # its line stands already
         self._guard.settle()
-        bar = self._bar_of(phase)
+        bar = self.bar_of(phase)
         bar.set_postfix_str(format_metrics(metrics()) if not phase.nested else "", refresh=False)
         if phase.done > bar.n:
             bar.update(phase.done - bar.n)
@@ -150,11 +163,11 @@ class _TqdmDisplay:
             bar.close()
         self._visible = bool(self._bars)
 
-    def _bar_of(self, phase: Phase) -> tqdm[Any]:
+    def bar_of(self, phase: Phase) -> tqdm[Any]:
+        """Return the bar of a phase; made, or begun anew, where it was not shown yet."""
         bar = self._bars.get(phase.kind)
         if bar is None:
             bar = self._bars[phase.kind] = self._make(phase.kind)
-            setattr(self._owner, _ATTRIBUTE[phase.kind], bar)
         if self._shown.get(phase.kind) is not phase:
             self._shown[phase.kind] = phase
             bar.set_description_str(phase.description, refresh=False)
