@@ -139,7 +139,8 @@ class LightningDataModule(DataSource, HyperparametersMixin):
             datamodule_kwargs: further arguments of the class; those of these names that it takes, it gets too.
         """
         taken = inspect.signature(cls.__init__).parameters
-        every = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+        own = cls.__init__ is not LightningDataModule.__init__
+        every = own and any(p.kind is p.VAR_KEYWORD for p in taken.values())
         asked = {"batch_size": batch_size, "num_workers": num_workers}
         datamodule_kwargs |= {name: value for name, value in asked.items() if every or name in taken}
         datamodule = cls(**datamodule_kwargs)
