@@ -68,8 +68,8 @@ class DDP(Distributed):
         gradient_as_bucket_view: let ``p.grad`` be a view of the buckets, which saves one copy of the gradients.
         bucket_cap_mb: size of a bucket in MiB; torch's default is 25.
         broadcast_buffers: rank 0's buffers go to the others before each forward.
-        ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for each
-            rank; of any other (torch's PowerSGD) a resume says that it begins anew.
+        ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for
+            each rank; of any other (torch's PowerSGD) a resume says that it begins anew.
         ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it.
         ddp_comm_wrapper: wraps the hook (``fp16_compress_wrapper``).
         launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
