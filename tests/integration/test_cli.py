@@ -235,6 +235,14 @@ def test_a_new_strategy_passes_the_kit(tmp_path):
     assert "failed" not in shown
 
 
+@pytest.mark.parametrize("kind", ["callback", "logger"])
+def test_a_new_callback_and_a_new_logger_pass_their_kits(kind, tmp_path):
+    folder = create(kind, "of_a_test", tmp_path)
+    shown = run_in(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", PYTHONPATH=str(folder / "src"))
+    assert " passed" in shown
+    assert "failed" not in shown
+
+
 # ---- lt.compat -------------------------------------------------------------------------------------------------------
 
 SCRIPT = """

@@ -26,6 +26,21 @@ def test_a_strategy_is_a_package_with_an_entry_point_and_the_kit(tmp_path):
     assert "StrategyConformance" in (folder / "tests" / "test_strategy.py").read_text()
 
 
+@pytest.mark.parametrize(("kind", "group"), [("callback", "lt.callbacks"), ("logger", "lt.loggers")])
+def test_a_plugin_is_a_package_that_needs_lt_core_alone(kind, group, tmp_path):
+    folder = new.create(kind, "ring-o", tmp_path)
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"][group] == {"ring_o": f"lt_{kind}_ring_o:RingO"}
+    assert [need.partition(">")[0] for need in project["dependencies"]] == ["lt-core"]
+
+
+@pytest.mark.parametrize(("pip", "line"), [(object(), "  pip install"), (None, "  uv pip install")])
+def test_the_next_step_is_one_that_this_environment_has(pip, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(new, "find_spec", lambda name: pip)
+    assert main(["new", "strategy", "ring", "--into", str(tmp_path)]) == 0
+    assert f"\n{line} -e" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", new.KINDS)
 def test_what_is_written_is_python(kind, tmp_path):
     for file in new.create(kind, "sample", tmp_path).rglob("*.py"):

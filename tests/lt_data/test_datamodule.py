@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, TensorDataset, random_split
 from lt_core import Strategy
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource, prepare, setup_once, teardown
+from lt_core.errors import ConfigTypeError, LtDeprecationWarning
 from lt_core.hparams import saved_hparams
 from lt_data import LightningDataModule
 
@@ -257,3 +258,21 @@ def test_its_text_says_what_is_done():
     assert repr(data) == "Splits(nothing done yet)"
     data.setup("fit")
     assert repr(data) == "Splits(done: fit)"
+
+
+class Passes(LightningDataModule):
+    """Hands on what it was made with, as guides of 1.x do."""
+
+    def __init__(self, **given):
+        super().__init__(**given)
+
+
+def test_the_arguments_of_1_x_become_attributes_with_a_note():
+    with pytest.warns(LtDeprecationWarning, match="set self.train_transforms"):
+        data = Passes(train_transforms=abs, dims=(1, 8))
+    assert (data.train_transforms, data.dims) == (abs, (1, 8))
+
+
+def test_other_arguments_are_refused():
+    with pytest.raises(ConfigTypeError, match=r"got batch_size; expected none.*Passes"):
+        Passes(batch_size=3)

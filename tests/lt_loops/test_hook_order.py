@@ -315,7 +315,7 @@ def test_hooks_get_what_the_step_returned_detached(trainer):
     assert list(seen[0]) == ["loss"]
     assert list(seen[1]) == ["loss", "extra", "shown"]
     assert not any(value.requires_grad for value in (*seen[0].values(), seen[1]["loss"], seen[1]["shown"]))
-    assert seen[2] is None
+    assert seen[2] == {}
 
 
 # ---- the order is written down in two more places --------------------------------------------------------------------

@@ -127,3 +127,28 @@ def test_two_of_one_kind_are_an_error_by_name_too(installed):
 def test_the_environment_of_the_highest_priority_counts(installed):
     installed("a = named_plugins:A\nb = named_plugins:B\n")
     assert Trainer(**QUIET).strategy.environment.restart_count == 2
+
+
+class Theirs(CheckpointIO):
+    """Written for Lightning: it takes what Lightning's interface has."""
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        super().save_checkpoint({**checkpoint, "tag": 1}, path, storage_options)
+
+    def load_checkpoint(self, path, map_location=None):
+        tree = super().load_checkpoint(path, map_location, weights_only=True)
+        self.tag = tree["tag"]
+        return tree
+
+    def remove_checkpoint(self, path):
+        super().remove_checkpoint(path)
+
+
+def test_a_checkpoint_io_with_lightnings_signatures_saves_and_resumes(trainer, net, loader, tmp_path):
+    run = trainer(plugins=[Theirs()])
+    run.fit(net(), loader(8))
+    run.save_checkpoint(tmp_path / "a.ckpt")
+    io = Theirs()
+    again = trainer(plugins=[io], max_epochs=2)
+    again.fit(net(), loader(8), ckpt_path=tmp_path / "a.ckpt")
+    assert (io.tag, again.current_epoch) == (1, 2)

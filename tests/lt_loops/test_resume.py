@@ -1,6 +1,9 @@
 """A run that continues from a checkpoint equals one that was never stopped, wherever the checkpoint was asked for."""
 
+import os
+import signal
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -378,3 +381,85 @@ def test_the_datamodules_state_is_back_before_its_loaders_are_made(looks_ahead, 
     torch.save(tree, tmp_path / "files.ckpt")
     trainer(max_epochs=2).fit(Net(), datamodule=last, ckpt_path=tmp_path / "files.ckpt")
     assert last.calls == second.calls
+
+
+def test_a_validation_that_a_signal_cuts_short_leaves_no_trace(trainer, kinds, loader, seeded, same, tmp_path):
+    path = tmp_path / "interrupted.ckpt"
+
+    class Rows(Logger):
+        def __init__(self):
+            self.rows = []
+
+        def log_metrics(self, metrics, step=None):
+            self.rows.append((step, dict(metrics)))
+
+    class SavesWhenInterrupted(Callback):
+        def on_interrupt(self, trainer, pl_module):
+            trainer.request_save(path, owner=self)
+
+    class Interrupted(kinds["plain"]):
+        at = None
+
+        def validation_step(self, batch, batch_idx):
+            super().validation_step(batch, batch_idx)
+            if (self.global_step, batch_idx) == self.at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def fit(module, **more):
+        rows = Rows()
+        arguments = {"max_epochs": 2, "val_check_interval": 2, "silence": ["LT321"], "log_every_n_steps": 1}
+        configure_leniently(module)
+        made = trainer(callbacks=SavesWhenInterrupted(), logger=rows, **arguments)
+        made.fit(module, loader(18), loader(6), **more)
+        return made, rows.rows
+
+    whole = seeded(Interrupted)
+    fitted, expected = fit(whole)
+    cut = seeded(Interrupted)
+    cut.at = (7, 0)
+    stopped, first = fit(cut)
+    assert stopped.interrupted
+    again = Interrupted()
+    resumed, second = fit(again, ckpt_path=path)
+    same(again, whole)
+    assert first + second == expected
+    assert resumed.callback_metrics == fitted.callback_metrics
+
+
+def test_rows_logged_before_a_checkpoint_that_is_written_at_once_stay(trainer, kinds, loader, tmp_path):
+    class Buffers(Logger):
+        """Writes when it is told to, and cuts off what came after the checkpoint that a run resumes from."""
+
+        written: ClassVar[list[int]] = []
+
+        def __init__(self):
+            self.waiting, self.place = [], None
+
+        def log_metrics(self, metrics, step=None):
+            self.waiting.append(step)
+
+        def save(self):
+            if self.place is not None:
+                del self.written[self.place :]
+                self.place = None
+            self.written += self.waiting
+            self.waiting.clear()
+
+        def state_dict(self):
+            return {"place": len(self.written)}
+
+        def load_state_dict(self, state):
+            self.place = state["place"]
+
+    class SavesAtOnce(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if trainer.global_step == 3:
+                trainer.save_checkpoint(tmp_path / "three.ckpt")
+
+    arguments = {"log_every_n_steps": 1, "limit_val_batches": 0, "silence": ["LT321"]}
+    for path, callbacks in ((None, SavesAtOnce()), (tmp_path / "three.ckpt", None)):
+        module = kinds["plain"]()
+        configure_leniently(module)
+        trainer(callbacks=callbacks, logger=Buffers(), **arguments).fit(module, loader(18), ckpt_path=path)
+    # the row of the third step comes after the hook that saved; the epoch has a row of its own
+    assert sorted(Buffers.written) == [0, 1, 3, 4, 4]

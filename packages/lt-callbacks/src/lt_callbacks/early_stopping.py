@@ -141,7 +141,8 @@ class EarlyStopping(Callback):
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where validation's end is the moment."""
-        if trainer.stage == "fit" and not trainer.sanity_checking and not self._checks_on_train_epoch_end(trainer):
+        complete = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.interrupted
+        if complete and not self._checks_on_train_epoch_end(trainer):
             self._check(trainer)
 
     def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:

@@ -281,7 +281,7 @@ class ModelCheckpoint(Checkpoint):
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save after a validation, where that is the moment."""
-        if trainer.stage != "fit" or trainer.sanity_checking:
+        if trainer.stage != "fit" or trainer.sanity_checking or trainer.interrupted:
             return
         self._validated = True
         if self._may_save(trainer) and not self._schedule.on_train_epoch_end(trainer):

@@ -19,6 +19,8 @@ __all__ = ["KINDS", "create", "main"]
 
 KINDS = {
     "project": "a small project: module, datamodule, configuration, test",
+    "callback": "a plug-in package with a callback of your own, and the kit of callbacks as its tests",
+    "logger": "a plug-in package with a logger of your own, and the kit of loggers as its tests",
     "strategy": "a plug-in package with a strategy of your own, and the conformance kit as its tests",
 }
 """What can be made, each the name of a folder below ``templates``."""
@@ -64,14 +66,16 @@ def main(words: Sequence[str]) -> int:
         return 2
     for file in sorted(path for path in target.rglob("*") if path.is_file()):
         print(f"  {file}")
-    print(f"\nNext:\n  cd {target}\n" + "\n".join(f"  {line}" for line in _NEXT[options.kind]))
+    print(f"\nNext:\n  cd {target}\n" + "\n".join(f"  {line}" for line in _next(options.kind)))
     return 0
 
 
-_NEXT = {
-    "project": ("lt fit --config run.yaml", "pytest"),
-    "strategy": ('pip install -e ".[test]"', "pytest"),
-}
+def _next(kind: str) -> tuple[str, ...]:
+    """Return the lines to type after a project or package was made."""
+    if kind == "project":
+        return ("lt fit --config run.yaml", "pytest")
+    pip = "uv pip" if find_spec("pip") is None else "pip"  # uv's environments have none: `pip` is another Python's
+    return (f'{pip} install -e ".[test]"', "pytest")
 
 
 def _words_for(kind: str, name: str) -> dict[str, str]:

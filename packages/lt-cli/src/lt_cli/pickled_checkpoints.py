@@ -58,6 +58,7 @@ class PickledCheckpointIO(CheckpointIO):
         self,
         path: str | PathLike[str],
         map_location: Any = None,
+        weights_only: bool | None = None,
         *,
         trusted: bool = False,
         mmap: bool = False,

@@ -49,6 +49,7 @@ class AsyncCheckpointIO(CheckpointIO):
         self,
         path: StrPath,
         map_location: Any = None,
+        weights_only: bool | None = None,
         *,
         trusted: bool = False,
         mmap: bool = False,
@@ -56,6 +57,7 @@ class AsyncCheckpointIO(CheckpointIO):
     ) -> dict[str, Any]:
         """Wait for the writer, then return the tree at ``path``."""
         self._settle()
+        trusted = trusted or weights_only is False
         return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
 
     def remove_checkpoint(self, path: StrPath) -> None:

@@ -16,6 +16,7 @@ from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atom
 from lt_core.errors import ConfigTypeError
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.host_copy import host_tree
+from lt_core.older import adapt
 from lt_core.remote_file import is_remote, local_copy, remote_exists, remote_files, remove_remote, write_remote
 from lt_core.safe_read import read_checkpoint, verify_checkpoint
 
@@ -42,6 +43,11 @@ class CheckpointIO:
     """
 
     keeps_objects: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let a class whose members take less, as Lightning's do, go on working without the rest."""
+        super().__init_subclass__(**kwargs)
+        adapt(cls, CheckpointIO)
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         """Write ``checkpoint`` to ``path``; a file that is there already stays until the new one is complete.
@@ -75,6 +81,7 @@ class CheckpointIO:
         self,
         path: StrPath,
         map_location: Any = None,
+        weights_only: bool | None = None,
         *,
         trusted: bool = False,
         mmap: bool = False,
@@ -86,6 +93,7 @@ class CheckpointIO:
             path: a file's path or a URL.
             map_location: where tensors go, as in ``torch.load``; by default where they were, or the CPU where that
                 device is not here.
+            weights_only: Lightning's argument; False is ``trusted=True``.
             trusted: read it even if it is more than plain data; it can then run any code. Warns.
             mmap: map tensors from the file in place of reading them; checksums are then not compared.
             verify: compare the checksum of every record.
@@ -94,6 +102,7 @@ class CheckpointIO:
             CheckpointError: for a file that is missing, empty, damaged, foreign or hostile: path, reason, way out.
         """
         with _source(path) as (source, name):
+            trusted = trusted or weights_only is False
             return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
 
     def remove_checkpoint(self, path: StrPath) -> None:

@@ -13,5 +13,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT451",
         "LT453",
         "LT455",
+        "LT905",
     }
 )

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from lt_core.data import DataSource
+from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_core.hparams import HyperparametersMixin
 from lt_core.once import forget, is_done, mark_done, stage_of
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["LightningDataModule"]
 
 type_of_datasets = Dataset[Any] | Sequence[Dataset[Any]] | Mapping[str, Dataset[Any]]
+
+
+_OLD_ARGUMENTS = ("train_transforms", "val_transforms", "test_transforms", "dims")
+"""What the constructor took in 1.x, in order."""
 
 
 class LightningDataModule(DataSource, HyperparametersMixin):
@@ -41,9 +46,33 @@ class LightningDataModule(DataSource, HyperparametersMixin):
 
     name: str | None = None
 
-    def __init__(self) -> None:
-        """Make an empty datamodule; nothing breaks where a subclass forgets to call this."""
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Make an empty datamodule; nothing breaks where a subclass forgets to call this.
+
+        The arguments of 1.x (``train_transforms``, ``val_transforms``, ``test_transforms``, ``dims``) become
+        attributes, with a note.
+        """
         super().__init__()
+        given = {**dict(zip(_OLD_ARGUMENTS, arguments, strict=False)), **named}
+        unknown = [name for name in given if name not in _OLD_ARGUMENTS]
+        if unknown or len(arguments) > len(_OLD_ARGUMENTS):
+            what = ", ".join(unknown) or f"{len(arguments)} arguments"
+            raise ConfigTypeError(
+                f"LightningDataModule.__init__ got {what}; expected none. Call super().__init__(), and keep what "
+                f"{type(self).__name__} was given in attributes of its own.",
+                code="LT456",
+            )
+        if given:
+            names = ", ".join(given)
+            warn(
+                f"LightningDataModule.__init__({names}) is a spelling of 1.x: call super().__init__(), and set "
+                f"self.{next(iter(given))} = ....",
+                code="LT905",
+                category=LtDeprecationWarning,
+                stacklevel=3,
+            )
+        for name, value in given.items():
+            setattr(self, name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep count of calls of ``prepare_data`` and ``setup`` in every subclass, also of those made by hand."""
@@ -110,7 +139,8 @@ class LightningDataModule(DataSource, HyperparametersMixin):
             datamodule_kwargs: further arguments of the class; those of these names that it takes, it gets too.
         """
         taken = inspect.signature(cls.__init__).parameters
-        every = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+        own = cls.__init__ is not LightningDataModule.__init__
+        every = own and any(p.kind is p.VAR_KEYWORD for p in taken.values())
         asked = {"batch_size": batch_size, "num_workers": num_workers}
         datamodule_kwargs |= {name: value for name, value in asked.items() if every or name in taken}
         datamodule = cls(**datamodule_kwargs)

@@ -14,6 +14,7 @@ from lt_core.errors import HookError
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.seed import capture_generators
 from lt_core.strategy import Strategy
 from lt_loops.old_hooks import with_step_end
 from lt_loops.preparation import set_up
@@ -81,6 +82,9 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     several = len(feeds) > 1
     limits = run.trainer.eval_limits(group, feeds)
     recorder.reset(group)
+    repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
+    if repeats:
+        run.before_validation = capture_generators(), dict(run.eval_steps)
     with model_in_eval_mode(run, word), gradients_off(run):
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
@@ -90,13 +94,17 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
             if run.attention and run.stop_reason:
                 break
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
-        values = recorder.epoch_values(group, gather)
+        complete = not (repeats and run.leaving)
+        values = recorder.epoch_values(group, gather) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
-        values.update(recorder.epoch_values(group, gather))
-        if run.phase != "sanity_check":
+        if complete:
+            values.update(recorder.epoch_values(group, gather))
+        if complete and run.phase != "sanity_check":
             run.sink.send(values)
         results = [_numbers(part) for part in recorder.by_loader(group)]
         run.call(f"on_{word}_end", phase=f"on_{word}_end")
+    if complete:
+        run.before_validation = None
     return results
 
 

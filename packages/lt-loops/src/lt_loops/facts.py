@@ -363,7 +363,7 @@ class TrainerFacts(TrainerLimits):
     def interrupted(self) -> bool:
         """Whether a signal or Ctrl-C ended the last run, or ends this one."""
         run = self._run
-        return run is not None and (run.status == "interrupted" or (run.status == "running" and run.signal is not None))
+        return run is not None and (run.status == "interrupted" or (run.status == "running" and run.leaving))
 
     @property
     def received_sigterm(self) -> bool:

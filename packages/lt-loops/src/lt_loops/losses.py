@@ -107,7 +107,11 @@ def zero_loss(run: Run) -> Tensor:
 
 
 def as_outputs(output: Any) -> Any:
-    """Return what hooks get as ``outputs``: ``{"loss": ...}`` detached, with whatever else the step returned."""
+    """Return what hooks get as ``outputs``: ``{"loss": ...}`` detached, with whatever else the step returned; empty for
+    a step that returned nothing.
+    """
+    if output is None:
+        return {}
     if isinstance(output, Tensor):
         return {"loss": output.detach()}
     if isinstance(output, Mapping):

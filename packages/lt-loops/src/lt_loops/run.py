@@ -147,6 +147,7 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         plan: the training step, chosen for this run.
+        before_validation: generators and ``eval_steps`` at the start of a validation that has not come to its end.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         next_due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
         attention: something happened that the loop must look at now: stop, signal, dirty.
@@ -165,6 +166,7 @@ class Run:
         "agreement",
         "attention",
         "batches",
+        "before_validation",
         "begun",
         "callbacks",
         "ckpt_path",
@@ -249,6 +251,7 @@ class Run:
         self.deadline = float("inf")
         self.until_deadline, self.until_validation = SharedTime(self.strategy), SharedTime(self.strategy)
         self.outputs: Any = None
+        self.before_validation: tuple[dict[str, Any], dict[str, int]] | None = None
         self.open_gradients: list[Optimizer] = []
         self.requests: list[SaveRequest] = []
         self.unconfirmed: list[SaveRequest] = []

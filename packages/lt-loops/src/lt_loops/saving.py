@@ -113,6 +113,8 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
         CheckpointError: on every rank, where it could not be written.
     """
     with measured_save(run):
+        if run.is_live:  # the place in the loggers' files is saved: rows that are not written yet would be cut off
+            run.sink.each(lambda logger: logger.save())
         io = run.trainer.checkpoint_io
         io = io if storage_options is None else _with_options(io, storage_options)
         error = _agreed(run, _try_to_write(run, fspath(path), capture(run, contents), io, wait=True))

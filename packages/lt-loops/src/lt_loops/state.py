@@ -102,7 +102,7 @@ def _training_state(run: Run) -> dict[str, Any]:
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
             "loaders": dict(run.loaders.epochs),
-            "eval_steps": dict(run.eval_steps),
+            "eval_steps": dict(run.eval_steps) if run.before_validation is None else run.before_validation[1],
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
@@ -114,7 +114,7 @@ def _training_state(run: Run) -> dict[str, Any]:
 
 def _rank_state(run: Run) -> dict[str, Any]:
     return {
-        "generators": capture_generators(),
+        "generators": capture_generators() if run.before_validation is None else run.before_validation[0],
         "recorder": run.recorder.state_dict(),
         "feed": feed_state(run),
         "gradients": _unfinished_gradients(run),

@@ -23,13 +23,14 @@ class ShardedReader(CheckpointIO):
         self,
         path: str | PathLike[str],
         map_location: Any = None,
+        weights_only: bool | None = None,
         *,
         trusted: bool = False,
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
         if not is_one(path):
-            return super().load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
+            return super().load_checkpoint(path, map_location, weights_only, trusted=trusted, mmap=mmap, verify=verify)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "whole.ckpt"
             consolidate(path, file)
