@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lt_core.merged_sums import merged_sums
+from lt_core.metric_state import metric_state, restore_metric
 from lt_core.recorder import Recorder
 from lt_core.slot import Given
 
@@ -146,3 +147,13 @@ def test_a_rank_that_logged_nothing_yet_adds_nothing():
     other = recorder_of(Holder())
     other.load_state_dict(merged)
     assert other.epoch_values("train") == {"x_epoch": 2.0}
+
+
+def test_a_restored_metric_does_not_add_to_the_state_that_it_was_given():
+    first, second = torchmetrics.MeanSquaredError(), torchmetrics.MeanSquaredError()
+    first.update(torch.arange(4).float(), torch.zeros(4))
+    state = metric_state(first)
+    restore_metric(second, state)
+    second.update(torch.arange(9).float(), torch.zeros(9))
+    assert state["total"] == 4
+    assert state["sum_squared_error"] == 14.0
