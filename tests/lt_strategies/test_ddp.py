@@ -236,6 +236,37 @@ def test_a_strategy_that_has_no_sync_batchnorm_refuses_it():
     Distributed().place(Placement(devices=(0,), sync_batchnorm=True))
 
 
+class Remembers:
+    """State of a communication hook that can be saved."""
+
+    def __init__(self):
+        self.error = torch.zeros(2)
+
+    def state_dict(self):
+        return {"error": self.error}
+
+    def load_state_dict(self, state):
+        self.error = state["error"]
+
+
+def test_what_a_communication_hook_remembers_is_saved_with_the_run():
+    first, second = DDP(ddp_comm_state=Remembers()), DDP(ddp_comm_state=Remembers())
+    first.ddp_comm_state.error += 3.0
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second.ddp_comm_state.error, torch.full((2,), 3.0))
+
+
+def test_a_communication_hook_s_state_that_cannot_be_saved_is_told_in_a_resume():
+    strategy = DDP(ddp_comm_state=object())
+    with pytest.warns(LtWarning, match=r"the object cannot be saved, so what it remembers begins anew.*\[LT728\]"):
+        strategy.load_state_dict(strategy.state_dict())
+
+
+def test_without_a_communication_hook_s_state_nothing_is_saved():
+    assert DDP().state_dict() == {}
+    assert DDP(ddp_comm_hook=fp16_compress_hook).state_dict() == {}
+
+
 def test_an_unknown_reduction_lists_the_known_ones():
     with pytest.raises(ConfigError, match="expected one of sum, mean, min, max"):
         DDP().all_reduce(torch.ones(1), "median")

@@ -7,6 +7,7 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT712",
+        "LT728",
         "LT732",
         "LT755",
     }

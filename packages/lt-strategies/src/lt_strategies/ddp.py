@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -67,7 +68,8 @@ class DDP(Distributed):
         gradient_as_bucket_view: let ``p.grad`` be a view of the buckets, which saves one copy of the gradients.
         bucket_cap_mb: size of a bucket in MiB; torch's default is 25.
         broadcast_buffers: rank 0's buffers go to the others before each forward.
-        ddp_comm_state: state of the communication hook.
+        ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for
+            each rank; of any other (torch's PowerSGD) a resume says that it begins anew.
         ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it.
         ddp_comm_wrapper: wraps the hook (``fp16_compress_wrapper``).
         launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
@@ -162,6 +164,25 @@ class DDP(Distributed):
             self._name_unused(error)
         self._release_wrapper()
         super().close(error)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the communication hook remembers, and whose it is; empty where it remembers nothing."""
+        comm = self.ddp_comm_state
+        if comm is None or isinstance(comm, ProcessGroup):
+            return {}
+        save = getattr(comm, "state_dict", None)
+        return {"comm_kind": type(comm).__qualname__, "comm": save() if callable(save) else {}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        load = getattr(self.ddp_comm_state, "load_state_dict", None)
+        if callable(load) and state["comm"]:
+            load(state["comm"])
+        elif self.ddp_comm_state is not None and self.rank == 0:
+            warn(
+                f"ddp_comm_state: the {state['comm_kind']} cannot be saved, so what it remembers begins anew, and the "
+                "run differs from one that was not stopped. Give it state_dict and load_state_dict.",
+                code="LT728",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_wrapper": None}
