@@ -69,7 +69,6 @@ def _value(who: str, field: str, metrics: Mapping[str, Any]) -> Any:
             f"{who}(filename=...): {field!r} was not logged, so the file's name says 0. Logged: {logged}."
             f"{did_you_mean(field, metrics)}",
             code="LT631",
-            stacklevel=4,
         )
         return 0
     value = metrics[field]

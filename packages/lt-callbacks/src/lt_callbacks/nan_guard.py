@@ -112,7 +112,7 @@ class NaNGuard(Callback):
         )
         if self.action == "raise":
             raise NonFiniteError(message, code="LT351")
-        warn(message, code="LT351", stacklevel=3)
+        warn(message, code="LT351")
         if self.action == "stop":
             trainer.should_stop = True
 

@@ -148,7 +148,8 @@ def _plain_warnings(command: str) -> Iterator[None]:
     ) -> str:
         if not issubclass(category, LtWarning):
             return ordinary(message, category, filename, lineno, line)
-        ours = any(part.startswith("lt_") for part in Path(filename).parts[-3:-1])
+        parts = Path(filename).parts[-3:-1]
+        ours = filename == sys.argv[0] or any(part.startswith("lt_") or part == "jsonargparse" for part in parts)
         return f"lt {command}: warning: {'' if ours else f'{short_path(Path(filename))}:{lineno}: '}{message}\n"
 
     warnings.formatwarning = shown

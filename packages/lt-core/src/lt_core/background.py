@@ -146,7 +146,6 @@ class AsyncCheckpointIO(CheckpointIO):
                 f"{path}: a copy of {needed / 2**20:.0f} MiB does not fit the {free / 2**20:.0f} MiB of free memory, "
                 "so training waits until it is written.",
                 code="LT654",
-                stacklevel=3,
             )
             self._copies.release()
             self._held = 0

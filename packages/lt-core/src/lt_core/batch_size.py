@@ -36,7 +36,6 @@ def batch_size_of(batch: Any, *, tell: bool = True) -> int:
             f"The batch's tensors have different first dimensions ({others}), so its size is ambiguous; {where} "
             f"({first}) is taken to weight epoch means. Say self.log(..., batch_size=n) to be sure.",
             code="LT510",
-            stacklevel=6,
         )
     return first
 

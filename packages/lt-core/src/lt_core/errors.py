@@ -21,8 +21,10 @@ Every message says what was expected, what was received and the remedy. It ends 
 from __future__ import annotations
 
 import difflib
+import sys
 import warnings
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any
 
 __all__ = [
@@ -131,7 +133,7 @@ def warn(
     *,
     code: str,
     category: type[LtWarning] = LtWarning,
-    stacklevel: int = 2,
+    stacklevel: int | None = None,
     about: Callable[..., Any] | None = None,
 ) -> None:
     """Warn with a code that users can silence.
@@ -140,19 +142,46 @@ def warn(
         message: the text.
         code: ``LT`` and three digits.
         category: the warning's class.
-        stacklevel: whose line is shown, counted from the caller as in :func:`warnings.warn`.
+        stacklevel: whose line is shown, counted from the caller as in :func:`warnings.warn`; None: the nearest line
+            that is neither lt's nor torch's.
         about: a method of the user's that the warning is about: the line where it is defined is shown instead.
     """
     if code in _silenced or code in _silenced_by_trainer:
         return
+    text = f"{message} [{code}]"
     function: Any = getattr(about, "__func__", about)
-    if not hasattr(function, "__code__"):
-        warnings.warn(f"{message} [{code}]", category, stacklevel=stacklevel + 1)
-        return
-    place, module = function.__code__, function.__globals__
+    if hasattr(function, "__code__"):
+        _warn_at(text, category, function.__code__.co_filename, function.__code__.co_firstlineno, function.__globals__)
+    elif stacklevel is None and (frame := _frame_of_the_user()) is not None:
+        _warn_at(text, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+    else:
+        warnings.warn(text, category, stacklevel=(stacklevel or 2) + 1)
+
+
+def _warn_at(text: str, category: type[LtWarning], file: str, line: int, module: dict[str, Any]) -> None:
     registry = module.setdefault("__warningregistry__", {})
-    name = module.get("__name__")
-    warnings.warn_explicit(f"{message} [{code}]", category, place.co_filename, place.co_firstlineno, name, registry)
+    warnings.warn_explicit(text, category, file, line, module.get("__name__"), registry)
+
+
+def _frame_of_the_user() -> FrameType | None:
+    """Return the nearest frame that is neither lt's nor torch's; None in a thread or process that has none."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _is_passed_over(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_passed_over(frame: FrameType) -> bool:
+    spec = frame.f_globals.get("__spec__")  # of `python -m lt_cli.main`, whose name is __main__
+    name = str(getattr(spec, "name", None) or frame.f_globals.get("__name__", ""))
+    root = name.partition(".")[0]
+    return root.startswith("lt_") or root in _PASSED_OVER or frame.f_code.co_filename == "<string>"
+
+
+_PASSED_OVER = frozenset(
+    {"lt", "torch", "concurrent", "contextlib", "functools", "importlib", "multiprocessing", "runpy", "threading"}
+)
+"""Packages whose lines are not the user's, beside those of lt."""
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

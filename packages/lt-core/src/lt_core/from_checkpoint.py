@@ -133,7 +133,7 @@ def load_state_dict_strictly(
         return
     if strict:
         raise _mismatch(module, path, [], missing, unexpected, state, hparams)
-    warn(_differences(module, path, [], missing, unexpected, state), code="LT663", stacklevel=3)
+    warn(_differences(module, path, [], missing, unexpected, state), code="LT663")
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -226,7 +226,6 @@ def _warn_of_defaults(
                 f"{cls.__qualname__}: {name} was saved by name only ({saved}), so its default is taken: "
                 f"{named[name].default!r}. Pass it: {cls.__qualname__}.load_from_checkpoint(path, {name}=...).",
                 code="LT665",
-                stacklevel=5,
             )
 
 

@@ -158,7 +158,6 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
             f"saved as plain data, so the checkpoint holds only the name. To load it: "
             f"{kind}.load_from_checkpoint(path, {', '.join(f'{name}=...' for name in new)}).",
             code="LT602",
-            stacklevel=3,
         )
 
 
@@ -349,7 +348,6 @@ def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | 
         f"hold only the name. To load one: {kind}.load_from_checkpoint(path, {again}). To leave it out in silence: "
         f"save_hyperparameters(ignore={names!r}).",
         code="LT651",
-        stacklevel=3,
     )
 
 

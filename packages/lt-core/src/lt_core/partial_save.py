@@ -110,7 +110,6 @@ def check_left_out(
             f"{path} leaves out weights on purpose, and {type(module).__qualname__} holds other values than the run "
             f"that saved it: {shown}. Load them first (the same pretrained weights) for the same results.",
             code="LT616",
-            stacklevel=4,
         )
 
 

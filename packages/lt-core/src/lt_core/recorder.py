@@ -296,7 +296,6 @@ class Recorder:
                 f"{slot.loader_idx}: it holds the samples of both, so each loader's value is that of all. Make one for "
                 "each loader, in an nn.ModuleList, and take self.metrics[dataloader_idx].",
                 code="LT514",
-                stacklevel=6,
             )
 
     # ---- what others read --------------------------------------------------------------------------------------------

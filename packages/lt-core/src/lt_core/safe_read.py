@@ -210,7 +210,6 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
             warn(
                 f"trusted=True: {shown} may run any code while it is read. Only for files that you made yourself.",
                 code="LT655",
-                stacklevel=5,
             )
             return torch.load(source, map_location=map_location, weights_only=False, mmap=mmap)
         names = torch.serialization.safe_globals(stand_ins.safe_globals(found.foreign))

@@ -305,7 +305,6 @@ class LoaderFeed(Feed):
                 f"{self._epoch}. Correct its __len__, or leave it out: progress, limits and val_check_interval go by "
                 "it.",
                 code="LT411",
-                stacklevel=3,
             )
 
 

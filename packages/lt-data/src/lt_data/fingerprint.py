@@ -67,5 +67,4 @@ def warn_if_same(gather: Callable[[Any], list[Any]], batch: Any, name: str) -> N
             "sample may be trained on several times. Shard it by rank, or leave the sharding to lt "
             "(use_distributed_sampler=True and a plain DataLoader).",
             code="LT453",
-            stacklevel=3,
         )

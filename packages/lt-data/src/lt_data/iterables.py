@@ -192,5 +192,4 @@ def tell_sharing(name: str) -> None:
         "use a DataLoader over a map-style dataset, give an IterableDataset a method shard(num_shards, index), or "
         "shard it by rank yourself and pass Trainer(use_distributed_sampler=False).",
         code="LT451",
-        stacklevel=4,
     )

@@ -290,7 +290,6 @@ def tell_rereading(batches: int, what: str) -> None:
             f"To continue in the middle of the epoch, {what} is read again from its start and {batches} batches are "
             "dropped. A dataset with state_dict() and load_state_dict() continues at once.",
             code="LT445",
-            stacklevel=3,
         )
 
 

@@ -181,7 +181,6 @@ def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
             "A DistributedSampler repeats samples to give each rank as many, so that metrics count them twice. Leave "
             "it out: lt shards a plain DataLoader, and counts each sample once.",
             code="LT455",
-            stacklevel=4,
         )
     return True
 

@@ -193,5 +193,5 @@ class CometLogger(TrackerLogger):
 
 
 def _older(kwargs: dict[str, Any], old: str, new: str) -> Any:
-    warn(f"CometLogger({old}=...) is called {new}= now.", code="LT901", category=LtDeprecationWarning, stacklevel=4)
+    warn(f"CometLogger({old}=...) is called {new}= now.", code="LT901", category=LtDeprecationWarning)
     return kwargs.pop(old)

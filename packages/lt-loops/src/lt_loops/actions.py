@@ -149,7 +149,7 @@ class TrainerActions(TrainerFacts, Collectives):
             path = write_media(os.path.join(self.log_dir or ".", "media"), name, media, at)  # noqa: PTH118
             if not self._media_told:
                 self._media_told = True
-                warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521", stacklevel=2)
+                warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 
     def trial(self, max_steps: int, **overrides: Any) -> Trial:
         """Train for a few steps on a snapshot that is restored exactly; inside ``fit``, for finders.

@@ -76,7 +76,7 @@ def _newest(trainer: Trainer) -> str | None:
         try:
             trainer.strategy.verify_checkpoint(trainer.checkpoint_io, path)
         except CheckpointError as error:
-            warn(f"{error} The next older checkpoint is taken.", code="LT613", stacklevel=6)
+            warn(f"{error} The next older checkpoint is taken.", code="LT613")
             continue
         return path
     return None

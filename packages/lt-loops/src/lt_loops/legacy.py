@@ -70,7 +70,6 @@ def renamed_loaders(run: str, old: str, given: Any, new: str, value: Any) -> Any
         f"{run}({old}=...) is a spelling of 1.x: write {new}=.",
         code="LT905",
         category=LtDeprecationWarning,
-        stacklevel=3,
     )
     return given
 
@@ -162,4 +161,4 @@ def _value(text: str) -> Any:
 
 
 def _note(old: str, new: str) -> None:
-    warn(f"{old} is a spelling of 1.x: use {new}.", code="LT903", category=LtDeprecationWarning, stacklevel=3)
+    warn(f"{old} is a spelling of 1.x: use {new}.", code="LT903", category=LtDeprecationWarning)

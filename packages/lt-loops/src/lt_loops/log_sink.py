@@ -119,7 +119,7 @@ class LogSink:
         """Say once for each logger that it ``"failed"``, and once that it ``"refused"`` something."""
         if (id(logger), what) not in self._reported:
             self._reported.add((id(logger), what))
-            warn(f"{type(logger).__name__} {what} {message}", code="LT520", stacklevel=7)
+            warn(f"{type(logger).__name__} {what} {message}", code="LT520")
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:

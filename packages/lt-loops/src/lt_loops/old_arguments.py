@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -46,16 +45,8 @@ def translate(given: Mapping[str, Any], problems: list[Problem] | None = None) -
     if isinstance(silence, Collection) and _CODE in silence:
         return new
     for note in filter(None, notes):
-        warn(note, code=_CODE, category=LtDeprecationWarning, stacklevel=_level_of_the_user())
+        warn(note, code=_CODE, category=LtDeprecationWarning)
     return new
-
-
-def _level_of_the_user() -> int:
-    """Return the ``stacklevel`` of the line of the user's from which the caller of this was called."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lt_loops."):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _apply(change: Change, value: Any, new: dict[str, Any], found: list[Problem]) -> str:

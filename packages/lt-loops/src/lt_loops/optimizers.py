@@ -86,7 +86,6 @@ def _nothing(module: nn.Module) -> Optimization:
             "configure_optimizers returned None, so nothing is optimized: training_step runs, and no parameter "
             "changes. Return an optimizer if that is not meant.",
             code="LT331",
-            stacklevel=4,
         )
     return Optimization()
 
@@ -255,4 +254,4 @@ def _tell_foreign(who: str, foreign: list[nn.Parameter], count: int, module: nn.
     )
     if len(foreign) == count:
         raise HookError(text, code="LT333")
-    warn(text, code="LT333", stacklevel=5)
+    warn(text, code="LT333")

@@ -26,7 +26,6 @@ def in_order(loader: Any) -> Any:
         "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
         "shuffle=False. Pass such a loader, or limit_train_batches=... for other batches each time.",
         code="LT406",
-        stacklevel=8,
     )
     ordered = copy.copy(loader)
     sampler = SequentialSampler(loader.dataset)  # type: ignore[arg-type]

@@ -94,7 +94,6 @@ def _tell_about_steps(run: Run) -> None:
             f"the x axis. Lightning counts every optimizer's step: {len(run.optimizers)} optimizers reach its "
             "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
             code="LT309",
-            stacklevel=6,
         )
 
 
@@ -133,7 +132,6 @@ def _check_hooks(run: Run) -> None:
             warn(
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
                 code="LT215",
-                stacklevel=6,
             )
     elif run.stage in ("validate", "test"):
         needed = {"validate": "validation_step", "test": "test_step"}[run.stage]

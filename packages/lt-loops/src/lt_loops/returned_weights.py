@@ -28,7 +28,6 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
                 f"layers, and outside of the ranks it does not ({failed!r:.200}). Go on with ckpt_path='last' or a "
                 "checkpoint, or start the ranks by the launcher 'script' or torchrun.",
                 code="LT218",
-                stacklevel=6,
             )
             return
     module.load_state_dict(weights)

@@ -95,7 +95,6 @@ def _report(run: Run, request: SaveRequest, error: Exception) -> None:
             f"CHECKPOINT NOT SAVED: {request.path}: {why}. Training goes on and older checkpoints stay; make room or "
             "give access, the next save tries again.",
             code="LT640",
-            stacklevel=5,
         )
     if request.owner is not None:
         request.owner.on_save_failed(request.path, error)

@@ -129,7 +129,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-_DEPRECATED: dict[str, Any] = {"category": LtDeprecationWarning, "stacklevel": 6}
+_DEPRECATED: dict[str, Any] = {"category": LtDeprecationWarning}
 
 
 def _check_settings(settings: dict[str, Any]) -> None:
@@ -167,7 +167,6 @@ def _tell_unused(settings: dict[str, Any], module: Any) -> None:
             f"scheduler steps by itself. Call self.lr_schedulers().step() in {type(module).__name__}, and leave out "
             "the rest.",
             code="LT334",
-            stacklevel=5,
         )
 
 

@@ -38,7 +38,7 @@ def watch_loss(run: Run, output: Any) -> None:
     )
     if run.trainer.settings.detect_anomaly:
         raise LtError(f"{message}.", code="LT341")
-    warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341", stacklevel=5)
+    warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341")
 
 
 def describe_anomaly(run: Run) -> str:

@@ -127,7 +127,6 @@ class Session:
                     f"While a run ended with {type(self.failed).__name__}, {type(error).__name__} was raised too: "
                     f"{error}",
                     code="LT221",
-                    stacklevel=4,
                 )
 
 

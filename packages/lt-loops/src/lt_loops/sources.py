@@ -284,7 +284,6 @@ def _tell_empty(loaders: list[Any], kind: str) -> None:
                 f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with "
                 "drop_last=True?",
                 code="LT408",
-                stacklevel=6,
             )
 
 

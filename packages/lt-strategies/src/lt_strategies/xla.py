@@ -192,7 +192,6 @@ class Compilations:
                 "shape (drop_last=True, padding), "
                 "or does the step take other paths by Python values?",
                 code="LT755",
-                stacklevel=4,
             )
 
     def tell(self) -> None:
