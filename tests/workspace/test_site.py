@@ -1,0 +1,26 @@
+"""What the site makes of docstrings that are written in Sphinx's way."""
+
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def shown(html):
+    return runpy.run_path(str(ROOT / "docs" / "roles.py"))["on_page_content"](html)
+
+
+def test_a_role_becomes_a_link_to_the_member_of_its_class():
+    page = (
+        '<h2 id="lt_core.a.A"></h2><h3 id="lt_core.a.A.save"></h3><h2 id="lt_core.b.B"></h2>'
+        '<h3 id="lt_core.b.B.save"></h3><h3 id="lt_core.b.B.load"></h3>:meth:<code>save</code>'
+    )
+    assert shown(page).endswith('<a href="#lt_core.b.B.save"><code>save</code></a>')
+
+
+def test_a_name_that_is_not_on_the_page_stays_code_without_its_role():
+    assert shown(":class:<code>~lt_core.c.C</code> and :attr:<code>x</code>") == "<code>C</code> and <code>x</code>"
+
+
+def test_colons_before_a_block_of_code_are_one_or_none():
+    assert shown("<p>::</p><pre></pre><p>like this::</p><pre></pre>") == "<pre></pre><p>like this:</p><pre></pre>"
