@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, random_split
 
 from lt_core import Callback, DataSource, Logger
 
@@ -309,6 +309,35 @@ def test_loaders_of_an_epoch_are_those_of_the_resumed_epoch(every, trainer, net,
         trainer(**settings).fit(again, ckpt_path=path)
         assert again.seen == whole.seen[len(whole.seen) - len(again.seen) :], path.name
         assert again.seen, path.name
+
+
+@pytest.mark.parametrize("every", [0, 1])
+def test_loaders_that_draw_as_they_are_made_are_made_the_same(every, trainer, net, loader, same, tmp_path, feed):
+    class Splits(net):
+        def split(self):
+            return random_split(loader(24).dataset, [16, 8])
+
+        def train_dataloader(self):
+            return DataLoader(self.split()[0], batch_size=4, shuffle=True)
+
+        def val_dataloader(self):
+            return DataLoader(self.split()[1], batch_size=4)
+
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.loss(batch))
+
+    def fit(path=None, **arguments):
+        torch.manual_seed(3)
+        module, run = Splits(), trainer(max_epochs=3, reload_dataloaders_every_n_epochs=every, **arguments)
+        run.fit(module, ckpt_path=path)
+        return module, run
+
+    saves = Saves(tmp_path)
+    whole, uninterrupted = fit(callbacks=saves)
+    for path in saves.paths:
+        again, resumed = fit(path, silence=["LT322"])
+        same(again, whole)
+        assert resumed.callback_metrics == uninterrupted.callback_metrics, path.name
 
 
 def test_evaluation_rows_go_on_at_their_place_on_the_x_axis(trainer, net, loader, tmp_path):

@@ -23,6 +23,7 @@ from lt_core.rank import process_rank
 
 __all__ = [
     "capture_generators",
+    "have_drawn",
     "isolate_rng",
     "pl_worker_init_function",
     "preserve_generators",
@@ -136,6 +137,20 @@ def restore_generators(state: dict[str, Any]) -> None:
         torch.mps.set_rng_state(state["mps"].cpu())
     if "xla" in state and (xla := _running_xla()) is not None:
         xla.set_rng_state(state["xla"])
+
+
+def have_drawn(before: dict[str, Any]) -> bool:
+    """Return whether a generator has moved on since :func:`capture_generators` returned ``before``."""
+    now = capture_generators()
+    return any(not _is_same(state, now.get(name)) for name, state in before.items())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and all(_is_same(value, other.get(name)) for name, value in one.items())
+    return bool(one == other)
 
 
 @contextmanager

@@ -50,10 +50,10 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         run.train_feed.close()
         run.train_feed = run.feed_state = None
         run.loaders.forget("train")
+    _restore_generators(run)
     ensure_train_feed(run)
     feed = run.train_feed
     assert feed is not None
-    _restore_generators(run)
     if position.batch == 0:
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
@@ -255,7 +255,6 @@ def begin_training(run: Run) -> None:
             f"fit trains nothing: {run.stop_reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
             f"{more}; to start anew take a new Trainer.",
             code="LT322",
-            stacklevel=5,
         )
 
 
@@ -279,7 +278,7 @@ def leave_training(run: Run) -> None:
     run.batches = run.graphed = None
     hint = run.train_feed.wait_hint() if run.train_feed is not None and run.strategy.rank == 0 else None
     if hint is not None:
-        warn(hint, code="LT801", stacklevel=6)
+        warn(hint, code="LT801")
 
 
 def limits_reached(run: Run) -> bool:

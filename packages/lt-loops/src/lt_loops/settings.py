@@ -129,7 +129,6 @@ class Settings:
                 f"model_registry={meant['model_registry']!r}: registries of models belong to Lightning's platform, lt "
                 "has none; nothing is uploaded.",
                 code="LT147",
-                stacklevel=4,
             )
         return cls(**{**written, **_worked_out(written)}, given=dict(given))
 
@@ -142,14 +141,13 @@ class Settings:
         """Whether nothing limits a fit but our default of :data:`DEFAULT_EPOCHS` epochs."""
         return self.given.get("max_epochs") is None and self.max_steps == -1 and self.max_time is None
 
-    def note_default_epochs(self, stacklevel: int = 2) -> None:
-        """Warn when a fit begins that nobody limited; ``stacklevel`` counts from the caller."""
+    def note_default_epochs(self) -> None:
+        """Warn when a fit begins that nobody limited."""
         if self.has_default_epochs:
             warn(
                 f"No limit was given: training ends after {DEFAULT_EPOCHS} epochs. Write Trainer(max_epochs=...), -1 "
                 "for no limit.",
                 code="LT142",
-                stacklevel=stacklevel + 1,
             )
 
 

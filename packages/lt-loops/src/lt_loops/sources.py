@@ -14,6 +14,7 @@ from lt_core import plugins
 from lt_core.data import DataSource, Feed, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
+from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
 from lt_core.strategy import Shard, Strategy
 from lt_loops.fitted import fitted
 from lt_loops.overfit import in_order
@@ -42,6 +43,7 @@ class Loaders:
 
     Attributes:
         epochs: the epoch in which those of a kind were asked for, by kind.
+        generators: the random generators before that, where the user's method drew from them.
     """
 
     def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
@@ -50,6 +52,7 @@ class Loaders:
         self.given = {kind: value for kind, value in given.items() if value is not None and not _is_none(kind, value)}
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
+        self.generators: dict[str, dict[str, Any]] = {}
 
     def has(self, kind: str) -> bool:
         """Return whether there are loaders of ``kind``, without making them."""
@@ -68,6 +71,7 @@ class Loaders:
         """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""
         self.asked.pop(kind, None)
         self.epochs.pop(kind, None)
+        self.generators.pop(kind, None)
 
     def _owner(self, kind: str) -> DataSource | None:
         for owner in (self.datamodule, self.module):
@@ -200,11 +204,22 @@ def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], 
 
 @contextmanager
 def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
-    """Stand in the epoch in which the loaders of ``kind`` were asked for first: a resumed run asks as then."""
-    here = run.position.epoch
-    run.position.epoch = run.loaders.epochs.setdefault(kind, here)
+    """Stand where the loaders of ``kind`` were asked for first, in epoch and random generators: a resumed run asks as
+    then, and what its loaders draw as they are made changes nothing else.
+    """
+    loaders, here = run.loaders, run.position.epoch
+    run.position.epoch = loaders.epochs.setdefault(kind, here)
+    before = loaders.generators.get(kind)
     try:
+        if before is not None:
+            with preserve_generators():
+                restore_generators(before)
+                yield
+            return
+        before = capture_generators()
         yield
+        if have_drawn(before):
+            loaders.generators[kind] = before
     finally:
         run.position.epoch = here
 

@@ -6,9 +6,9 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
 - ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
-- ``ranks``: for each rank its random generators, the sums of the epoch's metrics, its place in the data, the gradients
-  of an unfinished window, also of one that the user accumulates in manual optimization, and what its strategy keeps
-  for itself,
+- ``ranks``: for each rank its random generators, those from which its loaders drew as they were made, the sums of the
+  epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates in
+  manual optimization, and what its strategy keeps for itself,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
 """
 
@@ -118,6 +118,7 @@ def _rank_state(run: Run) -> dict[str, Any]:
         "recorder": run.recorder.state_dict(),
         "feed": feed_state(run),
         "gradients": _unfinished_gradients(run),
+        **({"loaders": dict(run.loaders.generators)} if run.loaders.generators else {}),
         **({"strategy": own} if (own := run.strategy.state_dict()) else {}),
     }
 
@@ -240,6 +241,8 @@ def restore_data(run: Run) -> None:
         return
     run.position.load_state_dict(extra["position"])
     run.loaders.epochs.update(extra.get("loaders", {}))
+    mine = extra["ranks"][run.strategy.rank if extra["world_size"] == run.strategy.world_size else 0]
+    run.loaders.generators.update(mine.get("loaders", {}))
     run.eval_steps.update(extra.get("eval_steps", {}))
 
 

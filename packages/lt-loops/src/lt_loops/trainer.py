@@ -221,7 +221,7 @@ class Trainer(TrainerActions, LegacyArguments):
         run = self._new_run(
             "fit", model, datamodule, start, weights_only, train=train_dataloaders, validate=val_dataloaders
         )
-        self.settings.note_default_epochs(stacklevel=2)
+        self.settings.note_default_epochs()
         self._continue(run)
         result = self.strategy.launch(run_fit, run)
         self._finish(run, result)
