@@ -38,7 +38,7 @@ class Every(Callback):
         self.batch_hooks_every, self.seen = every, []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if trainer.global_step % self.batch_hooks_every == 0 and outputs is not None:
+        if trainer.global_step % self.batch_hooks_every == 0 and outputs:
             weights = torch.cat([p.detach().flatten() for p in pl_module.parameters()]).clone()
             self.seen.append((trainer.global_step, batch_idx, outputs["loss"].item(), weights.sum().item()))
 

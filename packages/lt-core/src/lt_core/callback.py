@@ -30,7 +30,7 @@ class Callback:
             ``"checkpoint"``, or none. The default is left away where the user gives one of the same role.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
             CUDA graph (``Trainer(steps_per_execution=...)``): 1 for each, n for every n-th, 0 for none in particular.
-            In between ``outputs`` is None, and weights and counters are those of the last step that was done.
+            In between ``outputs`` is empty, and weights and counters are those of the last step that was done.
     """
 
     before: tuple[str, ...] = ()

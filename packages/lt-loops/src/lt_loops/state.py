@@ -7,8 +7,8 @@ The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``o
 - ``pending``: counts of an unfinished accumulation window,
 - ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
 - ``ranks``: for each rank its random generators, those from which its loaders drew as they were made, the sums of the
-  epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates in
-  manual optimization, and what its strategy keeps for itself,
+  epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates
+  in manual optimization, and what its strategy keeps for itself,
 - ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
 """
 
