@@ -1,6 +1,7 @@
 """``validate``, ``test``, ``predict`` and ``predict_iter``."""
 
 import signal
+from importlib.util import find_spec
 from typing import ClassVar
 
 import pytest
@@ -435,6 +436,7 @@ def test_a_compiled_module_trains_logs_and_keeps_its_keys(trainer):
     assert fit.global_step == 2
 
 
+@pytest.mark.skipif(find_spec("lt_data") is None, reason="shards come with lt-data")
 @pytest.mark.parametrize("returned", [True, False])
 def test_the_ranks_meet_before_predict_returns(returned, trainer, net, loader):
     class Ranks(Strategy):

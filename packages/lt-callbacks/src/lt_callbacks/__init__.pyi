@@ -12,6 +12,7 @@ from lt_callbacks.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_callbacks.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.model_summary import ModelSummary as ModelSummary
 from lt_callbacks.nan_guard import NaNGuard as NaNGuard
+from lt_callbacks.nan_guard import NonFiniteError as NonFiniteError
 from lt_callbacks.on_exception_checkpoint import OnExceptionCheckpoint as OnExceptionCheckpoint
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
@@ -21,6 +22,7 @@ from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressB
 from lt_callbacks.pruning import ModelPruning as ModelPruning
 from lt_callbacks.rich_model_summary import RichModelSummary as RichModelSummary
 from lt_callbacks.spike import SpikeDetection as SpikeDetection
+from lt_callbacks.spike import TrainingSpikeException as TrainingSpikeException
 from lt_callbacks.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
 from lt_callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
 from lt_callbacks.timer import Timer as Timer
