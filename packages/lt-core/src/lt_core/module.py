@@ -261,28 +261,6 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         Raises:
             LogError: for a value, name or place that cannot be logged; names hook and key.
         """
-        if torch.compiler.is_dynamo_compiling():
-            from lt_core.uncompiled import log_from_the_graph
-
-            settings = (
-                prog_bar,
-                logger,
-                on_step,
-                on_epoch,
-                reduce_fx,
-                enable_graph,
-                sync_dist,
-                sync_dist_group,
-                add_dataloader_idx,
-                batch_size,
-                metric_attribute,
-                rank_zero_only,
-            )
-            log_from_the_graph(self, name, value, settings)
-            return
-        recorder: Recorder | None = self.__dict__.get("_recorder")
-        if recorder is None or (rank_zero_only and recorder.rank):
-            return
         given = (
             prog_bar,
             logger,
@@ -296,6 +274,14 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
             metric_attribute,
             rank_zero_only,
         )
+        if torch.compiler.is_dynamo_compiling():
+            from lt_core.uncompiled import log_from_the_graph
+
+            log_from_the_graph(self, name, value, given, batch_size)
+            return
+        recorder: Recorder | None = self.__dict__.get("_recorder")
+        if recorder is None or (rank_zero_only and recorder.rank):
+            return
         slots = recorder.slots
         slot = slots.get(name) if slots is not None else None
         if slot is None or slot.given != given:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lt_core.slot import Given
+
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
     from lt_core.recorder import Recorder
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["log_from_the_graph", "log_when_done"]
 
 
-def log_from_the_graph(module: LightningModule, name: str, value: Any, settings: tuple[Any, ...]) -> None:
-    """Log from code that is being compiled; ``settings`` are the other arguments of ``self.log``, in its order.
+def log_from_the_graph(
+    module: LightningModule, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None
+) -> None:
+    """Log from code that is being compiled; ``given`` are the settings, in the order of :class:`Given`.
 
     In a step that :func:`log_when_done` wraps the value becomes one more output of the graph; elsewhere the graph
     breaks here, and goes on after it.
@@ -27,28 +31,30 @@ def log_from_the_graph(module: LightningModule, name: str, value: Any, settings:
     if recorder is None:
         return
     if recorder.deferred is None:
-        _log_outside_the_graph(module, name, value, settings)
+        _log_outside_the_graph(module, name, value, given, batch_size)
         return
     kept = value.detach().clone() if isinstance(value, Tensor) else value  # the user's may be changed in place
-    recorder.deferred.append((module, name, kept, settings))
+    recorder.deferred.append((module, name, kept, given, batch_size))
 
 
 def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
     """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
-    deferred: list[tuple[LightningModule, str, Any, tuple[Any, ...]]] = []
+    deferred: list[Any] = []
 
     def logging_step(*args: Any, **kwargs: Any) -> Any:
         recorder.deferred = deferred
         output = step(*args, **kwargs)
         recorder.deferred = None
-        for module, name, value, settings in deferred:
-            module.log(name, value, *settings)
+        for call in deferred:
+            _log(*call)
         deferred.clear()
         return output
 
     return logging_step
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _log_outside_the_graph(module: LightningModule, name: str, value: Any, settings: tuple[Any, ...]) -> None:
-    module.log(name, value, *settings)
+def _log(module: LightningModule, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None) -> None:
+    module.log(name, value, batch_size=batch_size, **Given(*given)._asdict())
+
+
+_log_outside_the_graph = torch.compiler.disable(_log)  # type: ignore[no-untyped-call]
