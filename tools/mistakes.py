@@ -19,9 +19,9 @@ HEAD = """# Mistakes, and what you are told
 
 Each mistake below is told before the first step, or at the first step that shows it. The message says what was
 expected, what was received and the way out; several mistakes in one call of `Trainer` are told together. In the
-examples `self` is the module, `net` another one, `loader` has four batches, `unsized` no length; `optimizer` and
-`scheduler` are the module's own, `plateau` is a `ReduceLROnPlateau`, `other` is another model. `fit(...)` stands for
-`Trainer(...).fit(...)`.
+examples `self` is the module, `net` another one, `loader` has four batches, `nine_batches` nine, `unsized` no length;
+`optimizer` and `scheduler` are the module's own, `plateau` is a `ReduceLROnPlateau`, `other` is another model.
+`fit(...)` stands for `Trainer(...).fit(...)`.
 
 <!-- Written by tools/mistakes.py from tests/lt_loops/test_mistakes.py and test_mistakes_in_runs.py. -->
 """

@@ -492,6 +492,14 @@ def test_an_exception_saves_on_request(tmp_path):
         assert names(tmp_path / str(wanted)) == (["epoch=0-step=7.ckpt"] if wanted else [])
 
 
+def test_what_only_saves_on_exceptions_says_where_and_no_empty_list(tmp_path):
+    callback = ModelCheckpoint(tmp_path, save_top_k=0, save_on_exception=True)
+    trainer = start(callback, tmp_path, global_step=2)
+    callback.on_exception(trainer, trainer.lightning_module, ValueError())
+    callback.teardown(trainer, trainer.lightning_module, "fit")
+    assert trainer.printed == [f"Saved {tmp_path}/epoch=0-step=2.ckpt after ValueError."]
+
+
 def test_after_an_exception_neither_a_kept_nor_a_foreign_file_is_overwritten(tmp_path):
     callback = ModelCheckpoint(tmp_path, filename="best", save_on_exception=True)
     (tmp_path / "best.ckpt").write_bytes(b"of another run")

@@ -6,6 +6,7 @@ import torch
 from lt_cli.checkpoint_files import weights_of
 from lt_cli.command_error import CommandError
 from lt_cli.main import main
+from lt_core.errors import LtWarning
 
 
 @pytest.fixture
@@ -56,6 +57,18 @@ def test_a_file_that_would_run_code_is_refused(tmp_path, capsys):
         assert main(["ckpt", what, str(tmp_path / "bad.ckpt")]) == 1
     assert main(["ckpt", "export", str(tmp_path / "bad.ckpt"), str(tmp_path / "w.pt")]) == 1
     assert not (tmp_path / "hacked").exists()
+
+
+def test_a_file_of_ones_own_is_shown_and_exported_as_the_refusal_says(tmp_path, capsys):
+    path = tmp_path / "mine.ckpt"
+    torch.save({"epoch": 3, "state_dict": {"weight": torch.ones(2)}, "more": complex}, path)
+    assert main(["ckpt", "show", str(path)]) == 1
+    assert "--trusted for lt ckpt" in capsys.readouterr().err
+    with pytest.warns(LtWarning, match="may run any code"):
+        assert main(["ckpt", "show", "--trusted", str(path)]) == 0
+    with pytest.warns(LtWarning, match="may run any code"):
+        assert main(["ckpt", "export", "--trusted", str(path), str(tmp_path / "w.pt")]) == 0
+    assert "2 numbers" in capsys.readouterr().out
 
 
 def test_converting_leaves_out_what_training_needs_and_changes_the_type(checkpoint):

@@ -163,10 +163,19 @@ def test_nothing_is_imported_because_a_file_names_it(tmp_path, monkeypatch):
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("data", [b"\x00\xd3random" * 50, b"<html>", b"\x80\x02K\x01."])
+def test_what_is_no_checkpoint_is_not_said_to_be_readable_all_the_same(tmp_path, data):
+    path = tmp_path / "other.ckpt"
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"is no checkpoint: it is .*torch\.save wrote") as told:
+        io_.load_checkpoint(path)
+    assert "all the same" not in str(told.value)
+
+
 def test_trusted_reads_what_is_refused_and_says_so_loudly(tmp_path):
     path = tmp_path / "mine.ckpt"
     torch.save({"state_dict": {}, "x": Runs(complex, 1.0, 2.0), "y": PurePosixPath("a"), "z": range(3)}, path)
-    with pytest.raises(CheckpointError, match="trusted=True"):
+    with pytest.raises(CheckpointError, match=r"weights_only=False in Python, --trusted for lt ckpt"):
         io_.load_checkpoint(path)
     with pytest.warns(UserWarning, match="may run any code"):
         assert io_.load_checkpoint(path, trusted=True)["z"] == range(3)

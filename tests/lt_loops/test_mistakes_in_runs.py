@@ -159,6 +159,7 @@ LOADERS = [
         way_out="check_val_every_n_epoch=None",
     ),
     row("fit(net, loader, limit_train_batches=0.1)", "less than one batch", way_out="Take at least 0.25"),
+    row("fit(net, nine_batches, limit_train_batches=0.1)", "0.1 of 9 batches", way_out="Take at least 0.112"),
     row(
         "fit(net, loader, datamodule=data)",
         "both loaders (train) and a datamodule",
@@ -216,6 +217,7 @@ MODELS = [
     ),
     row("validate()", "nothing was fitted by this Trainer yet", way_out="needs a module", kind=TYPE),
     row("fit(net, loader, ckpt_path='nowhere.ckpt')", "nowhere.ckpt", way_out="is not there", kind=CheckpointError),
+    row("fit(net, loader, ckpt_path='lst')", "ckpt_path='lst'", way_out="Did you mean 'last'?", kind=CheckpointError),
     row("fit(net, loader, ckpt_path='best')", "ckpt_path='best'", way_out="Pass a path", kind=CheckpointError),
     row("fit(net, loader, ckpt_path=3)", "ckpt_path=3", way_out="expected a path", kind=TYPE),
     row("test(net, loader, ckpt_path='last')", "no checkpoint found", way_out="ckpt_path='auto'", kind=CheckpointError),
@@ -348,6 +350,7 @@ def message_of(mistake):
         "dataset": dataset,
         "loader": loader,
     }
+    names["nine_batches"] = DataLoader(TensorDataset(torch.ones(9, 2)))
     names["unsized"] = DataLoader(Unsized(), 2)
     code = mistake.wrote
     if mistake in CALLBACKS:

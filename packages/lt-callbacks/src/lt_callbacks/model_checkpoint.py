@@ -334,8 +334,8 @@ class ModelCheckpoint(Checkpoint):
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Say what was kept."""
-        if self._trainer is not None and stage == "fit" and self._ranking.files:
-            trainer.print(self._report())
+        if self._trainer is not None and stage == "fit" and (kept := self._report()):
+            trainer.print(kept)
         self._trainer = None
 
     # ---- names -------------------------------------------------------------------------------------------------------
@@ -576,7 +576,7 @@ class ModelCheckpoint(Checkpoint):
             parts.append(f"{len(ranking.files)} kept")
         if ranking.last:
             parts.append(f"last {name_of(ranking.last)}")
-        return f"Checkpoints in {self.dirpath}: {', '.join(parts)}"
+        return f"Checkpoints in {self.dirpath}: {', '.join(parts)}" if parts else ""
 
 
 def _join(folder: str, name: str) -> str:

@@ -67,7 +67,9 @@ def convert(
 _TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "native_amp_scaling_state")
 
 
-def export(source: Path, target: Path, *, prefix: str = "", dtype: torch.dtype | None = None) -> int:
+def export(
+    source: Path, target: Path, *, prefix: str = "", dtype: torch.dtype | None = None, trusted: bool = False
+) -> int:
     """Write the weights of a checkpoint alone; return how many tensors.
 
     Args:
@@ -75,12 +77,13 @@ def export(source: Path, target: Path, *, prefix: str = "", dtype: torch.dtype |
         target: ``*.safetensors``, or ``*.pt``/``*.pth`` for a state dict by ``torch.save``.
         prefix: take only names that begin with it, and cut it off.
         dtype: a type for floating-point weights.
+        trusted: read it even if it is more than plain data; it can then run any code.
 
     Raises:
         CommandError: for another ending, a prefix that no name has, or when safetensors is not installed.
         CheckpointError: when a file cannot be read or written.
     """
-    tree = _reader(source).load_checkpoint(source, map_location="cpu")
+    tree = _reader(source).load_checkpoint(source, map_location="cpu", trusted=trusted)
     weights = weights_of(tree, prefix)
     if dtype is not None:
         weights = {name: _cast(tensor, dtype) for name, tensor in weights.items()}
@@ -143,7 +146,6 @@ def _parser() -> argparse.ArgumentParser:
     change.add_argument("target", type=Path)
     change.add_argument("--weights-only", action="store_true", help="leave out what only resuming needs")
     change.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
-    change.add_argument("--trusted", action="store_true", help="read it even if it can run code: only your own files")
     change.set_defaults(run=_convert)
 
     out = commands.add_parser("export", help="the weights alone, as .safetensors or .pt")
@@ -152,11 +154,16 @@ def _parser() -> argparse.ArgumentParser:
     out.add_argument("--prefix", default="", help="only names that begin so, without it: model.")
     out.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
     out.set_defaults(run=_export)
+    for reads in (show, change, out):
+        reads.add_argument(
+            "--trusted", action="store_true", help="read it even if it can run code: only your own files"
+        )
     return parser
 
 
 def _show(options: argparse.Namespace) -> int:
-    found = contents(_reader(options.path).load_checkpoint(options.path, map_location="cpu"), options.weights)
+    tree = _reader(options.path).load_checkpoint(options.path, map_location="cpu", trusted=options.trusted)
+    found = contents(tree, options.weights)
     found = {"file": f"{options.path}, {_size(options.path) / 1e6:.3f} MB", **found}
     if options.json:
         print(json.dumps(found, indent=2, default=str))
@@ -193,7 +200,8 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    count = export(options.source, options.target, prefix=options.prefix, dtype=_TYPES.get(options.dtype or ""))
+    dtype = _TYPES.get(options.dtype or "")
+    count = export(options.source, options.target, prefix=options.prefix, dtype=dtype, trusted=options.trusted)
     print(f"{options.target}: {count} tensors, {options.target.stat().st_size / 1e6:.3f} MB")
     return 0
 

@@ -39,6 +39,10 @@ _BIG = 16 << 20
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
+class _ForeignError(Exception):
+    """A file that no ``torch.save`` wrote, trusted or not; the message says what it is."""
+
+
 def read_checkpoint(
     source: str | PathLike[str] | IO[bytes],
     map_location: Any = None,
@@ -71,7 +75,7 @@ def read_checkpoint(
                 file.seek(0)
                 location = map_location or ("cpu" if found.device_tensors else _where_it_was)
                 tree = _load(path if mmap and path else file, location, found, trusted, mmap, shown)
-    except (DamagedError, RefusedError) as error:
+    except (DamagedError, RefusedError, _ForeignError) as error:
         raise _refusal(shown, error) from error
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
@@ -95,7 +99,7 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
             archive, _ = _check(file, trusted=False)
             if archive is not None:
                 archive.verify()
-    except (DamagedError, RefusedError) as error:
+    except (DamagedError, RefusedError, _ForeignError) as error:
         raise _refusal(shown, error) from error
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
@@ -120,7 +124,8 @@ def _opened(source: str | PathLike[str] | IO[bytes], path: Path | None, shown: s
     if path.is_dir():
         raise CheckpointError(
             f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder, and the strategy that wrote "
-            f"it (fsdp, say) reads it.{near_files(path / 'last.ckpt')}",
+            f"it (fsdp, say) reads it; `lt ckpt convert {shown} whole.ckpt` makes its weights one file, for any other."
+            f"{near_files(path / 'last.ckpt')}",
             code="LT659",
         )
     if not path.exists():
@@ -163,7 +168,7 @@ def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:
     archive = Archive(file)
     program = archive.read("data.pkl")
     if "constants.pkl" in archive.records:
-        raise RefusedError("it is a TorchScript program: torch.jit.load reads those")
+        raise _ForeignError("it is a TorchScript program: torch.jit.load reads those")
     return archive, Findings() if trusted else _check_pickle(archive, program)
 
 
@@ -183,16 +188,16 @@ def _check_legacy(file: IO[bytes], head: bytes, trusted: bool) -> Findings:
     """Check a file of torch before 1.6: five pickles, then the tensors' bytes without checksums."""
     for magic, what in _KINDS:
         if head.lstrip().startswith(magic):
-            raise RefusedError(f"it is {what}")
+            raise _ForeignError(f"it is {what}")
     if head[:1] != b"\x80":
-        raise RefusedError("it is no file that torch.save wrote")
+        raise _ForeignError("it is no file that torch.save wrote")
     if trusted:
         return Findings()
     file.seek(0)
     data = file.read()
     first = dry_run(data)
     if first.root != _LEGACY_MAGIC:
-        raise RefusedError("it is a bare pickle, not a file that torch.save wrote")
+        raise _ForeignError("it is a bare pickle, not a file that torch.save wrote")
     version = dry_run(data, first.end)
     system = dry_run(data, version.end)
     found = dry_run(data, system.end)
@@ -239,10 +244,16 @@ def _where_it_was(storage: Any, location: str) -> Any:
 
 
 def _refusal(shown: str, error: Exception) -> CheckpointError:
+    if isinstance(error, _ForeignError):
+        return CheckpointError(
+            f"{shown} is no checkpoint: {error}. Expected a file of lt, of Lightning, or another that torch.save wrote.",
+            code="LT658",
+        )
     if isinstance(error, RefusedError):
         return CheckpointError(
             f"{shown} was not read: {error}. Only plain data and tensors are read, so that no file can run code. If "
-            "you made it yourself and know what is in it, trusted=True reads it all the same.",
+            "you made it yourself and know what is in it, ask for it all the same: weights_only=False in Python, "
+            "--trusted for lt ckpt.",
             code="LT658",
         )
     near = near_files(Path(shown)) if "://" not in shown else ""

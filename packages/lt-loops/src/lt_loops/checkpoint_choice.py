@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_core.errors import CheckpointError, ConfigTypeError, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
 from lt_core.remote_file import is_remote
 from lt_loops.problems import a
 
@@ -49,7 +49,14 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
                 code="LT611",
             )
         return newest
+    near = did_you_mean(word, _WORDS)
+    if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
+        raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
     return word
+
+
+_WORDS = ("best", "last", "auto")
+"""What ``ckpt_path`` may be beside a path."""
 
 
 def _best(trainer: Trainer, stage: str) -> str:

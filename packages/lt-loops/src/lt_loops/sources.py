@@ -137,11 +137,18 @@ def limited(num_batches: int | None, limit: float | None, name: str) -> int | fl
     kept = int(num_batches * limit)
     if kept == 0:
         raise ConfigError(
-            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least {1 / num_batches:.3g}, or "
-            "a count.",
+            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least "
+            f"{_share_of_one(num_batches):.3g}, or a count.",
             code="LT402",
         )
     return kept
+
+
+def _share_of_one(num_batches: int) -> float:
+    """Return the smallest fraction of three digits that is one batch of ``num_batches``."""
+    digits = 10.0 ** (2 + math.ceil(math.log10(num_batches)))
+    share = math.ceil(digits / num_batches) / digits
+    return share if int(num_batches * share) else share + 1 / digits
 
 
 def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | None:
