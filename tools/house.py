@@ -1,0 +1,157 @@
+"""Figures of the house that must not get worse: import circles, foreign writes, names that are no promise, lines.
+
+uv run python tools/house.py           prints them, with what is behind each
+tests/workspace/test_house.py          holds each at the limit in LIMITS
+
+A limit is lowered by the commit that makes it possible; none is raised to get a change through.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LIMITS = {
+    "files in import circles": 50,
+    "files in the largest circle": 38,
+    "files that write slots of Run": 18,
+    "unpromised names that siblings use": 54,
+    "lines of lt-core": 11_600,
+    "lines of lt-loops": 10_800,
+    "lines of all packages": 51_000,
+    "files in the fullest folder": 66,
+}
+
+
+def sources() -> dict[str, Path]:
+    """Return each module of the packages by its import name."""
+    found = {}
+    for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
+        parts = path.relative_to(ROOT).parts[3:]
+        found[".".join(parts).removesuffix(".py").removesuffix(".__init__")] = path
+    return found
+
+
+def imports(name: str, path: Path) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import in a file, those for types and inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+
+
+def arrows(files: dict[str, Path]) -> dict[str, set[str]]:
+    """Return which modules each module imports; a package's ``__init__`` only names what is elsewhere."""
+    found = {}
+    for name, path in files.items():
+        targets = {
+            f"{module}.{what}" if f"{module}.{what}" in files else module for module, what in imports(name, path)
+        }
+        found[name] = {t for t in targets if t in files and t != name and files[t].name != "__init__.py"}
+    return found
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import one another, the largest first (Tarjan)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        path.append(node)
+        for target in sorted(edges.get(node, ())):
+            if target not in order:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in path:
+                low[node] = min(low[node], order[target])
+        if low[node] == order[node]:
+            start = path.index(node)
+            if len(group := path[start:]) > 1:
+                found.append(sorted(group))
+            del path[start:]
+
+    sys.setrecursionlimit(10_000)
+    for node in edges:
+        if node not in order:
+            visit(node)
+    return sorted(found, key=len, reverse=True)
+
+
+def written_slots(files: dict[str, Path]) -> dict[str, set[str]]:
+    """Return, by module of lt_loops, the attributes of a ``run`` that are assigned outside of the class."""
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        if not name.startswith("lt_loops."):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else targets
+            flat = [part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])]
+            for target in flat:
+                if isinstance(target, ast.Attribute) and re.fullmatch(
+                    r"(self\.)?_?(run|inner|outer)", ast.unparse(target.value)
+                ):
+                    found.setdefault(name, set()).add(target.attr)
+    return found
+
+
+def unpromised(files: dict[str, Path]) -> dict[str, set[str]]:
+    """Return the names of other packages that a package uses and that are in no api.txt, by user."""
+    promised: dict[str, set[str]] = {}
+    for path in ROOT.glob("packages/*/api.txt"):
+        own = path.parent.name.replace("-", "_")
+        promised[own] = set()
+        for line in path.read_text("utf-8").splitlines():
+            if match := re.match(r"    (?:class )?(\w+)", line):
+                if not line.startswith("     "):
+                    promised[own].add(match[1])
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        own = name.partition(".")[0]
+        for module, what in imports(name, path):
+            other = module.partition(".")[0]
+            if other in promised and other not in (own, "lt") and own != "lt" and what not in promised[other]:
+                if f"{module}.{what}" not in files and f"{module}.{what}" != f"{other}.":
+                    found.setdefault(f"{module}:{what}", set()).add(name)
+    return found
+
+
+def figures() -> dict[str, int]:
+    """Return each figure of LIMITS as it is now."""
+    files = sources()
+    rings = circles(arrows(files))
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in files.items()}
+    folders = [path.parent for path in files.values()]
+    return {
+        "files in import circles": sum(map(len, rings)),
+        "files in the largest circle": max(map(len, rings), default=0),
+        "files that write slots of Run": len(written_slots(files)),
+        "unpromised names that siblings use": len(unpromised(files)),
+        "lines of lt-core": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_core"),
+        "lines of lt-loops": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_loops"),
+        "lines of all packages": sum(lines.values()),
+        "files in the fullest folder": max(map(folders.count, set(folders))),
+    }
+
+
+def main() -> None:
+    """Print the figures and what is behind them."""
+    files = sources()
+    for ring in circles(arrows(files)):
+        print(f"circle of {len(ring)}: {', '.join(ring)}")
+    for module, slots in sorted(written_slots(files).items()):
+        print(f"{module} writes {', '.join(sorted(slots))}")
+    for name, users in sorted(unpromised(files).items()):
+        print(f"{name} is used by {', '.join(sorted(users))}")
+    for name, found in figures().items():
+        print(f"{found:>6} {name} (at most {LIMITS[name]})")
+
+
+if __name__ == "__main__":
+    main()
