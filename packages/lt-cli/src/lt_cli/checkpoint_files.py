@@ -17,6 +17,7 @@ from lt_cli.checkpoint_report import contents, tensors_of
 from lt_cli.command_error import CommandError
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, did_you_mean
 from lt_core.plugins import install_hint
 
@@ -59,6 +60,8 @@ def convert(
         tree = {"epoch": 0, "global_step": 0, "pytorch-lightning_version": "2.5.0", "state_dict": tree, "loops": {}}
     if weights_only or source.is_dir():  # of a sharded one only its strategy can load the optimizers
         tree = {key: value for key, value in tree.items() if key not in _TRAINING_ONLY}
+        if (header := Header.of(tree)) is not None and header.time is not None:
+            tree |= header._replace(weights_only=True).entry()
     if dtype is not None:
         tree["state_dict"] = {name: _cast(value, dtype) for name, value in tree.get("state_dict", {}).items()}
     CheckpointIO().save_checkpoint(tree, target)

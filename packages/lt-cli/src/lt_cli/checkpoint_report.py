@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from torch import Tensor
+
+from lt_core.checkpoint_header import HEADER_KEY, Header
 
 __all__ = ["contents", "tensors_of"]
 
@@ -22,8 +25,11 @@ def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
         weights: list every weight with its shape and type.
     """
     state = _of(dict, tree, "state_dict")
+    header = Header.of(tree)
     found: dict[str, Any] = {
         "written by": _writer(tree),
+        "run": header.run if header is not None else None,
+        "written at": _moment(header),
         "epoch": tree.get("epoch"),
         "step": tree.get("global_step"),
         "samples": _deep(tree, "lt", "position", "samples"),
@@ -46,6 +52,7 @@ def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
 
 _KNOWN = frozenset(
     [
+        HEADER_KEY,
         "epoch",
         "global_step",
         "pytorch-lightning_version",
@@ -86,6 +93,13 @@ def _writer(tree: Mapping[str, Any]) -> str:
     if "pytorch-lightning_version" in tree:
         return f"Lightning {tree['pytorch-lightning_version']}"
     return "neither lt nor Lightning"
+
+
+def _moment(header: Header | None) -> str | None:
+    """Return when a file was written, in local time."""
+    if header is None or header.time is None:
+        return None
+    return datetime.fromtimestamp(header.time / 1e9).astimezone().isoformat(" ", "seconds")
 
 
 def _resumes(tree: Mapping[str, Any]) -> str:

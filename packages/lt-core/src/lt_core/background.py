@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lt_core.checkpoint import CheckpointIO, StrPath
+from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.host_copy import HostCopies, num_bytes
 
@@ -81,6 +82,11 @@ class AsyncCheckpointIO(CheckpointIO):
         """Wait for the writer, then return the checkpoints in ``folder`` with the time of each."""
         self._settle()
         return self.io.times(folder)
+
+    def header(self, path: StrPath) -> Header | None:
+        """Wait for the writer, then return what the file at ``path`` says of itself."""
+        self._settle()
+        return self.io.header(path)
 
     def verify(self, path: StrPath) -> None:
         """Wait for the writer, then verify what is at ``path``."""

@@ -13,11 +13,21 @@ import torch
 
 from lt_core.archive import Archive
 from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
+from lt_core.atomic_folder import standing
+from lt_core.checkpoint_header import REST_FILE, Header, read_header
 from lt_core.errors import ConfigTypeError
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.host_copy import host_tree
 from lt_core.older import adapt
-from lt_core.remote_file import is_remote, local_copy, remote_exists, remote_files, remove_remote, write_remote
+from lt_core.remote_file import (
+    is_remote,
+    local_copy,
+    remote_bytes,
+    remote_exists,
+    remote_files,
+    remove_remote,
+    write_remote,
+)
 from lt_core.safe_read import read_checkpoint, verify_checkpoint
 
 __all__ = ["CheckpointIO", "clean_leftovers", "load_from_checkpoint", "load_state_dict_strictly"]
@@ -148,8 +158,9 @@ class CheckpointIO:
     def times(self, folder: StrPath) -> dict[str, int]:
         """Return the checkpoints directly in ``folder``, each with the time at which it was written, in nanoseconds.
 
-        ``ckpt_path="last"`` and ``"auto"`` take the newest. Their names end in ``.ckpt``; a link counts as what it
-        leads to; a folder that is not there has none.
+        ``ckpt_path="last"`` and ``"auto"`` take the newest, by what the files say of themselves (:meth:`header`), else
+        by these times. Their names end in ``.ckpt``; a link counts as what it leads to; a folder that is not there has
+        none.
         """
         if is_remote(folder):
             return remote_files(str(folder), ".ckpt")
@@ -158,6 +169,24 @@ class CheckpointIO:
             with suppress(FileNotFoundError):  # the other processes of a job may delete it just now
                 found[str(path.resolve())] = path.stat().st_mtime_ns
         return found
+
+    def header(self, path: StrPath) -> Header | None:
+        """Return what the file, or sharded folder, at ``path`` says of itself: run, time, step; by one short read.
+
+        No tensor is read and no code of the file runs. None where it says nothing, is damaged at its start, or is not
+        there: it then counts by :meth:`times`.
+
+        Raises:
+            CheckpointError: where a remote file system refuses.
+        """
+        if is_remote(path):
+            return read_header(partial(remote_bytes, str(path)))
+        place = standing(_local(path))
+        try:
+            with (place / REST_FILE if place.is_dir() else place).open("rb", buffering=0) as file:
+                return read_header(partial(_bytes_of, file))
+        except OSError:
+            return None
 
     def verify(self, path: StrPath) -> None:
         """Return if the checkpoint at ``path`` is complete, undamaged, and plain data only.
@@ -188,6 +217,11 @@ def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
     finally:
         if not with_checksums:
             torch.serialization.set_crc32_options(False)
+
+
+def _bytes_of(file: IO[bytes], start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
 
 
 def _check_written(file: IO[bytes]) -> None:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import torch
 
 from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError
 from lt_core.kit import Kit
 from lt_core.kit_run import assert_same, installed_trainer, kit_data, seeded
@@ -129,6 +130,12 @@ class CheckpointKit(Kit):
         found = io.times(str(folder))
         assert [Path(path).name for path in sorted(found, key=lambda path: found[path])] == ["b.ckpt", "a.ckpt"]
         assert_same(io.load_checkpoint(max(found, key=lambda path: found[path])), _tree())
+
+    def test_it_returns_what_a_checkpoint_says_of_itself_or_nothing(self, tmp_path: Path) -> None:
+        header = Header.of_new_run().next(3, 1, weights_only=False)
+        path = self._saved({**header.entry(), **_tree()}, tmp_path / "a.ckpt")
+        assert self.make_io().header(path) in (header, None)
+        assert self.make_io().header(tmp_path / "absent.ckpt") is None
 
     def test_a_second_name_outlives_the_first(self, tmp_path: Path) -> None:
         io, path, name = self.make_io(), tmp_path / "a.ckpt", tmp_path / "kept.ckpt"

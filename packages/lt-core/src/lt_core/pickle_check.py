@@ -7,6 +7,7 @@ tensor inside its storage. What is not on a list is refused; the second wall is 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import pickletools
 import struct
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from lt_core import stand_ins
 
-__all__ = ["Findings", "RefusedError", "dry_run"]
+__all__ = ["CutOffError", "Findings", "RefusedError", "dry_run", "first_item"]
 
 STORAGE_BYTES = {
     **dict.fromkeys(("BoolStorage", "ByteStorage", "CharStorage", "UntypedStorage"), 1),
@@ -40,6 +41,10 @@ DTYPE_BYTES = {
 
 class RefusedError(Exception):
     """A pickle that is damaged, or does more than build plain data and tensors; the message says what."""
+
+
+class CutOffError(RefusedError):
+    """A pickle that does not come to its end."""
 
 
 class _Global(NamedTuple):
@@ -97,9 +102,33 @@ def dry_run(data: bytes, start: int = 0) -> Findings:
     try:
         return machine.run()
     except (IndexError, struct.error) as error:
-        raise RefusedError("its pickle is cut off or senseless") from error
+        raise CutOffError("its pickle is cut off or senseless") from error
     except (ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError) as error:
         raise RefusedError(f"its pickle is senseless ({type(error).__name__}: {error})") from error
+
+
+def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
+    """Return the first key and value of the outermost dict, where ``data`` holds at least these in full.
+
+    What comes behind them may be cut off, or be what :func:`dry_run` refuses.
+    """
+    machine = _Machine(data, start)
+    with contextlib.suppress(*_SENSELESS):
+        root = machine.run().root
+        return next(iter(root.items()), None) if isinstance(root, dict) else None
+    levels = [*machine.marks, machine.stack]
+    if not levels[0] or not isinstance(levels[0][0], dict):
+        return None
+    if levels[0][0]:
+        return next(iter(levels[0][0].items()))
+    items = levels[1] if len(levels) > 1 else []
+    return (items[0], items[1]) if len(items) > 2 else None  # the third is there: the second is whole
+
+
+_SENSELESS = (
+    *(RefusedError, IndexError, struct.error),
+    *(ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError),
+)
 
 
 class _Machine:
@@ -130,7 +159,7 @@ class _Machine:
     def take(self, count: int) -> bytes:
         taken = self.data[self.at : self.at + count]
         if len(taken) != count:
-            raise RefusedError("its pickle is cut off")
+            raise CutOffError("its pickle is cut off")
         self.at += count
         return taken
 
@@ -138,7 +167,9 @@ class _Machine:
         return struct.unpack(form, self.take(count))[0]
 
     def line(self) -> str:
-        end = self.data.index(b"\n", self.at)
+        end = self.data.find(b"\n", self.at)
+        if end < 0:
+            raise CutOffError("its pickle is cut off")
         text = self.data[self.at : end].decode("utf-8")
         self.at = end + 1
         return text

@@ -7,14 +7,23 @@ import re
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from os import PathLike
 from typing import IO, Any
 
 from lt_core.atomic_file import fill
 from lt_core.errors import CheckpointError
 
-__all__ = ["is_remote", "local_copy", "remote_exists", "remote_files", "remove_remote", "write_remote"]
+__all__ = [
+    "is_remote",
+    "local_copy",
+    "remote_bytes",
+    "remote_exists",
+    "remote_files",
+    "remove_remote",
+    "write_remote",
+]
 
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+://")
 
@@ -64,6 +73,16 @@ def local_copy(url: str, options: Any = None) -> Iterator[IO[bytes]]:
         yield here
 
 
+def remote_bytes(url: str, start: int, end: int, options: Any = None) -> bytes:
+    """Return a part of the file at ``url`` by one request; nothing where there is no file."""
+    with _errors(url, "read"):
+        system, path = _resolve(url, options)
+        try:
+            return bytes(system.cat_file(path, start=start, end=end))
+        except FileNotFoundError:
+            return b""
+
+
 def remote_exists(url: str, options: Any = None) -> bool:
     """Return whether there is a file at ``url``."""
     with _errors(url, "looked up"):
@@ -72,13 +91,37 @@ def remote_exists(url: str, options: Any = None) -> bool:
 
 
 def remote_files(url: str, suffix: str, options: Any = None) -> dict[str, int]:
-    """Return when each file of a folder that ends with ``suffix`` was written, in nanoseconds, by its URL."""
+    """Return when each file of a folder that ends with ``suffix`` was written, in nanoseconds, by its URL.
+
+    One request lists them with their times; a file system that lists no times is asked for each.
+    """
     with _errors(url, "looked up"):
         system, path = _resolve(url, options)
-        if not system.isdir(path):
+        try:
+            entries = system.ls(path, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
             return {}
-        found = [file for file in system.ls(path, detail=False) if file.endswith(suffix)]
-        return {system.unstrip_protocol(file): int(system.modified(file).timestamp() * 1e9) for file in found}
+        found: dict[str, int] = {}
+        for entry in entries:
+            name = entry["name"]
+            if name.endswith(suffix) and entry.get("type") != "directory":
+                with suppress(FileNotFoundError):  # another process may delete it just now
+                    found[system.unstrip_protocol(name)] = _nanoseconds(_time_in(entry) or system.modified(name))
+        return found
+
+
+_TIME_KEYS = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
+"""Where file systems of fsspec put the time into what they list."""
+
+
+def _time_in(entry: dict[str, Any]) -> datetime | float | None:
+    """Return when a listed file was written, as its file system says it; None where it does not."""
+    times = (entry.get(key) for key in _TIME_KEYS)
+    return next((time for time in times if isinstance(time, datetime | float)), None)
+
+
+def _nanoseconds(time: datetime | float) -> int:
+    return int((time.timestamp() if isinstance(time, datetime) else time) * 1e9)
 
 
 def remove_remote(url: str, options: Any = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from lt_core.checkpoint_header import Header
 from lt_core.launcher import RunResult
 from lt_core.recorder import Recorder
 from lt_loops.shared_time import SharedTime
@@ -146,6 +147,7 @@ class Run:
         saved: checkpoints written; ``save_error`` is why the last failed one could not be.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
+        header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
         plan: the training step, chosen for this run.
         before_validation: generators and ``eval_steps`` at the start of a validation that has not come to its end.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
@@ -181,6 +183,7 @@ class Run:
         "frequencies",
         "generators",
         "graphed",
+        "header",
         "hooks",
         "interrupt_told",
         "leaving",
@@ -258,6 +261,7 @@ class Run:
         self.saved = 0
         self.save_error: BaseException | None = None
         self.restored: dict[str, Any] | None = None
+        self.header = Header.of_new_run()
         self.phase = ""
         self.generators: dict[str, Any] | None = None
         self.clock = 0.0

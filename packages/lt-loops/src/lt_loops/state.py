@@ -1,7 +1,8 @@
 """A run as plain data: captured for a checkpoint, restored from one.
 
-The file has Lightning's layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``,
-``callbacks``, ``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
+The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.checkpoint_header`). It has Lightning's layout
+(``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
+``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
 
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from lt_core.checkpoint import load_state_dict_strictly
+from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, warn
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.merged_sums import merged_sums
@@ -64,8 +66,11 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> dict[str, Any]:
     position, strategy = run.position, run.strategy
     objects = run.trainer.checkpoint_io.keeps_objects
     data = run.datamodule
+    epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
+    run.header = run.header.next(position.step, epoch, weights_only=contents.weights_only)
     tree: dict[str, Any] = {
-        "epoch": position.epoch if position.batch else max(position.epoch - 1, 0),  # as Lightning: the last one begun
+        **run.header.entry(),  # first, so that it stands in the file's first bytes
+        "epoch": epoch,
         "global_step": position.step,
         "pytorch-lightning_version": LIGHTNING_VERSION,
         "lt_version": _version(),
@@ -166,7 +171,7 @@ def read_checkpoint(run: Run) -> None:
     """Read the checkpoint that the run was asked for, before anything is set up that depends on it."""
     if run.strategy.world_size > 1:  # a file that rank 0 still writes must be there before others look for it
         run.trainer.checkpoint_io.wait()
-        run.ckpt_path = run.strategy.broadcast(run.ckpt_path)
+        run.ckpt_path, run.header = run.strategy.broadcast((run.ckpt_path, run.header))
     path = run.ckpt_path
     if path is None:
         return
@@ -177,7 +182,7 @@ def read_checkpoint(run: Run) -> None:
             "weights call module.load_state_dict(...) yourself.",
             code="LT601",
         )
-    run.restored = tree
+    run.restored, run.header = tree, run.header.resumed(Header.of(tree))
 
 
 def restore_module(run: Run) -> None:

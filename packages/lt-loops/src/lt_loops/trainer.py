@@ -407,7 +407,7 @@ class Trainer(TrainerActions, LegacyArguments):
             return
         run.position, run.pending, run.recorder = last.position, last.pending, last.recorder
         run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
-        run.frequencies = last.frequencies
+        run.frequencies, run.header = last.frequencies, last.header
         run.feed_state, run.eval_steps = last.feed_state, last.eval_steps
 
     def _finish(self, run: Run, result: RunResult) -> None:

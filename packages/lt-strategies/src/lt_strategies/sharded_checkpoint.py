@@ -24,12 +24,11 @@ from torch.optim import Optimizer
 from lt_core.atomic_file import sync_directory
 from lt_core.atomic_folder import draft_of, held, put_in_place, remove_folder, standing
 from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint_header import REST_FILE, Header
 from lt_core.errors import CheckpointError
 from lt_core.strategy import Strategy
 
 __all__ = ["Stored", "consolidate", "is_one", "load", "load_module", "load_optimizer", "remove", "save", "whole"]
-
-_REST = "rest.ckpt"  # everything but the tensors of module and optimizers
 
 
 class Stored(dict[str, Any]):
@@ -116,7 +115,7 @@ def _like(value: Any, model: Tensor) -> Any:
 
 def is_one(path: str | PathLike[str]) -> bool:
     """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
-    return (standing(path) / _REST).exists()
+    return (standing(path) / REST_FILE).exists()
 
 
 def save(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
@@ -157,7 +156,7 @@ def _write(strategy: Strategy, io: CheckpointIO, tree: dict[str, Any], draft: Pa
     with _shared_error(strategy, target):
         if strategy.rank == 0:
             rest["files"] = {name: facts for files in written for name, facts in files.items()}
-            io.save_checkpoint(rest, draft / _REST)
+            io.save_checkpoint(rest, draft / REST_FILE)
             io.wait()  # it may write in the background
             sync_directory(draft)
             put_in_place(draft, target)
@@ -187,8 +186,8 @@ def verify(io: CheckpointIO, path: str | PathLike[str]) -> None:
     """
     folder = standing(path)
     _check_metadata(folder)
-    io.verify(folder / _REST)
-    files = io.load_checkpoint(folder / _REST, map_location="cpu").get("files", {})
+    io.verify(folder / REST_FILE)
+    files = io.load_checkpoint(folder / REST_FILE, map_location="cpu").get("files", {})
     bad = _damaged(folder, files)
     if bad:
         raise _broken(path, bad)
@@ -239,7 +238,7 @@ def load(strategy: Strategy, io: CheckpointIO, path: str | PathLike[str], *, tru
     The ranks share the work of comparing the files' checksums, and raise the same error.
     """
     folder = standing(path)
-    tree = io.load_checkpoint(folder / _REST, map_location="cpu", trusted=trusted)
+    tree = io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
     found = [_damaged(folder, tree.pop("files", {}), slice(strategy.rank, None, strategy.world_size))]
     if strategy.world_size > 1:
         found = strategy.gather_objects(found[0])
@@ -268,7 +267,7 @@ def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
         CheckpointError: when ``path`` is no such folder.
     """
     if not is_one(path):
-        raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {_REST}.", code="LT744")
+        raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {REST_FILE}.", code="LT744")
     scratch = Path(target).with_name(f".{Path(target).name}.draft")
     path = standing(path)
     verify(CheckpointIO(), path)
@@ -277,9 +276,11 @@ def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
         tree = torch.load(scratch, map_location="cpu", weights_only=True)
     finally:
         scratch.unlink(missing_ok=True)
-    rest = CheckpointIO().load_checkpoint(Path(path) / _REST)
+    rest = CheckpointIO().load_checkpoint(Path(path) / REST_FILE)
     for key in ("optimizer_states", "names", "files"):
         rest.pop(key, None)
+    if (header := Header.of(rest)) is not None and header.time is not None:
+        rest |= header._replace(weights_only=True).entry()
     CheckpointIO().save_checkpoint({**rest, "state_dict": tree["state_dict"]}, target)
 
 
