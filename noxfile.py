@@ -7,6 +7,7 @@ A session whose hardware is missing, or that has nothing to run yet, says so in 
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,8 @@ PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
-TIMEOUT = "--timeout=300"  # seconds for one test; a hang must not eat CI's time
+PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
+TIMEOUT = f"--timeout={PATIENCE + 60:.0f}"  # seconds for one test, a little longer than what a test itself waits
 SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
 RUNNER = ("pytest", "pytest-timeout", "pytest-xdist")
 XLA_GROUPS = ("--no-default-groups", "--group", "xla", "--group", "test")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 JOB = """
 import json, sys
@@ -203,7 +204,11 @@ def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ddp")
     (folder / "job.py").write_text(JOB)
     done = subprocess.run(
-        [sys.executable, str(folder / "job.py"), str(folder)], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, str(folder / "job.py"), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)], folder

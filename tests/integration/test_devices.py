@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 pytest.importorskip("lt_strategies")
 pytest.importorskip("lt_data")
@@ -26,7 +27,7 @@ def facts(accelerator, devices, what):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 pytest.importorskip("sklearn")
 pytest.importorskip("torchvision")
@@ -39,7 +40,7 @@ def run(command, folder):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

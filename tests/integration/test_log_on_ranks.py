@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.ddp
 
@@ -34,7 +35,7 @@ def on_ranks(count, folder):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     paths = [folder / f"rank{rank}.pt" for rank in range(count)]  # the status is that of the mistake at the end

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 from torch import nn
 from torch.nn import functional as F
 
@@ -47,7 +48,7 @@ def run(home, *command):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.ddp
 
@@ -28,7 +29,7 @@ def on_ranks(count, folder):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 
@@ -72,7 +73,7 @@ def test_ranks_wait_for_the_file_that_rank_zero_writes(tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

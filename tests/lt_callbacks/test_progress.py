@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 import lt_callbacks
 from lt_callbacks import ProgressBar, TQDMProgressBar
@@ -163,7 +164,7 @@ def run_on_terminal(code):
             break
         got += chunk
     os.close(master)
-    return process.wait(60), screen(got.decode())
+    return process.wait(PATIENCE), screen(got.decode())
 
 
 def screen(text):

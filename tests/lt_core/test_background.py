@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 from lt_core import CheckpointError, CheckpointIO
 from lt_core.background import AsyncCheckpointIO, available_memory
@@ -21,7 +22,7 @@ class Held(CheckpointIO):
         self.log: list[str] = []
 
     def save_checkpoint(self, checkpoint, path, storage_options=None):
-        self.go.wait(10)
+        self.go.wait(PATIENCE)
         if str(path) in self.fail:
             raise CheckpointError(f"{path}: disk full")
         super().save_checkpoint(checkpoint, path, storage_options)

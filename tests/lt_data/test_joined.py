@@ -5,6 +5,7 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from lt_core import DataError, LtWarning
@@ -27,7 +28,7 @@ class Meeting:
     """``gather_objects`` of ranks that are threads; counts the exchanges."""
 
     def __init__(self, ranks):
-        self.barrier, self.values, self.count = Barrier(ranks, timeout=20), [None] * ranks, 0
+        self.barrier, self.values, self.count = Barrier(ranks, timeout=PATIENCE), [None] * ranks, 0
 
     def gather(self, rank, value):
         self.values[rank] = value

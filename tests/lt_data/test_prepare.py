@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+from tests.patience import PATIENCE
 
 from lt_core import Strategy
 from lt_core.data import prepare
@@ -83,7 +84,7 @@ def run_ranks(folder, *, nodes=1, ranks_per_node=2, per_node=True, fails_on=None
     for job in jobs:
         job.start()
     for job in jobs:
-        job.join(30)
+        job.join(PATIENCE)
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(len(jobs))]
 
 
@@ -173,7 +174,7 @@ def test_two_jobs_never_prepare_a_folder_together(tmp_path):
     for job in jobs:
         job.start()
     for job in jobs:
-        job.join(30)
+        job.join(PATIENCE)
     assert (tmp_path / "log").read_text() == "in out " * 3
     assert (tmp_path / "times").read_text() == "x"
 
@@ -181,7 +182,7 @@ def test_two_jobs_never_prepare_a_folder_together(tmp_path):
 def _hold(folder, ready):
     with prepare_once(folder):
         ready.set()
-        time.sleep(60)
+        time.sleep(PATIENCE)
 
 
 @pytest.mark.ddp
@@ -189,7 +190,7 @@ def test_the_lock_dies_with_its_process(tmp_path):
     ready = FORK.Event()
     job = FORK.Process(target=_hold, args=(tmp_path, ready))
     job.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE)
     with (
         pytest.raises(DataError, match=r"another process is preparing this folder.*LT432"),
         prepare_once(tmp_path, wait=False),

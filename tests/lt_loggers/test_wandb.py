@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.logger_kit import LoggerKit
@@ -62,7 +63,7 @@ def wandb_records(file):
 
 
 def wandb_rows(file):
-    for _ in range(200):  # wandb.finish() returns before its service has written everything
+    for _ in range(int(PATIENCE / 0.05)):  # wandb.finish() returns before its service has written everything
         records = wandb_records(file)
         if any(record.WhichOneof("record_type") == "exit" for record in records):
             break

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from tests.patience import PATIENCE
+
 SCRIPT = """
 import sys
 sys.modules["numpy"] = None
@@ -14,6 +16,6 @@ print("torch._dynamo" in sys.modules, "torch.distributed.fsdp" in sys.modules)
 
 def test_importing_core_and_loops_imports_no_compiler_and_needs_no_numpy():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.splitlines()[-1] == "False False"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement, Strategy
@@ -18,7 +19,7 @@ JOBS = Path(__file__).parent / "jobs"
 
 def on_ranks(fn: Callable[[Any], Any], world_size: int, strategy: Strategy | None = None) -> list[Any]:
     """Run ``fn(strategy)`` on forked ranks; return what each returned, in rank order."""
-    strategy = strategy or DDP(timeout=60)
+    strategy = strategy or DDP(timeout=PATIENCE)
     strategy.place(Placement(devices=tuple(range(world_size)), launcher=ForkLauncher()))
 
     def run() -> RunResult:
@@ -44,14 +45,14 @@ def ranks() -> Callable[..., list[Any]]:
 def job() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a script of ``jobs/`` as a user would; environment variables as keywords."""
 
-    def run(name: str, *arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LT_"))}
         return subprocess.run(
             [sys.executable, "-W", "error", str(JOBS / name), *arguments],
             env={**kept, "OMP_NUM_THREADS": "1", **environment},
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=PATIENCE,
             check=False,
         )
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.patience import PATIENCE
 
 from lt_strategies.conformance import StrategyConformance
 from lt_strategies.conformance.checks import load_checks
@@ -43,7 +44,7 @@ def test_spmd_over_four_devices_passes_the_kit(tmp_path):
         env={**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "4"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:]

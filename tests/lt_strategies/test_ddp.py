@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
@@ -141,7 +142,7 @@ def plain(ranks):
 
 @pytest.fixture(scope="module")
 def unused(ranks):
-    return ranks(facts_of_unused, 2, DDP(find_unused_parameters=True, timeout=60))
+    return ranks(facts_of_unused, 2, DDP(find_unused_parameters=True, timeout=PATIENCE))
 
 
 def test_gradients_are_the_mean_over_the_ranks(plain):
@@ -200,7 +201,7 @@ def test_torch_s_error_about_unused_parameters_gets_their_names(ranks):
     ],
 )
 def test_torch_s_options_reach_the_wrapper(ranks, options):
-    found = ranks(facts_of_hook, 2, DDP(timeout=60, **options))
+    found = ranks(facts_of_hook, 2, DDP(timeout=PATIENCE, **options))
     expected = averaged(Plain(), batch_of(0), batch_of(1))[0]
     hooked = "ddp_comm_hook" in options
     torch.testing.assert_close(found[0], expected, rtol=1e-2 if hooked else 1e-6, atol=1e-3 if hooked else 1e-7)

@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -108,7 +109,7 @@ def ddp(ranks):
 
 @pytest.fixture(scope="module")
 def fsdp(ranks):
-    return ranks(facts_of_fsdp, 2, FSDP(timeout=60))
+    return ranks(facts_of_fsdp, 2, FSDP(timeout=PATIENCE))
 
 
 def test_fsdp_equals_ddp(ddp, fsdp):
@@ -139,7 +140,7 @@ def test_every_way_of_sharding_gives_the_same_numbers(ranks, ddp):
         lambda: FSDP(cpu_offload=True),
         lambda: FSDP(mixed_precision=MixedPrecisionPolicy(reduce_dtype=torch.float32)),
     ]
-    for found in ranks(of_several_ways(ways), 2, FSDP(timeout=60))[0]:
+    for found in ranks(of_several_ways(ways), 2, FSDP(timeout=PATIENCE))[0]:
         assert list(found) == list(ddp)
         assert_same(found, ddp)
 
@@ -166,7 +167,7 @@ class Bare(nn.Module):
 
 
 def test_a_module_made_on_the_meta_device_gets_its_first_values_whole_and_equal_on_all_ranks(ranks):
-    (before, first, message), (_, second, _) = ranks(facts_of_meta, 2, FSDP(timeout=60))
+    (before, first, message), (_, second, _) = ranks(facts_of_meta, 2, FSDP(timeout=PATIENCE))
     assert before
     assert_same(first, second, 0.0)
     assert first["head.weight"].abs().max() <= 1 / 8**0.5  # as nn.Linear draws it
@@ -184,7 +185,7 @@ def facts_of_own_calls(strategy):
 
 
 def test_what_the_user_sharded_is_left_alone_and_the_rest_is_averaged(ranks, ddp):
-    found, head_is_sharded = ranks(facts_of_own_calls, 2, FSDP(timeout=60))[1]
+    found, head_is_sharded = ranks(facts_of_own_calls, 2, FSDP(timeout=PATIENCE))[1]
     assert not head_is_sharded
     assert_same(found, ddp)
 
@@ -216,7 +217,7 @@ def facts_of_tensor_parallel(strategy):
 
 
 def test_tensor_parallel_by_the_mesh_equals_plain_torch(ranks):
-    for shard, found, plain in ranks(facts_of_tensor_parallel, 2, ModelParallel(timeout=60)):
+    for shard, found, plain in ranks(facts_of_tensor_parallel, 2, ModelParallel(timeout=PATIENCE)):
         assert shard == (0, 1)
         assert_same(found, plain, 1e-5)
 
@@ -254,7 +255,7 @@ def facts_of_resume(folder):
 @pytest.fixture(scope="module")
 def folder(ranks, tmp_path_factory):
     place = tmp_path_factory.mktemp("parts")
-    ranks(facts_of_folder(place), 2, FSDP(state_dict_type="sharded", timeout=60))
+    ranks(facts_of_folder(place), 2, FSDP(state_dict_type="sharded", timeout=PATIENCE))
     return place
 
 
@@ -282,14 +283,14 @@ def test_a_folder_with_a_damaged_part_is_found_before_anything_is_loaded(folder,
 def test_a_folder_written_by_two_ranks_is_read_by_three_and_by_one(ranks, folder):
     expected = facts_of_two_steps(ranks)
     for world_size in (3, 1):
-        for epoch, found, states in ranks(facts_of_resume(folder), world_size, FSDP(timeout=60)):
+        for epoch, found, states in ranks(facts_of_resume(folder), world_size, FSDP(timeout=PATIENCE)):
             assert epoch == 3
             assert states == len(list(Blocks().parameters()))
             assert_same(found, expected)
 
 
 def facts_of_two_steps(ranks):
-    return ranks(lambda strategy: weights(strategy, train(strategy, Blocks(), steps=2)[0]), 2, DDP(timeout=60))[0]
+    return ranks(lambda strategy: weights(strategy, train(strategy, Blocks(), steps=2)[0]), 2, DDP(timeout=PATIENCE))[0]
 
 
 def test_a_folder_becomes_one_file_of_weights_that_loads_on_one_cpu(ranks, folder, tmp_path):

@@ -6,6 +6,7 @@ import sys
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.patience import PATIENCE
 
 from lt_strategies.conformance import StrategyConformance, xfail
 from lt_strategies.conformance.checks import load_checks
@@ -120,7 +121,7 @@ def kit_on(folder, kinds):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
     environment = {**os.environ, "KINDS": " ".join(sorted(kinds))}
     paths = ["--rootdir", str(folder), str(folder)]
-    subprocess.run([*command, *paths], env=environment, capture_output=True, timeout=280, check=False)
+    subprocess.run([*command, *paths], env=environment, capture_output=True, timeout=PATIENCE, check=False)
     found = {}
     for case in ET.parse(report).iter("testcase"):
         told = [child for child in case if child.tag in ("failure", "skipped", "error")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 
 from lt_core.errors import ConfigError
 from lt_core.launcher import RunResult
@@ -18,7 +19,7 @@ JOBS = Path(__file__).parent / "jobs"
 
 
 def placed(launcher, **placement):
-    strategy = DDP(timeout=60)
+    strategy = DDP(timeout=PATIENCE)
     strategy.place(Placement(devices=(0, 1), launcher=launcher, **placement))
     return strategy
 
@@ -52,7 +53,7 @@ def test_a_job_on_one_machine_shares_the_cores_listens_on_loopback_and_is_not_in
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -96,7 +97,7 @@ def torchrun(script, *arguments, logs=None, options=(), **environment):
         env={**kept, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 JOB = Path(__file__).parent / "jobs" / "steps.py"
 PID = os.getpid()  # a run that was killed leaves its namespaces behind, which must not stand in another's way
@@ -67,7 +68,7 @@ def torchrun(number: int, folder: Path) -> subprocess.Popen[str]:
 
 def test_two_nodes_train_together(nodes, tmp_path):
     jobs = [torchrun(number, tmp_path) for number in (0, 1)]
-    told = [job.communicate(timeout=120) for job in jobs]
+    told = [job.communicate(timeout=PATIENCE) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], "\n".join(err for _, err in told)
     print("".join(out for out, _ in told))
     lines = [re.findall(r"rank (\d) of 2: (-?[\d.]+)", out) for out, _ in told]

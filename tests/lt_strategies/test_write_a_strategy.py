@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-strategy.md"
 
@@ -43,7 +44,7 @@ def test_the_page_s_package_passes_the_kit(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
     )
     print(done.stdout[-2000:])

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 from torch import nn
 
 from lt_core.environment import Environment
@@ -135,7 +136,7 @@ print(batch["odd"].cpu().tolist(), strategy.world_size, tuple(strategy.data_shar
 def test_spmd_splits_each_batch_over_the_devices_and_stays_one_rank():
     environment = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "4"}
     done = subprocess.run(
-        [sys.executable, "-c", SPLIT], env=environment, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", SPLIT], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     spec, rest = done.stdout.splitlines()[-2:]
     assert spec.startswith("{devices=[4,1]0,1,2,3} {devices=[4]0,1,2,3}")
@@ -207,7 +208,7 @@ def test_a_fit_of_20_steps_equals_the_cpu_and_its_checkpoint_goes_on_there(strat
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

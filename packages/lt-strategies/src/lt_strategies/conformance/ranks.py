@@ -20,7 +20,7 @@ from lt_strategies.conformance.checks import load_checks
 
 __all__ = ["DeliberateError", "Order", "made", "run_all", "run_again"]
 
-PATIENCE = 120.0  # seconds for one check; a rank that hangs ends, and the job with it
+PATIENCE = 300.0  # seconds for one check; a rank that hangs ends, and the job with it
 
 
 class DeliberateError(Exception):
