@@ -366,3 +366,47 @@ def test_a_script_that_is_not_there_is_told(tmp_path):
     code = "import lt.compat, sys; sys.exit(lt.compat.main(['nowhere.py']) != 2)"
     run_in(tmp_path, "-c", code)
     assert not Path(tmp_path, "nowhere.py").exists()
+
+
+@pytest.fixture
+def path(here):
+    """Return a checkpoint of the user's net with another ``batch_size`` than the default."""
+    weights = torch.nn.Linear(4, 1).state_dict()
+    tree = {"hyper_parameters": {"lr": 0.1, "batch_size": 5}, "pytorch-lightning_version": "2.5.0"}
+    torch.save({**tree, "state_dict": {f"layer.{name}": value for name, value in weights.items()}}, here / "made.ckpt")
+    return here / "made.ckpt"
+
+
+@pytest.mark.parametrize("command", ["test", "validate", "fit"])
+def test_a_default_in_place_of_what_the_checkpoint_holds_is_an_error(command, path, capsys):
+    with pytest.raises(SystemExit):
+        main([command, *BASE, f"--ckpt_path={path}"])
+    told = " ".join(capsys.readouterr().err.split())
+    assert "made with batch_size=5 (here the default 1)" in told
+    assert "Write it (--model.batch_size ...)" in told
+    assert "[LT914]" in told
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ["--model.batch_size=1"],
+        ["--model={class_path: project_of_users.Net, init_args: {batch_size: 2}}"],
+        ["--data.batch_size=3", "--link=data.init_args.batch_size=model.init_args.batch_size"],
+    ],
+)
+def test_what_was_written_counts_over_what_the_checkpoint_holds(written, path):
+    assert main(["test", *BASE, *written, f"--ckpt_path={path}"]) == 0
+
+
+def test_a_link_whose_source_is_a_default_names_the_source(path, capsys):
+    link = "--link=data.init_args.batch_size=model.init_args.batch_size"
+    with pytest.raises(SystemExit):
+        main(["test", *BASE, link, f"--ckpt_path={path}"])
+    assert "(--data.batch_size ...)" in capsys.readouterr().err
+
+
+def test_the_configuration_of_a_run_tests_its_checkpoint(here):
+    assert main(["fit", *BASE, "--model.batch_size=5", "--trainer.default_root_dir=made"]) == 0
+    made = next(here.rglob("*.ckpt"))
+    assert main(["test", "--config", str(made.parents[1] / "config.yaml"), f"--ckpt_path={made}"]) == 0

@@ -55,6 +55,7 @@ class LightningArgumentParser(ArgumentParser):
 
     Attributes:
         callback_keys: arguments that hold callbacks, added by :meth:`add_lightning_class_args`.
+        links: the arguments from which another one gets its value, by its name; none where objects give it.
 
     Args:
         args: for jsonargparse's ``ArgumentParser``.
@@ -76,6 +77,7 @@ class LightningArgumentParser(ArgumentParser):
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
         self._began_in = Path.cwd()
         self.callback_keys: list[str] = []
+        self.links: dict[str, tuple[str, ...]] = {}
         self.optimizer_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
         self.lr_scheduler_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
 
@@ -116,6 +118,25 @@ class LightningArgumentParser(ArgumentParser):
             "LightningDataModule or Callback class. For others write parser.add_class_arguments.",
             code="LT151",
         )
+
+    def link_arguments(
+        self,
+        source: str | tuple[str, ...],
+        target: str,
+        compute_fn: Callable[..., Any] | None = None,
+        apply_on: str = "parse",
+    ) -> None:
+        """Give an argument the value of others, as jsonargparse does.
+
+        Args:
+            source: the argument or arguments that are written.
+            target: the one that gets its value from them.
+            compute_fn: what makes the value of theirs.
+            apply_on: ``"parse"``, or ``"instantiate"`` where the sources are attributes of objects.
+        """
+        super().link_arguments(source, target, compute_fn, apply_on)
+        sources = (source,) if isinstance(source, str) else tuple(source)
+        self.links[target] = sources if apply_on == "parse" else ()
 
     def add_optimizer_args(
         self,

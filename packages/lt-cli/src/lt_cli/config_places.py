@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,13 @@ class ConfigPlaces:
         found = [place for place in self._all() if _holds(place.key.split("."), wanted)]
         return next((place for place in found if value and place.value == value), next(iter(found), None))
 
+    def holds(self, *steps: str) -> bool:
+        """Return whether a key, or one inside it, was written anywhere."""
+        wanted = [part for step in steps for part in step.split(".")]
+        places = [inner for place in self._all() for inner in (place, *_keys_of_text(place))]
+        paths = [place.key.split(".") for place in places]
+        return any(_holds(path[:end], wanted) for path in paths for end in range(1, len(path) + 1))
+
     def _all(self) -> Iterator[Place]:
         """Yield every key that was written, those that count most first."""
         for word, following in reversed(list(zip(self.words, [*self.words[1:], ""], strict=False))):
@@ -90,6 +98,16 @@ def _keys_of_file(path: Path, prefix: str = "", depth: int = 0) -> Iterator[Plac
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return
     yield from _keys_of_node(root, prefix, path, depth)
+
+
+def _keys_of_text(place: Place) -> Iterator[Place]:
+    """Yield the keys of a nest that was written as one word: ``--model '{class_path: ...}'``, ``--model net.yaml``."""
+    prefix = "" if place.key in ("config", "c") else place.key
+    if place.value.endswith(_SUFFIXES):
+        yield from _keys_of_file(Path(place.value), prefix)
+    elif place.value.lstrip().startswith("{"):
+        with suppress(yaml.YAMLError):
+            yield from _keys_of_node(yaml.compose(place.value, Loader=yaml.SafeLoader), prefix, Path(), 0)
 
 
 def _keys_of_node(node: yaml.Node | None, prefix: str, path: Path, depth: int) -> Iterator[Place]:

@@ -14,6 +14,7 @@ from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.configured_optimizers import arrange_optimizers, described, give_optimizers
 from lt_cli.plugin_classes import import_named_plugins, spell_out_plugins
 from lt_cli.saved_config import SaveConfigCallback
+from lt_cli.unwritten import ChecksHyperparameters, unwritten
 from lt_core import plugins
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
@@ -178,7 +179,9 @@ class LightningCLI:
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Set :attr:`config` from ``args``, or from the command line of this process."""
+        self._given: Any = None
         if isinstance(args, dict | Namespace):
+            self._given = args
             parser.args = []
             self.config = parser.parse_object(args)
             return
@@ -269,6 +272,10 @@ class LightningCLI:
             *callbacks,
             *(default if isinstance(default, list) else [default]),
         ]
+        if self._get(self.config, "ckpt_path") is not None:
+            given = None if self._given is None else self._config_of(self._given, self.subcommand)
+            names = unwritten(self._parser(self.subcommand), self._config_of(self.config, self.subcommand), given)
+            found.append(ChecksHyperparameters(names))
         if self.save_config_callback and not config.get("fast_dev_run", False):
             config_given = self._config_of(self.config, self.subcommand)
             parser = self._parser(self.subcommand)
