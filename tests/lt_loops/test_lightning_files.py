@@ -35,6 +35,7 @@ def made():
     return module
 
 
+@pytest.mark.filterwarnings("ignore:.*LT606")  # the callback of that run is not here
 @pytest.mark.parametrize("moment", ["epoch", "middle"])
 @pytest.mark.parametrize("name", ["one", "accumulated", "two"])
 @pytest.mark.parametrize("version", VERSIONS)

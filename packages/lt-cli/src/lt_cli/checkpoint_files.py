@@ -67,7 +67,7 @@ def convert(
     CheckpointIO().save_checkpoint(tree, target)
 
 
-_TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "native_amp_scaling_state")
+_TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")
 
 
 def export(

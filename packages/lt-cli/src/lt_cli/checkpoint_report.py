@@ -42,6 +42,7 @@ def contents(tree: Mapping[str, Any], weights: bool = False) -> dict[str, Any]:
         "schedulers": len(_of(list, tree, "lr_schedulers")) or None,
         "callbacks": {str(name): _plain(state) for name, state in _of(dict, tree, "callbacks").items()},
         "left out": _of(list, tree, "left_out"),
+        "saved without": {str(part): str(why) for part, why in _of(dict, tree, "gaps").items()},
         "resumes": _resumes(tree),
         "other keys": [key for key in tree if key not in _KNOWN],
     }
@@ -71,6 +72,7 @@ _KNOWN = frozenset(
         "optimizer_states",
         "lr_schedulers",
         "left_out",
+        "gaps",
     ]
 )
 

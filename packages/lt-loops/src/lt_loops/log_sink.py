@@ -89,22 +89,23 @@ class LogSink:
         """Hand what is no number to every logger; return whether any of them shows it."""
         shown: list[bool] = []
         for logger in self._loggers:
-            self._guarded(logger, lambda logger=logger: shown.append(logger.log_media(name, value, step)))  # type: ignore[misc]
+            self.guarded(logger, lambda logger=logger: shown.append(logger.log_media(name, value, step)))  # type: ignore[misc]
         return any(shown)
 
     def each(self, action: Callable[[Logger], Any]) -> None:
         """Do ``action`` with every logger."""
         for logger in self._loggers:
-            self._guarded(logger, lambda logger=logger: action(logger))  # type: ignore[misc]
+            self.guarded(logger, lambda logger=logger: action(logger))  # type: ignore[misc]
 
     def _send_to(self, logger: Logger, row: dict[str, Any], step: int) -> None:
         kept = self._kept.setdefault(id(logger), [])
         kept.append((row if logger.takes_tensors else _numbers(row), step))
-        while kept and self._guarded(logger, lambda: logger.log_metrics(*kept[0])):
+        while kept and self.guarded(logger, lambda: logger.log_metrics(*kept[0])):
             kept.pop(0)
         del kept[:-_KEPT_ROWS]
 
-    def _guarded(self, logger: Logger, action: Callable[[], Any]) -> bool:
+    def guarded(self, logger: Logger, action: Callable[[], Any]) -> bool:
+        """Do ``action``, which is one of ``logger``; return whether it went well, else report it once."""
         try:
             action()
         except LogError as error:

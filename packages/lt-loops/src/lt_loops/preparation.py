@@ -161,8 +161,9 @@ def _name_the_run(run: Run) -> None:
     """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
     states = logger_states(run)
     for index, logger in enumerate(run.loggers):
-        if index < len(states) and run.strategy.rank == 0:
-            logger.load_state_dict(states[index])
+        state = states[index] if index < len(states) else None
+        if state is not None and run.strategy.rank == 0:
+            run.sink.guarded(logger, partial(logger.load_state_dict, state))
         version = logger.claim_version(beside=run.loggers[:index]) if run.strategy.rank == 0 else None
         if run.strategy.world_size > 1:
             version = run.strategy.broadcast(version)

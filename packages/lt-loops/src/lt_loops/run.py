@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lt_core.checkpoint_header import Header
+from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.recorder import Recorder
+from lt_loops.gaps import Gaps
 from lt_loops.shared_time import SharedTime
 
 if TYPE_CHECKING:
@@ -318,16 +320,27 @@ class Run:
 
     def result(self) -> RunResult:
         """Return what the run leaves behind."""
-        crosses = self.strategy.capabilities.returns_results
+        crosses, gaps = self.strategy.capabilities.returns_results, Gaps(objects=True)
+        states = {
+            cb.state_key: gaps.optional(f"the state of {cb.state_key}", cb.state_dict)
+            for cb in self.callbacks * crosses
+        }
+        files = [
+            gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict)
+            for logger in self.loggers * crosses
+        ]
+        if gaps.found:
+            missing = "; ".join(f"{part} ({why})" for part, why in gaps.found.items())
+            warn(f"The run is done, but the process that started it does not get {missing}.", code="LT605")
         return RunResult(
             outputs=self.outputs,
             position=self.position.state_dict(),
             metrics=self._metrics() if crosses else {},
             status=self.status,
             stop_reason=self.stop_reason,
-            callbacks={cb.state_key: cb.state_dict() for cb in self.callbacks} if crosses else {},
+            callbacks=states,
             weights=self._cpu_weights() if crosses and self.stage == "fit" else None,
-            loggers=[logger.state_dict() for logger in self.loggers] if crosses else [],
+            loggers=[{} if place is None else place for place in files],
         )
 
     def _metrics(self) -> dict[str, dict[str, Any]]:

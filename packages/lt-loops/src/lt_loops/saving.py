@@ -41,19 +41,35 @@ def _serve(run: Run) -> None:
     confirm_saves(run)
     requests, run.requests = run.requests, []
     kept: dict[Contents, dict[str, Any]] = {}
+    failed: Exception | None = None
     run.sink.each(lambda logger: logger.save())
     for request in requests:
         if request.contents not in kept:
-            kept[request.contents] = capture(run, request.contents)
+            kept[request.contents], broken = capture(run, request.contents)
+            failed = failed or broken
         error = _agreed(run, _try_to_write(run, request.path, kept[request.contents], run.trainer.checkpoint_io))
         if error is not None:
             _report(run, request, error)
             continue
+        _say_gaps(run, request.path, kept[request.contents])
         run.unconfirmed.append(request)
         if request.owner is not None:
             owner = request.owner
             owner.on_saved(request.path)
             run.sink.each(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
+    if failed is not None:  # of the user's own code, as from any hook; what matters is saved
+        raise failed
+
+
+def _say_gaps(run: Run, path: str, tree: dict[str, Any]) -> None:
+    """Say what a checkpoint was written without."""
+    if run.strategy.rank == 0 and (gaps := tree.get("gaps")):
+        missing = "; ".join(f"{part} ({why})" for part, why in gaps.items())
+        warn(
+            f"{path} was saved without {missing}. A resume begins that anew, everything else continues exactly. "
+            "The file's key 'gaps' lists it.",
+            code="LT604",
+        )
 
 
 def confirm_saves(run: Run, *, together: bool = True) -> None:
@@ -117,13 +133,17 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
             run.sink.each(lambda logger: logger.save())
         io = run.trainer.checkpoint_io
         io = io if storage_options is None else _with_options(io, storage_options)
-        error = _agreed(run, _try_to_write(run, fspath(path), capture(run, contents), io, wait=True))
+        tree, failed = capture(run, contents)
+        error = _agreed(run, _try_to_write(run, fspath(path), tree, io, wait=True))
     if error is not None:
         raise error
+    _say_gaps(run, fspath(path), tree)
     if not run.is_live:
         run.trainer.checkpoint_io.teardown()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")
+    if failed is not None and run.status == "running":  # where the run ends by an exception, the file is what counts
+        raise failed
 
 
 def _with_options(io: CheckpointIO, storage_options: Any) -> CheckpointIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -80,9 +81,7 @@ class Session:
             run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _explain(run, error)
             self._try(run.settle)
-            self._try(lambda: run.call("on_exception", error, phase="on_exception"))
-            if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
-                self._try(lambda: run.datamodule.on_exception(error))
+            self._try(partial(self._call_on_exception, error))
         self._try(lambda: confirm_saves(run, together=error is None))
         self._try(self._tear_down)
         self._try(lambda: profile_ends(run))
@@ -106,18 +105,35 @@ class Session:
         self.run.phase = ""
         detach(self.run)
 
+    def _call_on_exception(self, error: BaseException) -> None:
+        """Call each ``on_exception`` by itself: one that raises does not keep the others from saving what they can."""
+        run = self.run
+        run.recorder.enter("on_exception")
+        for hook in run.hooks["on_exception"]:
+            self._try(partial(hook, error))
+        if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
+            self._try(partial(run.datamodule.on_exception, error))
+
     def _tear_down(self) -> None:
         run = self.run
         if run.datamodule is not None:
-            self._try(lambda: _tear_down_data(run.datamodule, run.stage))
-        run.recorder.enter("teardown")
+            self._tear_down_by(lambda: _tear_down_data(run.datamodule, run.stage))
         for hook in run.hooks["teardown"]:
-            self._try(lambda hook=hook: hook(run.stage))
+            self._tear_down_by(partial(hook, run.stage))
 
-    def _try(self, action: object) -> None:
+    def _tear_down_by(self, action: Callable[[], object]) -> None:
+        """Do one step of the teardown; where it is the first thing that fails, the exception hooks are called."""
+        run, fine = self.run, self.failed is None
+        run.recorder.enter("teardown")
+        self._try(action)
+        if fine and self.failed is not None:
+            self._try(partial(self._call_on_exception, self.failed))
+            self._try(lambda: confirm_saves(run, together=False))
+
+    def _try(self, action: Callable[[], object]) -> None:
         """Do ``action``; keep its error if it is the first one, else report it."""
         try:
-            action()  # type: ignore[operator]
+            action()
         except BaseException as error:
             if self.failed is None:
                 self.failed = error

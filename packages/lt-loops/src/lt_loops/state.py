@@ -10,13 +10,15 @@ The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.checkp
 - ``ranks``: for each rank its random generators, those from which its loaders drew as they were made, the sums of the
   epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates
   in manual optimization, and what its strategy keeps for itself,
-- ``loggers``: version and place in the files of each logger, ``precision``: the scaler.
+- ``loggers``: version and place in the files of each logger (None where it failed), ``precision``: the scaler.
+
+Where an optional part (a logger, a callback, a datamodule) failed, the key ``gaps`` says which, and why.
 """
 
 from __future__ import annotations
 
 import copy
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_core.seed import capture_generators
+from lt_loops.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
 from lt_loops.old_hooks import load_callback, save_callback
 
@@ -53,19 +56,24 @@ __all__ = [
 EVERYTHING = Contents()
 
 
-def capture(run: Run, contents: Contents = EVERYTHING) -> dict[str, Any]:
+def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], Exception | None]:
     """Return everything that a resume needs, as plain data and tensors; called on every rank.
+
+    What is optional keeps nothing from being saved: see :class:`~lt_loops.gaps.Gaps`.
 
     Args:
         run: the run.
         contents: what of it.
+
+    Returns:
+        The tree; and an exception of the user's hooks, to be raised when the tree is written.
 
     Raises:
         ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
     """
     position, strategy = run.position, run.strategy
     objects = run.trainer.checkpoint_io.keeps_objects
-    data = run.datamodule
+    data, gaps = run.datamodule, Gaps(objects=objects)
     epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
     run.header = run.header.next(position.step, epoch, weights_only=contents.weights_only)
     tree: dict[str, Any] = {
@@ -79,30 +87,50 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> dict[str, Any]:
         **(saved_hparams(data, "datamodule_", objects=objects) if isinstance(data, HyperparametersMixin) else {}),
     }
     if not contents.weights_only:
-        tree |= _training_state(run)
-        for callback in run.callbacks:
-            save_callback(callback, run.trainer, run.module, tree)
-        if run.datamodule is not None and hasattr(run.datamodule, "on_save_checkpoint"):
-            run.datamodule.on_save_checkpoint(tree)
+        tree |= _training_state(run, gaps)
+        _call_save_hooks(run, tree, gaps)
     if is_overridden(run.module, "on_save_checkpoint", LightningModule):
-        run.module.on_save_checkpoint(tree)
+        gaps.optional("on_save_checkpoint of the module", lambda: run.module.on_save_checkpoint(tree))
         if not objects:
             settle_hparams(tree, run.module)
+    if gaps.found:
+        tree["gaps"] = gaps.found
     if contents.trainable_only or contents.exclude:
         tree["state_dict"] = dict(tree["state_dict"])
         tree["left_out"] = leave_out(tree["state_dict"], run.module, contents)
-    return tree
+    return tree, gaps.error
 
 
-def _training_state(run: Run) -> dict[str, Any]:
+def _call_save_hooks(run: Run, tree: dict[str, Any], gaps: Gaps) -> None:
+    """Let callbacks and datamodule add to the checkpoint."""
+    tables = [tree, tree["callbacks"]]
+    before = [set(table) for table in tables]
+    for callback in run.callbacks:
+        hook = partial(save_callback, callback, run.trainer, run.module, tree)
+        gaps.optional(f"on_save_checkpoint of {callback.state_key}", hook)
+    if run.datamodule is not None and hasattr(run.datamodule, "on_save_checkpoint"):
+        hook = partial(run.datamodule.on_save_checkpoint, tree)
+        gaps.optional(f"on_save_checkpoint of {type(run.datamodule).__qualname__}", hook)
+    for table, known in zip(tables, before, strict=True):
+        for key in [key for key in table if key not in known]:
+            gaps.optional(f"the key {key!r}", partial(table.get, key))
+            if f"the key {key!r}" in gaps.found:
+                del table[key]
+
+
+def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
     position, strategy = run.position, run.strategy
     ranks = strategy.gather_objects(_rank_state(run))
     return {
         "loops": lightning_loops(run),
-        "callbacks": {cb.state_key: state for cb in run.callbacks if (state := cb.state_dict())},
+        "callbacks": {
+            cb.state_key: state
+            for cb in run.callbacks
+            if (state := gaps.optional(f"the state of {cb.state_key}", cb.state_dict))
+        },
         "optimizer_states": [strategy.optimizer_state(run.model, optimizer) for optimizer in run.optimizers],
         "lr_schedulers": [config.scheduler.state_dict() for config in run.schedulers],
-        **_datamodule_state(run),
+        **_datamodule_state(run, gaps),
         "lt": {
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
@@ -111,7 +139,10 @@ def _training_state(run: Run) -> dict[str, Any]:
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
-            "loggers": [logger.state_dict() for logger in run.loggers],
+            "loggers": [
+                gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
+                for logger in run.loggers
+            ],
             "optimizers": [type(optimizer).__qualname__ for optimizer in run.optimizers],
         },
     }
@@ -150,9 +181,11 @@ def feed_state(run: Run) -> dict[str, Any] | None:
     return feed.state_before() if in_hand else feed.state_dict()
 
 
-def _datamodule_state(run: Run) -> dict[str, Any]:
+def _datamodule_state(run: Run, gaps: Gaps) -> dict[str, Any]:
     dm = run.datamodule
-    state = dm.state_dict() if dm is not None and hasattr(dm, "state_dict") else {}
+    if dm is None or not hasattr(dm, "state_dict"):
+        return {}
+    state = gaps.optional(f"the state of {type(dm).__qualname__}", dm.state_dict)
     return {type(dm).__qualname__: state} if state else {}
 
 
@@ -229,8 +262,11 @@ def restore_sharded_module(run: Run) -> None:
     run.strategy.load_module_state(run.model, run.restored["state_dict"], strict=strict)
 
 
-def logger_states(run: Run) -> list[dict[str, Any]]:
-    """Return the loggers' states in the checkpoint that a fit resumes from; none where it starts anew."""
+def logger_states(run: Run) -> list[dict[str, Any] | None]:
+    """Return the loggers' states in the checkpoint that a fit resumes from, None for one that failed as it was saved.
+
+    There are none where the fit starts anew.
+    """
     if run.restored is None or run.stage != "fit":
         return []
     return list((run.restored.get("lt") or {}).get("loggers", []))
@@ -263,6 +299,7 @@ def restore_training(run: Run) -> None:
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
+    _say_gaps(run, tree)
     _restore_callbacks(run, tree)  # first: finetuning adds the parameter groups that the optimizers' states belong to
     _restore_optimizers(run, tree)
     extra = tree.get("lt")
@@ -323,10 +360,26 @@ def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
 
 def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
     saved = tree.get("callbacks") or {}
-    for callback in run.callbacks:
-        state = saved.get(callback.state_key, saved.get(type(callback).__qualname__))
-        if state:
+    keys = [cb.state_key if cb.state_key in saved else type(cb).__qualname__ for cb in run.callbacks]
+    for callback, key in zip(run.callbacks, keys, strict=True):
+        if state := saved.get(key):
             callback.load_state_dict(copy.deepcopy(state))
+    settings = run.trainer.settings
+    unused = [key for key in saved if key not in keys]
+    if unused and run.strategy.rank == 0 and not (settings.fast_dev_run or settings.barebones):
+        warn(
+            f"{run.ckpt_path} holds the state of {', '.join(map(str, unused))}, and this Trainer has no such callback: "
+            "it is not used, and not in the checkpoints from here on. Give the Trainer the callbacks of the run that "
+            f"is resumed, with the same arguments; it has {', '.join(cb.state_key for cb in run.callbacks) or 'none'}.",
+            code="LT606",
+        )
+
+
+def _say_gaps(run: Run, tree: dict[str, Any]) -> None:
+    """Say what the checkpoint was written without, and what therefore begins anew."""
+    if run.strategy.rank == 0 and (gaps := tree.get("gaps")):
+        missing = "; ".join(f"{part} ({why})" for part, why in gaps.items())
+        warn(f"{run.ckpt_path} was saved without {missing}. That begins anew.", code="LT607")
 
 
 def _restore_strategy(run: Run, extra: dict[str, Any]) -> None:

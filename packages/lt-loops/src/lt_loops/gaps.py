@@ -1,0 +1,42 @@
+"""What a checkpoint lacks because an optional part failed: the rest is written all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lt_core.errors import CheckpointError
+from lt_core.plain_data import plain_tree
+
+__all__ = ["Gaps"]
+
+
+class Gaps:
+    """Collects the parts that could not be saved.
+
+    Weights, optimizers, schedulers, counters and what a strategy keeps are not optional: their errors are raised.
+
+    Attributes:
+        found: the reason for each missing part, by a name for people; the checkpoint's key ``gaps``.
+        error: the first exception of the user's own code, which is raised when the checkpoint is written; None for
+            failures of loggers, and for what is no plain data.
+    """
+
+    def __init__(self, *, objects: bool = False) -> None:
+        """Begin without gaps; ``objects``: the file may hold any object, not plain data alone."""
+        self.found: dict[str, str] = {}
+        self.error: Exception | None = None
+        self._objects = objects
+
+    def optional(self, part: str, make: Callable[[], Any], *, logger: bool = False) -> Any:
+        """Return what ``make`` returns; None where it fails or returns what cannot be saved."""
+        try:
+            value = make()
+            if not self._objects:
+                plain_tree(value, part)
+        except Exception as error:
+            self.found[part] = f"{type(error).__name__}: {error}"
+            if not logger and not isinstance(error, CheckpointError):
+                self.error = self.error or error
+            return None
+        return value

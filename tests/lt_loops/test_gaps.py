@@ -1,0 +1,180 @@
+"""What is optional and fails keeps nothing else from being saved; the gap is said and recorded in the file."""
+
+import pytest
+import torch
+
+from lt_core import Callback, Logger
+
+EXCEPTION = ValueError("boom")
+
+
+class Gone(Logger):
+    """A logger whose files have vanished."""
+
+    def state_dict(self):
+        raise FileNotFoundError("logs/metrics.csv is gone")
+
+
+class Saves(Callback):
+    """Saves after each epoch, and as an exception ends the run."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.request_save(self.folder / "epoch.ckpt", owner=self)
+
+    def on_exception(self, trainer, pl_module, exception):
+        trainer.save_checkpoint(self.folder / "rescue.ckpt")
+
+
+class Broken(Callback):
+    """Fails where ``member`` says."""
+
+    def __init__(self, member):
+        self.member = member
+
+    def state_dict(self):
+        if self.member == "state_dict":
+            raise EXCEPTION
+        return {"kept": object()} if self.member == "not plain" else {}
+
+    def on_save_checkpoint(self, trainer, pl_module, checkpoint):
+        if self.member == "on_save_checkpoint":
+            raise EXCEPTION
+        if self.member == "key":
+            checkpoint["extra"] = object()
+
+    def on_exception(self, trainer, pl_module, exception):
+        if self.member == "on_exception":
+            raise EXCEPTION
+
+    def teardown(self, trainer, pl_module, stage):
+        if self.member == "teardown":
+            raise EXCEPTION
+
+
+class Keeps(Callback):
+    """Has a state."""
+
+    def __init__(self):
+        self.state = {}
+
+    def state_dict(self):
+        return {"epochs": 1}
+
+    def load_state_dict(self, state_dict):
+        self.state = state_dict
+
+
+@pytest.fixture
+def fails_late(net):
+    class FailsLate(net):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if self.trainer.global_step == 4:
+                raise RuntimeError("the user's")
+
+    return FailsLate
+
+
+def load(path):
+    return torch.load(path, weights_only=True)
+
+
+def test_a_logger_whose_files_vanished_neither_ends_training_nor_keeps_checkpoints_from_being_written(
+    trainer, net, loader, tmp_path
+):
+    fit = trainer(logger=Gone(), callbacks=Saves(tmp_path), max_epochs=2)
+    with pytest.warns(UserWarning, match=r"epoch.ckpt was saved without the place in the files of Gone .*LT604"):
+        fit.fit(net(), loader(12))
+    assert fit.global_step == 6
+    saved = load(tmp_path / "epoch.ckpt")
+    assert saved["global_step"] == 6
+    assert saved["lt"]["loggers"] == [None]
+    assert saved["gaps"] == {"the place in the files of Gone": "FileNotFoundError: logs/metrics.csv is gone"}
+
+
+def test_it_is_saved_as_an_exception_ends_the_run_too(trainer, fails_late, loader, tmp_path):
+    with pytest.warns(UserWarning, match="LT604"), pytest.raises(RuntimeError, match="the user's"):
+        trainer(logger=Gone(), callbacks=Saves(tmp_path), max_epochs=2).fit(fails_late(), loader(12))
+    assert load(tmp_path / "rescue.ckpt")["global_step"] == 4
+
+
+@pytest.mark.filterwarnings("ignore:.*LT604")
+def test_a_resume_without_what_failed_equals_one_run(trainer, net, loader, tmp_path):
+    torch.manual_seed(3)
+    whole = net()
+    trainer(max_epochs=2).fit(whole, loader(12))
+    torch.manual_seed(3)
+    module = net()
+    trainer(logger=Gone(), callbacks=Saves(tmp_path)).fit(module, loader(12))
+    again = net()
+    with pytest.warns(UserWarning, match=r"epoch.ckpt was saved without the place .* That begins anew. \[LT607\]"):
+        trainer(logger=Logger(), max_epochs=2).fit(again, loader(12), ckpt_path=tmp_path / "epoch.ckpt")
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("member", ["state_dict", "on_save_checkpoint"])
+def test_an_error_of_a_callback_is_raised_when_the_checkpoint_is_written(member, trainer, net, loader, tmp_path):
+    callbacks = [Broken(member), Keeps(), Saves(tmp_path)]
+    with pytest.warns(UserWarning, match=f"{member.split('_')[0]}.* Broken .ValueError: boom.*LT604"):
+        with pytest.raises(ValueError, match="boom"):
+            trainer(callbacks=callbacks, max_epochs=2).fit(net(), loader(12))
+    for name in ("epoch.ckpt", "rescue.ckpt"):
+        saved = load(tmp_path / name)
+        assert saved["global_step"] == 3
+        assert saved["callbacks"] == {"Keeps": {"epochs": 1}}
+
+
+@pytest.mark.parametrize(("member", "part"), [("not plain", "the state of Broken"), ("key", "the key 'extra'")])
+def test_what_a_callback_brings_that_is_no_plain_data_is_left_out(member, part, trainer, net, loader, tmp_path):
+    with pytest.warns(UserWarning, match=f"{part}.*holds a value of type builtins.object.*LT604"):
+        trainer(callbacks=[Broken(member), Saves(tmp_path)]).fit(net(), loader(12))
+    saved = load(tmp_path / "epoch.ckpt")
+    assert saved["global_step"] == 3
+    assert list(saved["gaps"]) == [part]
+
+
+def test_an_exception_hook_that_raises_does_not_keep_the_others_from_saving(trainer, fails_late, loader, tmp_path):
+    callbacks = [Broken("on_exception"), Saves(tmp_path)]
+    with pytest.warns(UserWarning, match="ValueError was raised too: boom"), pytest.raises(RuntimeError):
+        trainer(callbacks=callbacks, max_epochs=2).fit(fails_late(), loader(12))
+    assert load(tmp_path / "rescue.ckpt")["global_step"] == 4
+
+
+def test_a_teardown_that_raises_lets_the_exception_hooks_save(trainer, net, loader, tmp_path):
+    with pytest.raises(ValueError, match="boom"):
+        trainer(callbacks=[Saves(tmp_path), Broken("teardown")]).fit(net(), loader(12))
+    assert load(tmp_path / "rescue.ckpt")["global_step"] == 3
+
+
+def test_a_callback_that_is_missing_on_resume_is_named(trainer, net, loader, tmp_path):
+    trainer(callbacks=[Keeps(), Saves(tmp_path)]).fit(net(), loader(12))
+    resumed = trainer(callbacks=[Saves(tmp_path)], max_epochs=2)
+    with pytest.warns(UserWarning, match=r"holds the state of Keeps, and this Trainer has no such callback.*LT606"):
+        resumed.fit(net(), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
+    assert "Keeps" not in load(tmp_path / "epoch.ckpt")["callbacks"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_callback_that_is_there_on_resume_gets_its_state_in_silence(trainer, net, loader, tmp_path):
+    trainer(callbacks=[Keeps(), Saves(tmp_path)]).fit(net(), loader(12))
+    keeps = Keeps()
+    trainer(callbacks=[keeps], max_epochs=2).fit(net(), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
+    assert keeps.state == {"epochs": 1}
+
+
+def test_a_logger_that_cannot_take_up_its_files_does_not_end_a_resume(trainer, net, loader, tmp_path):
+    class Refuses(Logger):
+        def state_dict(self):
+            return {"version": 1}
+
+        def load_state_dict(self, state):
+            raise PermissionError("no")
+
+    trainer(logger=Refuses(), callbacks=Saves(tmp_path)).fit(net(), loader(12))
+    resumed = trainer(logger=Refuses(), max_epochs=2)
+    with pytest.warns(UserWarning, match=r"Refuses failed \(PermissionError: no\).*LT520"):
+        resumed.fit(net(), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
+    assert resumed.global_step == 6
