@@ -12,3 +12,10 @@ class Checkpoint(Callback):
 
     role = "checkpoint"
     monitors = True
+
+    def kept_paths(self) -> set[str]:
+        """Return the checkpoints that this callback keeps or has asked for.
+
+        Another callback of the same run neither writes over them nor deletes them. By default none is known.
+        """
+        return set()

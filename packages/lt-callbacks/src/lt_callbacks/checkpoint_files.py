@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lt_callbacks.ledger import Ledger
+from lt_core.atomic_folder import standing
 from lt_core.checkpoint import CheckpointIO, clean_leftovers
 from lt_core.errors import ConfigError
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["CheckpointFiles", "absolute", "is_remote", "relative_name", "run_folder"]
+__all__ = ["CheckpointFiles", "absolute", "is_remote", "real_paths", "relative_name", "run_folder"]
 
 
 def is_remote(path: str) -> bool:
@@ -97,8 +99,19 @@ class CheckpointFiles:
         return relative_name(path, self.folder)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder at ``path``."""
-        return self._io.exists(path) if self.remote else os.path.lexists(path)
+        """Return whether there is a file or folder at ``path``, once what is being deleted is gone."""
+        if self.remote:
+            return self._io.exists(path)
+        if not os.path.lexists(standing(path)):
+            return False
+        return self._io.exists(path) or os.path.lexists(standing(path))  # a background writer ends its work to answer
+
+
+def real_paths(paths: Collection[str]) -> set[str]:
+    """Return ``paths`` with the links in their folders resolved, so that each file has one path."""
+    local = [Path(path) for path in paths if not is_remote(path)]
+    folders = {folder: folder.resolve() for folder in {path.parent for path in local}}
+    return {*filter(is_remote, paths), *(str(folders[path.parent] / path.name) for path in local)}
 
 
 def relative_name(path: str, folder: str) -> str | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint_base import Checkpoint
-from lt_callbacks.checkpoint_files import CheckpointFiles, absolute, is_remote, relative_name, run_folder
+from lt_callbacks.checkpoint_files import CheckpointFiles, absolute, is_remote, real_paths, relative_name, run_folder
 from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
@@ -310,7 +310,7 @@ class ModelCheckpoint(Checkpoint):
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """The run came to its end: what once resumed it is of no more use, where something newer was kept."""
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
-        if finished and self.dirpath is not None and self._kept() - {""}:
+        if finished and self.dirpath is not None and self.kept_paths():
             self._remove(trainer, [self._interrupted])
 
     def on_saved(self, path: str) -> None:
@@ -498,17 +498,24 @@ class ModelCheckpoint(Checkpoint):
             version = self.STARTING_VERSION if version is None else version + 1
 
     def _is_free(self, path: str) -> bool:
-        if path in self._kept():
+        if path in self.kept_paths() or self._kept_by_others(path):
             return False
         return not self._folder.exists(path) or self._folder.owns(path)
 
-    def _kept(self) -> set[str]:
-        return {*self._ranking.files, *self._saves.paths(), self._ranking.last}
+    def kept_paths(self) -> set[str]:
+        """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
+        return {*self._ranking.files, *self._saves.paths(), self._ranking.last} - {""}
+
+    def _kept_by_others(self, path: str) -> bool:
+        """Return whether another callback of this run keeps ``path``, however its folder is spelled there."""
+        callbacks = self._trainer.callbacks if self._trainer is not None else []
+        others = [cb for cb in callbacks if isinstance(cb, Checkpoint) and cb is not self]
+        return not real_paths([path]).isdisjoint(real_paths([kept for cb in others for kept in cb.kept_paths()]))
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
-        kept = self._kept()
+        kept = self.kept_paths()
         for path in paths:
-            own = trainer.is_global_zero and self._folder.owns(path)
+            own = trainer.is_global_zero and self._folder.owns(path) and not self._kept_by_others(path)
             if path not in kept and trainer.strategy.broadcast(own):
                 trainer.remove_checkpoint(path)
 

@@ -1,0 +1,110 @@
+"""What several ModelCheckpoints keep in one folder is there at the end, and nothing else is."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_callbacks import ModelCheckpoint
+from lt_core import CheckpointIO, LightningModule
+from lt_core.background import AsyncCheckpointIO
+from lt_loops import Trainer
+
+QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+LOSSES = (0.5, 0.2, 0.4, 0.1, 0.3)
+"""Of each epoch; ``up`` is best where ``val_loss`` is worst."""
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[0]).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        loss = torch.tensor(LOSSES[self.current_epoch])
+        self.log_dict({"val_loss": loss, "up": loss})
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def loader():
+    return DataLoader(TensorDataset(torch.ones(8, 4)), 2)
+
+
+def fit(*saves, epochs=len(LOSSES), ckpt_path=None, **arguments):
+    trainer = Trainer(accelerator="cpu", max_epochs=epochs, callbacks=list(saves), **{**QUIET, **arguments})
+    trainer.fit(Net(), loader(), loader(), ckpt_path=ckpt_path)
+    return trainer
+
+
+def named(*saves):
+    """Return the names of all files that the callbacks say they keep."""
+    paths = {path for cb in saves for path in (cb.best_model_path, cb.last_model_path, *cb.best_k_models)} - {""}
+    return sorted(Path(path).name for path in paths)
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).glob("*.ckpt"))
+
+
+BEST = {"monitor": "val_loss", "save_top_k": 3}
+OFTEN = {"every_n_train_steps": 4}
+KINDS = {
+    "best and newest epoch": (BEST, {"every_n_epochs": 1}),
+    "best and every four steps, an epoch's": (BEST, OFTEN),
+    "two metrics": ({"monitor": "val_loss", "save_top_k": 2}, {"monitor": "up", "mode": "max", "save_top_k": 2}),
+    "two names of the newest": ({**BEST, "save_last": True}, {**OFTEN, "save_last": True}),
+    "two links to the newest": ({**BEST, "save_last": "link"}, {**OFTEN, "save_last": "link"}),
+    "all and the best": ({"save_top_k": -1, "every_n_epochs": 2}, BEST),
+    "one constant name": ({**BEST, "filename": "model"}, {**OFTEN, "filename": "model", "save_last": True}),
+    "weights and all": ({**BEST, "save_weights_only": True}, {**OFTEN, "save_last": True}),
+}
+
+
+@pytest.mark.parametrize(("order", "writers"), [((0, 1), [AsyncCheckpointIO]), ((1, 0), [CheckpointIO])])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_folder_holds_what_its_callbacks_say_they_keep(kind, order, writers, tmp_path):
+    saves = [ModelCheckpoint(tmp_path, **KINDS[kind][index]) for index in order]
+    fit(*saves, plugins=[writer() for writer in writers])
+    kept = names(tmp_path)
+    assert kept == sorted({*named(*saves), *(Path(path).name for cb in saves for path in cb.kept_paths())})
+    assert set(named(*saves)) <= set(kept)
+
+
+def test_the_best_stay_beside_the_newest(tmp_path, capsys):
+    best, newest = ModelCheckpoint(tmp_path, **BEST), ModelCheckpoint(tmp_path, every_n_epochs=1)
+    fit(best, newest)
+    assert {int(re.search(r"epoch=(\d)", name)[1]) for name in map(str, best.best_k_models)} == {1, 3, 4}
+    assert Path(newest.best_model_path).name == "epoch=4-step=20-v1.ckpt"
+    printed = capsys.readouterr().out
+    assert "best epoch=3-step=16.ckpt (val_loss=0.1), 3 kept" in printed
+    assert "newest epoch=4-step=20-v1.ckpt" in printed
+
+
+def test_two_names_of_the_newest_are_two_files(tmp_path):
+    saves = [ModelCheckpoint(tmp_path, save_last=True, **OFTEN), ModelCheckpoint(tmp_path, save_last=True, **BEST)]
+    fit(*saves)
+    assert [Path(cb.last_model_path).name for cb in saves] == ["last.ckpt", "last-v1.ckpt"]
+
+
+def test_without_a_version_counter_names_are_shared_and_no_file_goes_that_somebody_keeps(tmp_path):
+    best = ModelCheckpoint(tmp_path, "{epoch}", enable_version_counter=False, **BEST)
+    newest = ModelCheckpoint(tmp_path, "{epoch}", enable_version_counter=False, every_n_epochs=1)
+    fit(best, newest)
+    assert names(tmp_path) == ["epoch=1.ckpt", "epoch=3.ckpt", "epoch=4.ckpt"] == named(best, newest)
+
+
+def test_a_folder_by_another_name_is_the_same_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    saves = ModelCheckpoint(tmp_path / "real", **BEST), ModelCheckpoint(tmp_path / "link", every_n_epochs=1)
+    fit(*saves)
+    assert set(named(*saves)) == set(names(tmp_path / "real"))
+    assert Path(saves[1].best_model_path).name == "epoch=4-step=20-v1.ckpt"
