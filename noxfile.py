@@ -248,11 +248,11 @@ def multinode(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def isolated(session: nox.Session, package: str) -> None:
-    """One package's wheel with only what it declares, and its own tests."""
+    """One package's wheel with only what it declares, and its own tests; lt-testing and pytest run them."""
     folder = ROOT / "tests" / import_name(package)
     if not any(folder.glob("**/test_*.py")):
         session.skip(f"{package} has no tests of its own yet")
-    wheels = build_wheels(session, own_siblings(package))
+    wheels = build_wheels(session, sorted({*own_siblings(package), "lt-testing"}))
     pins = constraints(session)
     python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER)
     nothing_chosen = 5  # all of its tests start several processes: other sessions run them

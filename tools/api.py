@@ -20,9 +20,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).parent.parent
 MODULES = {
-    "lt-core": ("lt_core.errors", "lt_core.plugins", "lt_core.testing"),
-    "lt-loops": ("lt_loops.testing",),
-    "lt-strategies": ("lt_strategies.conformance",),
+    "lt-core": ("lt_core.checkpoint_header", "lt_core.errors", "lt_core.plain_data", "lt_core.plugins"),
 }
 """Further modules whose names are public, for authors of plug-ins."""
 

@@ -18,10 +18,10 @@ LIMITS = {
     "files in the largest circle": 38,
     "files that write slots of Run": 18,
     "unpromised names that siblings use": 54,
-    "lines of lt-core": 11_600,
+    "lines of lt-core": 10_300,
     "lines of lt-loops": 10_800,
     "lines of all packages": 51_000,
-    "files in the fullest folder": 66,
+    "files in the fullest folder": 62,
 }
 
 

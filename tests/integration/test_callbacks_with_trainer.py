@@ -30,7 +30,7 @@ from lt_core import Callback, LightningModule
 from lt_core.errors import CheckpointError, ConfigError, LogError
 from lt_core.logger import Logger
 from lt_loops import Trainer
-from lt_loops.testing import assert_resumes_exactly
+from lt_testing import assert_resumes_exactly
 
 SILENT_BAR = {"enable_progress_bar": False, "enable_model_summary": False}
 

@@ -58,7 +58,9 @@ def public_names(package):
             yield name, getattr(holder, name)
 
 
-@pytest.mark.parametrize("package", ["lt_loops", "lt_data", "lt_strategies", "lt_loggers", "lt_callbacks", "lt_cli"])
+@pytest.mark.parametrize(
+    "package", ["lt_loops", "lt_data", "lt_strategies", "lt_loggers", "lt_callbacks", "lt_cli", "lt_testing"]
+)
 def test_lt_names_all_that_a_package_makes_public(package):
     places = [place.partition(":") for module in TABLES for place in import_module(module).NAMES.values()]
     known = [getattr(import_module(origin), attribute) for origin, _, attribute in places]

@@ -5,7 +5,7 @@ import sys
 import time
 
 from lt_callbacks import RichProgressBar, TQDMProgressBar
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 __all__ = ["RichProgressBar", "TQDMProgressBar", "fit", "sys"]
 

@@ -9,7 +9,7 @@ from lt_callbacks import EMAWeightAveraging, StochasticWeightAveraging, WeightAv
 from lt_callbacks.averaged_weights import AveragedWeights
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class Net(LightningModule):

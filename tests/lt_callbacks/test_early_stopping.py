@@ -5,7 +5,7 @@ from lt_callbacks import EarlyStopping
 from lt_callbacks.early_stopping import EarlyStoppingReason
 from lt_core.errors import ConfigError, LogError, LtWarning
 from lt_core.strategy import Strategy
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 def checks(callback, values, trainer=None, metric="val_loss"):

@@ -10,7 +10,7 @@ from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.logger import DummyLogger
 from lt_core.strategy import Strategy
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class Tried(FakeTrainer):

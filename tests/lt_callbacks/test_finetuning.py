@@ -7,7 +7,7 @@ from torch import nn
 from lt_callbacks import BackboneFinetuning, BaseFinetuning
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class Net(LightningModule):

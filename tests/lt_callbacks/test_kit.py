@@ -4,7 +4,7 @@ import pytest
 
 import lt_callbacks as cb
 from lt_core import Logger
-from lt_core.testing import CallbackKit
+from lt_testing import CallbackKit
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run
 

@@ -8,7 +8,7 @@ from lt_callbacks import ModelCheckpoint
 from lt_callbacks.agreed_interval import AgreedInterval
 from lt_core.errors import ConfigError, LogError, LtWarning
 from lt_core.strategy import Strategy
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class LateTrainer(FakeTrainer):

@@ -6,7 +6,7 @@ from lt_callbacks import ModelSummary, RichModelSummary
 from lt_callbacks.module_table import ModuleTable, human_count
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class Net(LightningModule):

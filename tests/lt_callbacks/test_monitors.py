@@ -12,7 +12,7 @@ from lt_core import LightningModule
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class Notes(Logger):

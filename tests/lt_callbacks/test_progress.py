@@ -18,7 +18,7 @@ from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
 from lt_callbacks.progress.progress_bar import in_notebook
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 def make_trainer(**attributes):

@@ -8,7 +8,7 @@ from torch.nn.utils import prune
 from lt_callbacks import ModelPruning
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 class Net(LightningModule):

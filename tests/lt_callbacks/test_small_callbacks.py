@@ -22,7 +22,7 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 # ---- accumulation ----------------------------------------------------------------------------------------------------
 

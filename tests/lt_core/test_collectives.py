@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from lt_core import LightningModule
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 
 @pytest.fixture(params=["module alone", "module in a run", "trainer"])

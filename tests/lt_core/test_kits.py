@@ -5,7 +5,7 @@ import torch
 
 from lt_core import Accelerator, Callback, CheckpointIO, Precision
 from lt_core.background import AsyncCheckpointIO
-from lt_core.testing import AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit
+from lt_testing import AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit
 
 
 class TestCPU(AcceleratorKit):

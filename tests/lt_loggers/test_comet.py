@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lt_core.errors import LtDeprecationWarning
-from lt_core.logger_kit import examples_of_media
 from lt_loggers import CometLogger
+from lt_testing.logger import examples_of_media
 
 pytest.importorskip("comet_ml")
 QUIET = ("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")

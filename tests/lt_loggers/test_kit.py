@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lt_core.logger_kit import LoggerKit
 from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
+from lt_testing.logger import LoggerKit
 
 
 class TestCSVLogger(LoggerKit):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lt_core.errors import LogError, LtWarning
-from lt_core.logger_kit import LoggerKit
 from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import MLFlowLogger
+from lt_testing.logger import LoggerKit
 
 mlflow = pytest.importorskip("mlflow.tracking")
 QUIET = ("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")

@@ -10,9 +10,9 @@ import torch
 from tests.patience import PATIENCE
 
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.logger_kit import LoggerKit
 from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import WandbLogger
+from lt_testing.logger import LoggerKit
 
 wandb = pytest.importorskip("wandb")
 QUIET = ("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")

@@ -5,8 +5,8 @@ import torch
 
 from lt_core import plugins
 from lt_core.errors import ConfigError
-from lt_core.testing import AcceleratorKit
 from lt_strategies import Cuda, Mps, Xla
+from lt_testing import AcceleratorKit
 
 
 class TestCuda(AcceleratorKit):

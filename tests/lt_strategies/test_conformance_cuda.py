@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lt_strategies.conformance import StrategyConformance
+from lt_testing import StrategyConformance
 
 pytestmark = [pytest.mark.conformance, pytest.mark.cuda]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lt_strategies import FSDP
-from lt_strategies.conformance import StrategyConformance
+from lt_testing import StrategyConformance
 
 pytestmark = [pytest.mark.conformance, pytest.mark.fsdp]
 

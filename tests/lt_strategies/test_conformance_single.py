@@ -1,6 +1,6 @@
 import pytest
 
-from lt_strategies.conformance import StrategyConformance
+from lt_testing import StrategyConformance
 
 pytestmark = [pytest.mark.conformance]
 

@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.patience import PATIENCE
 
-from lt_strategies.conformance import StrategyConformance
-from lt_strategies.conformance.checks import load_checks
+from lt_testing import StrategyConformance
+from lt_testing.strategy.checks import load_checks
 
 pytestmark = [pytest.mark.conformance, pytest.mark.xla]
 
 SPMD = """
 import pytest
-from lt_strategies.conformance import StrategyConformance
+from lt_testing import StrategyConformance
 
 class TestSPMD(StrategyConformance):
     accelerator, world_sizes, tolerance = "xla", (1,), 1e-5

@@ -359,7 +359,7 @@ def test_a_sharded_module_goes_when_nobody_needs_it():
         gc.collect()
         assert kept() is None
     finally:
-        group.leave()
+        group.leave_group()
 
 
 def test_consolidating_something_else_says_what_was_expected(tmp_path):

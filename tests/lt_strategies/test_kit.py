@@ -8,15 +8,15 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.patience import PATIENCE
 
-from lt_strategies.conformance import StrategyConformance, xfail
-from lt_strategies.conformance.checks import load_checks
+from lt_testing import StrategyConformance, xfail
+from lt_testing.strategy.checks import load_checks
 
 BROKEN = """
 import os, pytest
 from contextlib import nullcontext
 from lt_core.strategy import Shard, Strategy
 from lt_strategies import DDP
-from lt_strategies.conformance import StrategyConformance, xfail
+from lt_testing import StrategyConformance, xfail
 
 class Backwards(DDP):
     def all_gather(self, tensor):

@@ -10,10 +10,10 @@ from torch.amp.grad_scaler import GradScaler
 from lt_core import plugins
 from lt_core.errors import ConfigError
 from lt_core.strategy import Strategy
-from lt_core.testing import PrecisionKit
 from lt_strategies.bitsandbytes import Bitsandbytes
 from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
 from lt_strategies.transformer_engine import TransformerEngine
+from lt_testing import PrecisionKit
 
 
 class TestDouble(PrecisionKit):

@@ -5,7 +5,7 @@ import torch
 
 from lt_core import LightningModule
 from lt_core.errors import RankError
-from lt_core.testing import FakeTrainer
+from lt_testing import FakeTrainer
 
 pytestmark = pytest.mark.ddp
 

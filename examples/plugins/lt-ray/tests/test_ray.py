@@ -10,7 +10,7 @@ from lt_core import plugins
 from lt_core.errors import RankError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement, Strategy
-from lt_strategies.conformance import StrategyConformance
+from lt_testing import StrategyConformance
 
 
 @pytest.fixture(scope="module", autouse=True)

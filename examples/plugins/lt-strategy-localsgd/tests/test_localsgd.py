@@ -10,7 +10,7 @@ from lt_core.errors import ConfigError
 from lt_core.launcher import RunResult
 from lt_core.precision import Precision
 from lt_core.strategy import Placement
-from lt_strategies.conformance import StrategyConformance
+from lt_testing import StrategyConformance
 
 
 class TestLocalSGD(StrategyConformance):
@@ -62,7 +62,7 @@ def test_the_trainer_trains_with_it_by_name(tmp_path):
         enable_model_summary=False,
         default_root_dir=tmp_path,
     )
-    from lt_strategies.conformance.training import Lit
+    from lt_testing.strategy.training import Lit
 
     module = Lit()
     before = module.net.head.weight.detach().clone()

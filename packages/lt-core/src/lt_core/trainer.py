@@ -29,7 +29,7 @@ __all__ = ["TrainerAPI"]
 class TrainerAPI(Protocol):
     """The public face of a Trainer: every hook and ``LightningModule.trainer`` is typed with it.
 
-    ``lt_loops.Trainer`` is the real one, ``lt_core.testing.FakeTrainer`` one for tests.
+    ``lt_loops.Trainer`` is the real one, ``lt_testing.FakeTrainer`` one for tests.
     """
 
     # settable limits and flags; a change counts from the next batch on

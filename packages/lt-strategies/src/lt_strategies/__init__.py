@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lt_strategies.distributed import Distributed
     from lt_strategies.environments import Kubernetes, Lsf, Mpi, Slurm, Torchrun
     from lt_strategies.fsdp import FSDP, ModelParallel
+    from lt_strategies.group import leave_group
     from lt_strategies.job import LaunchedEnvironment
     from lt_strategies.mps import Mps
     from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
@@ -48,6 +49,7 @@ __all__ = [
     "TruePrecision",
     "XLAProcesses",
     "Xla",
+    "leave_group",
 ]
 
 _WHERE = {
@@ -56,6 +58,7 @@ _WHERE = {
     "lt_strategies.distributed": ("Distributed",),
     "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Slurm", "Torchrun"),
     "lt_strategies.fsdp": ("FSDP", "ModelParallel"),
+    "lt_strategies.group": ("leave_group",),
     "lt_strategies.job": ("LaunchedEnvironment",),
     "lt_strategies.mps": ("Mps",),
     "lt_strategies.precision": ("Mixed", "ScaledMixed", "TruePrecision"),

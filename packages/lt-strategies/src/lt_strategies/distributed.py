@@ -83,7 +83,7 @@ class Distributed(Strategy):
         self._round += 1  # messages posted in the next run are not those of this one
         if error is not None and self.world_size > 1:
             self._group = None
-            group.leave(failed=True)
+            group.leave_group(failed=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what crosses to a spawned process: all but the process group."""

@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
 
-__all__ = ["Group", "enter", "leave"]
+__all__ = ["Group", "enter", "leave_group"]
 
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
 _group: Group | None = None
@@ -80,8 +80,8 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
         )
     if _group is None or not dist.is_initialized():
         _group = _adopt(timeout) if dist.is_initialized() else _make(environment, world_size, backend, timeout)
-        atexit.unregister(leave)
-        atexit.register(leave)
+        atexit.unregister(leave_group)
+        atexit.register(leave_group)
     if _group.world_size != world_size:
         raise ConfigError(
             f"This process is in a group of {_group.world_size} ranks, but the strategy asks for {world_size}. One "
@@ -91,7 +91,7 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
     return _group
 
 
-def leave(*, failed: bool = False) -> None:
+def leave_group(*, failed: bool = False) -> None:
     """Leave the process group, whoever made it; the rank that holds the store goes last.
 
     Args:

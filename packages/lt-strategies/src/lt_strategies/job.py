@@ -42,7 +42,7 @@ def seat() -> Seat | None:
 def _leave_group() -> None:
     from lt_strategies import group
 
-    group.leave()
+    group.leave_group()
 
 
 def made_folder(world_size: int) -> str:

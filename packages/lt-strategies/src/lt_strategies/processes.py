@@ -77,7 +77,7 @@ class SpawnLauncher(Launcher):
 
     def _supervise(self, folder: str, payload: Any, strategy: Strategy) -> RunResult:
         world_size = strategy.world_size
-        group.leave()  # of a run on one rank before, which forked ranks would take for theirs
+        group.leave_group()  # of a run on one rank before, which forked ranks would take for theirs
         context: Any = multiprocessing.get_context(self.start_method)
         processes = [
             context.Process(target=_work, args=(folder, rank, world_size, payload), name=f"lt-rank-{rank}")
@@ -190,10 +190,10 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         mine.report(error)
         with contextlib.suppress(Exception):
             _save(Path(folder) / f"error_{rank}", error)
-        group.leave(failed=True)
+        group.leave_group(failed=True)
         _flush()
         os._exit(1)
-    group.leave()
+    group.leave_group()
     mine.leave()
 
 

@@ -72,7 +72,7 @@ def _start_ranks(strategy: Strategy) -> None:
 
 def _wait_for_ranks(mine: Seat, process: subprocess.Popen[bytes]) -> None:
     """At the end of the script, wait for the other ranks' ends; fail with them."""
-    group.leave()
+    group.leave_group()
     mine.leave()
     assert process.stdin is not None
     process.stdin.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __all__ = ["lazy"]
@@ -27,7 +28,7 @@ def lazy(
     def get(name: str) -> Any:
         if name in names:
             origin, _, attribute = names[name].partition(":")
-            value = getattr(import_module(origin), attribute)
+            value = getattr(_imported(origin, f"{module}.{name}"), attribute)
         elif name in children:
             value = import_module(f"{module}.{name}")
         else:
@@ -39,3 +40,21 @@ def lazy(
         return sorted({*vars(sys.modules[module]), *names, *children})
 
     return get, listing
+
+
+def _imported(origin: str, wanted: str) -> ModuleType:
+    """Import where a name comes from.
+
+    Raises:
+        ModuleNotFoundError: says which package brings it, where that is not installed.
+    """
+    try:
+        return import_module(origin)
+    except ModuleNotFoundError as error:
+        package = origin.partition(".")[0]
+        if error.name != package:
+            raise
+        from lt_core.plugins import install_hint
+
+        hint = install_hint(package.replace("_", "-"))
+        raise ModuleNotFoundError(f"{wanted} comes with {package.replace('_', '-')}: {hint}", name=package) from None

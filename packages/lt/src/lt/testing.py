@@ -3,13 +3,15 @@
 from lt.lazy import lazy
 
 NAMES = {
-    "AcceleratorKit": "lt_core.accelerator_kit:AcceleratorKit",
-    "CallbackKit": "lt_core.callback_kit:CallbackKit",
-    "CheckpointKit": "lt_core.checkpoint_kit:CheckpointKit",
-    "FakeTrainer": "lt_core.testing:FakeTrainer",
-    "LoggerKit": "lt_core.logger_kit:LoggerKit",
-    "PrecisionKit": "lt_core.precision_kit:PrecisionKit",
-    "assert_resumes_exactly": "lt_loops.testing:assert_resumes_exactly",
+    "AcceleratorKit": "lt_testing:AcceleratorKit",
+    "CallbackKit": "lt_testing:CallbackKit",
+    "CheckpointKit": "lt_testing:CheckpointKit",
+    "FakeTrainer": "lt_testing:FakeTrainer",
+    "LoggerKit": "lt_testing:LoggerKit",
+    "PrecisionKit": "lt_testing:PrecisionKit",
+    "StrategyConformance": "lt_testing:StrategyConformance",
+    "assert_resumes_exactly": "lt_testing:assert_resumes_exactly",
+    "xfail": "lt_testing:xfail",
 }
 """Each name, and where it comes from."""
 

@@ -1,12 +1,14 @@
 # Written by tools/stubs.py from the table in the module beside it.
 
-from lt_core.accelerator_kit import AcceleratorKit as AcceleratorKit
-from lt_core.callback_kit import CallbackKit as CallbackKit
-from lt_core.checkpoint_kit import CheckpointKit as CheckpointKit
-from lt_core.logger_kit import LoggerKit as LoggerKit
-from lt_core.precision_kit import PrecisionKit as PrecisionKit
-from lt_core.testing import FakeTrainer as FakeTrainer
-from lt_loops.testing import assert_resumes_exactly as assert_resumes_exactly
+from lt_testing.accelerator import AcceleratorKit as AcceleratorKit
+from lt_testing.callback import CallbackKit as CallbackKit
+from lt_testing.checkpoint import CheckpointKit as CheckpointKit
+from lt_testing.exact_resume import assert_resumes_exactly as assert_resumes_exactly
+from lt_testing.fake_trainer import FakeTrainer as FakeTrainer
+from lt_testing.logger import LoggerKit as LoggerKit
+from lt_testing.precision import PrecisionKit as PrecisionKit
+from lt_testing.strategy.conformance import StrategyConformance as StrategyConformance
+from lt_testing.strategy.conformance import xfail as xfail
 
 __all__ = [
     "AcceleratorKit",
@@ -15,5 +17,7 @@ __all__ = [
     "FakeTrainer",
     "LoggerKit",
     "PrecisionKit",
+    "StrategyConformance",
     "assert_resumes_exactly",
+    "xfail",
 ]

@@ -17,6 +17,7 @@ NAMES = {
     "XLA": "lt_strategies.xla:XLA",
     "XLASPMD": "lt_strategies.xla:XLASPMD",
     "XLAStrategy": "lt_strategies.xla:XLA",
+    "leave_group": "lt_strategies:leave_group",
 }
 """Each name, and where it comes from."""
 

@@ -11,6 +11,7 @@ from lt_strategies.fsdp import FSDP as FSDP
 from lt_strategies.fsdp import FSDP as FSDPStrategy
 from lt_strategies.fsdp import ModelParallel as ModelParallel
 from lt_strategies.fsdp import ModelParallel as ModelParallelStrategy
+from lt_strategies.group import leave_group as leave_group
 from lt_strategies.xla import XLA as XLA
 from lt_strategies.xla import XLA as XLAStrategy
 from lt_strategies.xla import XLASPMD as XLASPMD
@@ -39,6 +40,7 @@ __all__ = [
     "XLAStrategy",
     "ddp",
     "fsdp",
+    "leave_group",
     "model_parallel",
     "parallel",
     "single_device",

@@ -13,8 +13,8 @@ from torch import nn
 from lt_core.older import untaken
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Strategy
-from lt_strategies.conformance.bench import Bench, SmallNet, sgd
-from lt_strategies.conformance.checks import check
+from lt_testing.strategy.bench import Bench, SmallNet, sgd
+from lt_testing.strategy.checks import check
 
 
 class Point(NamedTuple):

@@ -21,7 +21,7 @@ import torch
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError, ConfigTypeError
-from lt_core.kit import Kit
+from lt_testing.kit import Kit
 
 __all__ = ["AcceleratorKit"]
 

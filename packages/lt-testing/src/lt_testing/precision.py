@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from lt_core.kit import Kit
-from lt_core.kit_run import assert_same, installed_trainer, kit_data, seeded
 from lt_core.plain_data import is_plain
 from lt_core.precision import Precision
+from lt_testing.kit import Kit
+from lt_testing.training import assert_same, installed_trainer, kit_data, seeded
 
 __all__ = ["PrecisionKit"]
 

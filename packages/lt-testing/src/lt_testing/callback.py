@@ -23,10 +23,10 @@ import torch
 
 from lt_core.callback import Callback
 from lt_core.hooks import CALLBACK_HOOKS
-from lt_core.kit import Kit
-from lt_core.kit_run import KitModule, assert_same, installed_trainer, kit_data, same, seeded
 from lt_core.overrides import is_overridden
 from lt_core.plain_data import is_plain
+from lt_testing.kit import Kit
+from lt_testing.training import KitModule, assert_same, installed_trainer, kit_data, same, seeded
 
 __all__ = ["CallbackKit", "KitModule"]
 

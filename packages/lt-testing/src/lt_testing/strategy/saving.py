@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
-from lt_strategies.conformance.bench import Bench, SmallNet, Tree
-from lt_strategies.conformance.checks import check
+from lt_testing.strategy.bench import Bench, SmallNet, Tree
+from lt_testing.strategy.checks import check
 
 
 def _tree(strategy: Strategy, module: nn.Module, optimizer: Optimizer) -> Tree:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.precision import Precision
-from lt_strategies.conformance.bench import Batch, Bench, SmallNet, sgd
-from lt_strategies.conformance.checks import check
+from lt_testing.strategy.bench import Batch, Bench, SmallNet, sgd
+from lt_testing.strategy.checks import check
 
 
 def _adam(params: Iterable[nn.Parameter]) -> Optimizer:

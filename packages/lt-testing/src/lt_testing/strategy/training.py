@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import plugins
 from lt_core.module import LightningModule
-from lt_strategies.conformance.bench import (
+from lt_testing.strategy.bench import (
     CLASSES,
     FEATURES,
     SAMPLES,
@@ -20,7 +20,7 @@ from lt_strategies.conformance.bench import (
     SmallNet,
     assert_states_close,
 )
-from lt_strategies.conformance.checks import check
+from lt_testing.strategy.checks import check
 
 
 class Lit(LightningModule):

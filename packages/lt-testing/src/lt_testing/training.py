@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import plugins
-from lt_core.kit import Kit
 from lt_core.module import LightningModule
+from lt_testing.kit import Kit
 
 __all__ = ["KitModule", "assert_same", "installed_trainer", "kit_data", "same", "seeded"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from lt_core import plugins
 from lt_core.launcher import RunResult
 from lt_core.strategy import Strategy
-from lt_strategies.conformance.bench import Bench, SkippedError
-from lt_strategies.conformance.checks import load_checks
+from lt_testing.strategy.bench import Bench, SkippedError
+from lt_testing.strategy.checks import load_checks
 
 __all__ = ["DeliberateError", "Order", "made", "run_all", "run_again"]
 

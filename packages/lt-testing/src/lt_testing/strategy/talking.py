@@ -7,8 +7,8 @@ import time
 
 import torch
 
-from lt_strategies.conformance.bench import Bench
-from lt_strategies.conformance.checks import check
+from lt_testing.strategy.bench import Bench
+from lt_testing.strategy.checks import check
 
 
 def _mine(bench: Bench) -> torch.Tensor:

@@ -27,10 +27,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from lt_core.kit import Kit
 from lt_core.logger import Logger
 from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_core.plain_data import is_plain
+from lt_testing.kit import Kit
 
 __all__ = ["LoggerKit", "examples_of_media"]
 

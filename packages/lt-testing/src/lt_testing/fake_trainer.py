@@ -1,4 +1,4 @@
-"""For people who write parts of lt: kits of tests for loggers, callbacks, accelerators...; a Trainer without a run."""
+"""A Trainer without a run, for unit tests of callbacks, loggers and modules."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.accelerator import Accelerator
-from lt_core.accelerator_kit import AcceleratorKit
 from lt_core.callback import Callback
-from lt_core.callback_kit import CallbackKit
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_kit import CheckpointKit
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed, make_feed
 from lt_core.logger import Logger
-from lt_core.logger_kit import LoggerKit
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
-from lt_core.precision_kit import PrecisionKit
 from lt_core.profiler import Profiler
 from lt_core.recorder import Recorder
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["AcceleratorKit", "CallbackKit", "CheckpointKit", "FakeTrainer", "LoggerKit", "PrecisionKit"]
+__all__ = ["FakeTrainer"]
 
 
 class FakeTrainer(Collectives):

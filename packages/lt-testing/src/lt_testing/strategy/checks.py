@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from lt_core.strategy import Capabilities
-from lt_strategies.conformance.bench import Bench
+from lt_testing.strategy.bench import Bench
 
 __all__ = ["CHECKS", "Check", "check", "load_checks"]
 
@@ -63,5 +63,5 @@ def check(
 def load_checks() -> dict[str, Check]:
     """Import all modules of checks; return :data:`CHECKS`."""
     for module in _MODULES:
-        import_module(f"lt_strategies.conformance.{module}")
+        import_module(f"lt_testing.strategy.{module}")
     return CHECKS

@@ -1,0 +1,44 @@
+"""Tests for people who write parts of lt: a kit for each kind of part, a Trainer without a run, a check of resuming.
+
+A kit is a class of tests: subclass it, say how your part is made, and pytest runs them::
+
+    from lt_testing import LoggerKit
+
+    class TestMyLogger(LoggerKit):
+        def make_logger(self, folder):
+            return MyLogger(folder)
+
+A test of a kit can be overridden only to mark it ``xfail(reason=...)``, so that none is lost unseen.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+_KITS = ("accelerator", "callback", "checkpoint", "logger", "precision")
+_CHECKS = ("bench", "placing", "stepping", "talking", "saving", "training")
+pytest.register_assert_rewrite(
+    *(f"lt_testing.{name}" for name in _KITS), *(f"lt_testing.strategy.{name}" for name in _CHECKS)
+)
+
+# ruff: noqa: E402  asserts are rewritten from here on
+from lt_testing.accelerator import AcceleratorKit
+from lt_testing.callback import CallbackKit
+from lt_testing.checkpoint import CheckpointKit
+from lt_testing.exact_resume import assert_resumes_exactly
+from lt_testing.fake_trainer import FakeTrainer
+from lt_testing.logger import LoggerKit
+from lt_testing.precision import PrecisionKit
+from lt_testing.strategy import StrategyConformance, xfail
+
+__all__ = [
+    "AcceleratorKit",
+    "CallbackKit",
+    "CheckpointKit",
+    "FakeTrainer",
+    "LoggerKit",
+    "PrecisionKit",
+    "StrategyConformance",
+    "assert_resumes_exactly",
+    "xfail",
+]
