@@ -246,7 +246,7 @@ def _where_it_was(storage: Any, location: str) -> Any:
 def _refusal(shown: str, error: Exception) -> CheckpointError:
     if isinstance(error, _ForeignError):
         return CheckpointError(
-            f"{shown} is no checkpoint: {error}. Expected a file of lt, of Lightning, or another that torch.save wrote.",
+            f"{shown} is no checkpoint: {error}. Expected a file that lt, Lightning or torch.save wrote.",
             code="LT658",
         )
     if isinstance(error, RefusedError):
