@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lt_core.errors import ConfigError
+from lt_core.precision import Precision
 
 
 class Logged:
@@ -90,3 +91,37 @@ def test_graphs_on_a_gpu_give_the_same_numbers(steps, trainer, net, loader):
         torch.testing.assert_close(mine, theirs)
     torch.testing.assert_close(by_hand.callback_metrics["loss"], replayed.callback_metrics["loss"])
     assert replayed.global_step == 22
+
+
+class Autocast(Precision):
+    """What a step under autocast is, without a package that brings it."""
+
+    def wrap_step(self, step):
+        def under_autocast(*args):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return step(*args)
+
+        return under_autocast
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_weights_are_cast_anew_in_each_captured_step(size, stand_in, trainer, net, loader, same):
+    torch.manual_seed(5)
+    theirs = net(lambda module: torch.optim.SGD(module.parameters(), lr=torch.tensor(0.1)))
+    optimizer = theirs.configure_optimizers()
+    for batch in loader(samples=42):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = theirs.loss(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def watched(module):
+        stand_in.watch(module, alike := torch.optim.SGD(module.parameters(), lr=torch.tensor(0.1)))
+        return alike
+
+    torch.manual_seed(5)
+    mine = net(watched)
+    trainer(plugins=[Autocast()], cuda_graphs=True, steps_per_execution=size).fit(mine, loader(samples=42))
+    assert stand_in.captures
+    same(mine, theirs)

@@ -48,6 +48,15 @@ class Precision:
         """
         return step
 
+    def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``call`` made outside of what :meth:`wrap_step` entered, and back in it afterwards; the very same
+        callable where nothing is to be done.
+
+        Manual optimization calls backward and the optimizers' steps so: a loop by hand ends its autocast region before
+        them. Asked for before the run, outside of the step; what it returns may be nested.
+        """
+        return call
+
     def scale_loss(self, loss: Tensor) -> Tensor:
         """Return the loss that backward starts from; scalar, shape ``()``."""
         return loss

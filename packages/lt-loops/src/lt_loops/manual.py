@@ -29,8 +29,11 @@ class Manual:
     def __init__(self, run: Run, plan: Plan) -> None:
         """Wrap the run's optimizers and hang this into the module."""
         self.run, self.plan = run, plan
+        self.backward = run.precision.leave_step(self._backward)
+        take_step = run.precision.leave_step(self._step)
+        self.in_step = run.precision.wrap_step(_call)
         self.optimizers = [
-            LightningOptimizer(o, self._step, self._toggled, self._zero if plan.window > 1 else None)
+            LightningOptimizer(o, take_step, self._toggled, self._zero if plan.window > 1 else None)
             for o in run.optimizers
         ]
         run.open_gradients = run.optimizers
@@ -57,7 +60,7 @@ class Manual:
     def flush(self) -> None:
         """An unfinished window has nothing that could be stepped from outside; its gradients wait for the next one."""
 
-    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+    def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Divide, weigh, scale, run backward, reduce over the ranks."""
         plan, run = self.plan, self.run
         run.open_gradients = run.optimizers
@@ -81,6 +84,8 @@ class Manual:
             run.strategy.reduce_gradients(run.module.parameters())  # all: ranks may have used different ones
 
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+        if closure is not None:
+            closure = partial(self.in_step, closure)
         if not self.last:
             return None if closure is None else closure()
         value = self._take_step(optimizer, closure)
@@ -136,3 +141,7 @@ class Manual:
                 yield
         finally:
             self.syncing = before
+
+
+def _call(closure: Callable[[], Any]) -> Any:
+    return closure()

@@ -9,10 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.data import teardown
 from lt_core.errors import silence_for_trainer, warn
 from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.precision import Precision
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
@@ -22,6 +25,8 @@ from lt_loops.sentinel import describe_anomaly
 from lt_loops.signals import Signals
 
 if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
     from lt_core.data import DataSource
     from lt_loops.run import Run
 
@@ -41,6 +46,7 @@ class Session:
         self.signals = Signals(run)
         self.failed: BaseException | None = None
         self.anomaly = False
+        self.forgetting: RemovableHandle | None = None
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
@@ -60,6 +66,9 @@ class Session:
         if run.trainer.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
         self.signals.install()
+        formats = (run.precision, run.trainer.eval_precision_plugin)
+        if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
+            self.forgetting = register_optimizer_step_post_hook(_forget_cast_weights)
         run.begun = True
         trainer = run.trainer
         trainer._run = run
@@ -101,6 +110,8 @@ class Session:
     def _leave(self) -> None:
         """Give signals, torch's settings and the module back as they were."""
         self.signals.restore()
+        if self.forgetting is not None:
+            self.forgetting.remove()
         torch.autograd.set_detect_anomaly(self.anomaly)
         self.run.phase = ""
         detach(self.run)
@@ -144,6 +155,14 @@ class Session:
                     f"{error}",
                     code="LT221",
                 )
+
+
+def _forget_cast_weights(*step: object) -> None:
+    """Make autocast cast weights anew after the step of any optimizer, also of one that the Trainer does not know.
+
+    Autocast keeps cast weights until its outermost region ends, and around a training step that region is ours.
+    """
+    torch.clear_autocast_cache()
 
 
 def attach(run: Run) -> None:

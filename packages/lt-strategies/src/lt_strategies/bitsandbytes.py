@@ -71,6 +71,9 @@ class Bitsandbytes(Precision):
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         return self._rest.wrap_step(step)
 
+    def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        return self._rest.leave_step(call)
+
     def _replace(self, module: nn.Module, prefix: str, bnb: Any) -> None:
         for name, child in module.named_children():
             path = f"{prefix}{name}"

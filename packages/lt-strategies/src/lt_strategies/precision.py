@@ -53,6 +53,16 @@ class TruePrecision(Precision):
 
         return in_dtype
 
+    def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``call`` with the default format that there is now."""
+        outside = torch.get_default_dtype()
+
+        def in_dtype_outside(*args: Any, **kwargs: Any) -> Any:
+            with _default_dtype(outside):
+                return call(*args, **kwargs)
+
+        return in_dtype_outside
+
     def _convert(self, item: Any) -> Any:
         return item.to(self.dtype) if isinstance(item, Tensor) and item.is_floating_point() else item
 
@@ -101,6 +111,21 @@ class Mixed(Precision):
                 return step(*args, **kwargs)
 
         return autocast_step
+
+    def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``call`` made without autocast; cast weights are forgotten, as at the end of a region of autocast."""
+
+        def call_outside(*args: Any, **kwargs: Any) -> Any:
+            device_type = self._device_type
+            entered = torch.is_autocast_enabled(device_type)
+            torch.set_autocast_enabled(device_type, False)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                torch.clear_autocast_cache()
+                torch.set_autocast_enabled(device_type, entered)
+
+        return call_outside
 
 
 class ScaledMixed(Mixed):
