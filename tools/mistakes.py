@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-TABLES = [ROOT / "tests" / "lt_loops" / name for name in ("test_mistakes.py", "test_mistakes_in_runs.py")]
+TABLES = [
+    ROOT / "tests" / name
+    for name in (
+        "lt_loops/test_mistakes.py",
+        "lt_loops/test_mistakes_in_runs.py",
+        "integration/test_mistakes_with_callbacks.py",
+    )
+]
 PAGE = ROOT / "docs" / "mistakes.md"
 HEAD = """# Mistakes, and what you are told
 
@@ -23,7 +30,8 @@ examples `self` is the module, `net` another one, `loader` has four batches, `ni
 `optimizer` and `scheduler` are the module's own, `plateau` is a `ReduceLROnPlateau`, `other` is another model.
 `fit(...)` stands for `Trainer(...).fit(...)`.
 
-<!-- Written by tools/mistakes.py from tests/lt_loops/test_mistakes.py and test_mistakes_in_runs.py. -->
+<!-- Written by tools/mistakes.py from tests/lt_loops/test_mistakes.py, test_mistakes_in_runs.py and
+tests/integration/test_mistakes_with_callbacks.py. -->
 """
 
 

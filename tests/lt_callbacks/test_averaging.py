@@ -345,3 +345,17 @@ def test_swa_refuses_what_it_cannot_do_before_the_first_step():
         StochasticWeightAveraging(0.1).on_fit_start(make(max_epochs=-1), Net())
     with pytest.raises(ConfigError, match="parameter groups"):
         StochasticWeightAveraging([0.1, 0.2]).on_fit_start(make(max_epochs=2), Net())
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: EMAWeightAveraging(0.999), r"device=0\.999.*Is it the decay\? EMAWeightAveraging\(decay=0\.999\)"),
+        (lambda: WeightAveraging(device=True), r"device=True.*expected a device such as 'cpu'.*Received a bool"),
+        (lambda: WeightAveraging("cdua"), r"device='cdua'.*Did you mean 'cuda'\?"),
+        (lambda: StochasticWeightAveraging(1e-2, device=0.5), r"StochasticWeightAveraging\(device=0\.5\)"),
+    ],
+)
+def test_what_is_no_device_is_refused_where_it_is_given(make, told):
+    with pytest.raises(ConfigError, match=told):
+        make()

@@ -24,6 +24,11 @@ MISTAKES = {
         (NET,),
         ["run.yaml:3: trainer.max_epocs", "Did you mean 'max_epochs'?", "LT153"],
     ),
+    "an argument that is cut off": (
+        "{}\n",
+        (NET, "--trainer.max_epoch", "3"),
+        ["command line: trainer.max_epoch", "Did you mean 'max_epochs'?", "LT153"],
+    ),
     "a value of the wrong type": (
         "trainer:\n  max_epochs: three\n",
         (NET,),

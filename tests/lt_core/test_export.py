@@ -61,3 +61,14 @@ def test_an_unknown_method_and_a_missing_input_are_errors():
     net.example_input_array = None
     with pytest.raises(ConfigError, match="example_input_array"):
         net.to_torchscript(method="trace")
+
+
+def test_onnx_without_the_package_that_torch_needs_says_its_name(monkeypatch):
+    def export(*args, **kwargs):
+        raise ModuleNotFoundError("No module named 'onnxscript'", name="onnxscript")
+
+    monkeypatch.setattr(torch.onnx, "export", export)
+    net = Net()
+    with pytest.raises(ConfigError, match=r"to_onnx needs the package onnxscript.*pip install onnxscript"):
+        net.to_onnx("net.onnx")
+    assert net.training

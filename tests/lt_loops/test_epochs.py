@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
 
 from lt_core import Callback, ConfigError, DataError, LtWarning
 
@@ -205,6 +205,26 @@ def test_overfit_batches_reads_the_same_batches_in_every_epoch(trainer, net, loa
 
     with pytest.warns(UserWarning, match=r"overfit_batches.*shuffle"):
         trainer(overfit_batches=2, max_epochs=3).fit(Sees(), loader(shuffle=True))
+    assert len(seen) == 6
+    assert all(torch.equal(seen[i], seen[i % 2]) for i in range(6))
+
+
+@pytest.mark.parametrize("form", ["batch_sampler", "list", "dict"])
+def test_overfit_batches_reads_in_order_whatever_form_the_shuffling_has(form, trainer, net, loader):
+    pytest.importorskip("lt_data", reason="several loaders come with it")
+    seen = []
+
+    class Sees(net):
+        def training_step(self, batch, batch_idx):
+            batch = batch["a"] if form == "dict" else batch[0] if form == "list" else batch
+            seen.append(batch[0])
+            return self.loss(batch)
+
+    data = loader().dataset
+    shuffles = DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 4, drop_last=False))
+    loaders = {"batch_sampler": shuffles, "list": [loader(shuffle=True)], "dict": {"a": loader(shuffle=True)}}
+    with pytest.warns(UserWarning, match="LT406"):
+        trainer(overfit_batches=2, max_epochs=3).fit(Sees(), loaders[form])
     assert len(seen) == 6
     assert all(torch.equal(seen[i], seen[i % 2]) for i in range(6))
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lt_core import Callback, LightningModule, LogError, Logger
-from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.errors import ConfigError, ConfigTypeError, LtWarning
 
 
 class Rows(Logger):
@@ -85,6 +85,7 @@ ALL = list(itertools.product([None, True, False], [None, True, False], [True, Fa
 every_combination = pytest.mark.parametrize(("on_step", "on_epoch", "prog_bar", "logger"), ALL)
 
 
+@pytest.mark.filterwarnings("ignore:.*logged nowhere")
 @every_combination
 def test_what_training_step_logs_has_lightnings_names(on_step, on_epoch, prog_bar, logger, log):
     settings = {"on_step": on_step, "on_epoch": on_epoch, "prog_bar": prog_bar, "logger": logger}
@@ -105,6 +106,7 @@ def test_what_training_step_logs_has_lightnings_names(on_step, on_epoch, prog_ba
 
 
 @pytest.mark.parametrize("stage", ["fit", "validate", "test"])
+@pytest.mark.filterwarnings("ignore:.*logged nowhere")
 @every_combination
 def test_what_an_evaluation_step_logs_has_lightnings_names(on_step, on_epoch, prog_bar, logger, stage, log):
     settings = {"on_step": on_step, "on_epoch": on_epoch, "prog_bar": prog_bar, "logger": logger}
@@ -119,6 +121,11 @@ def test_what_an_evaluation_step_logs_has_lightnings_names(on_step, on_epoch, pr
     assert run.progress_bar_metrics == ({**step_value, **epoch_value} if prog_bar else {})
     if steps and logger:
         assert rows.column(next(iter(step_value))) == [(0, 1.5), (1, 5.5), (2, 8.5)]
+
+
+def test_on_step_false_in_a_training_step_goes_nowhere_and_says_so(log):
+    with pytest.warns(LtWarning, match=r"self.log\('x'\) in 'train_batch'.*logged nowhere.*LT571"):
+        log("training_step", lambda module, batch: batch_mean(module, batch, on_step=False))
 
 
 EPOCH_HOOKS = [

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 from lt_core import (
     Callback,
@@ -22,6 +22,7 @@ from lt_core import (
     HookError,
     LightningModule,
     LogError,
+    Logger,
     LtError,
     LtWarning,
 )
@@ -161,6 +162,12 @@ LOADERS = [
     row("fit(net, loader, limit_train_batches=0.1)", "less than one batch", way_out="Take at least 0.25"),
     row("fit(net, nine_batches, limit_train_batches=0.1)", "0.1 of 9 batches", way_out="Take at least 0.112"),
     row(
+        "fit(net, own_sampler, overfit_batches=2)",
+        "a WeightedRandomSampler of its own",
+        way_out="shuffle=False",
+        kind=LtWarning,
+    ),
+    row(
         "fit(net, loader, datamodule=data)",
         "both loaders (train) and a datamodule",
         way_out="Pass one of the two",
@@ -231,10 +238,42 @@ LOGS = [
         ("3, 1.0", "3 (int)", "a non-empty string"),
         ("'', 1.0", "''", "a non-empty string"),
         ("'a', 1.0, reduce_fx='average'", "'average'", "'mean', 'sum', 'min', 'max'"),
+        ("'a', 1.0, batch_size='four'", "batch_size='four'", "how many samples the value stands for"),
     ]
-] + [row("def on_fit_start(self): self.log('a', 1.0)", "'on_fit_start'", way_out="Log in a step", kind=LogError)]
+] + [
+    row(
+        "self.log('a', 1.0, on_step=False, on_epoch=False)",
+        "it is logged nowhere",
+        way_out="Write on_step=True or on_epoch=True",
+        kind=LtWarning,
+    )
+]
+LOGS += [row("def on_fit_start(self): self.log('a', 1.0)", "'on_fit_start'", way_out="Log in a step", kind=LogError)]
+
+ATTRIBUTES = [
+    row(wrote, *names, way_out=way_out, kind=LtWarning)
+    for wrote, *names, way_out in [
+        ("trainer.shoud_stop = True", "trainer.shoud_stop", "Did you mean 'should_stop'?"),
+        ("trainer.max_epoch = 3", "trainer.max_epoch", "Did you mean 'max_epochs'?"),
+        ("trainer.inference_mode = False", "trainer.inference_mode", "Write Trainer(inference_mode=...)"),
+        ("trainer.log_axis = 'tokns'", "'tokns'", "Did you mean 'tokens'?"),
+        ("net.automatic_optimisation = False", "Net.automatic_optimisation", "mean 'automatic_optimization'?"),
+        ("net.strict_loadng = False", "Net.strict_loadng", "Did you mean 'strict_loading'?"),
+        ("data.prepare_data_per_nod = False", "Data.prepare_data_per_nod", "Did you mean 'prepare_data_per_node'?"),
+    ]
+] + [
+    row(
+        "trainer.callbacks = []",
+        "trainer.callbacks cannot be set",
+        way_out="Trainer(callbacks=...)",
+        kind=AttributeError,
+    ),
+    row("trainer.world_size = 2", "trainer.world_size cannot be set", way_out="only be read", kind=AttributeError),
+    row("net.hparams = {'lr': 0.1}", "Net.hparams cannot be assigned", way_out="self.save_hyperparameters(hparams)"),
+]
 
 MISTAKES = {
+    "Attributes": ATTRIBUTES,
     "Hooks of the module": HOOKS,
     "Hooks of a callback": CALLBACKS,
     "What training_step returns": RETURNS,
@@ -256,6 +295,7 @@ class Net(LightningModule):
         return self(batch).square().mean()
 
     def training_step(self, batch, batch_idx):
+        self.log("tokens", 4.0)
         return self.loss(batch)
 
     def validation_step(self, batch, batch_idx):
@@ -350,11 +390,17 @@ def message_of(mistake):
         "dataset": dataset,
         "loader": loader,
     }
+    names["own_sampler"] = DataLoader(dataset, 2, sampler=WeightedRandomSampler([1.0] * 8, 8))
     names["nine_batches"] = DataLoader(TensorDataset(torch.ones(9, 2)))
     names["unsized"] = DataLoader(Unsized(), 2)
     code = mistake.wrote
     if mistake in CALLBACKS:
         code = f"class Own(Callback):\n{textwrap.indent(code, '    ')}\nfit(net, loader, callbacks=Own())"
+    elif mistake in ATTRIBUTES:
+        names["trainer"] = Trainer(
+            accelerator="cpu", max_epochs=1, **{**QUIET, "logger": Logger()}, log_every_n_steps=1
+        )
+        code += "\ntrainer.fit(net, datamodule=data)"
     elif code.startswith("self.log"):
         step = f"def training_step(self, batch, batch_idx): {code}; return self.loss(batch)"
         code = f"class Own(Net):\n    {step}\nfit(Own(), loader)"
@@ -365,7 +411,7 @@ def message_of(mistake):
         warnings.simplefilter("always")
         try:
             exec(code, names)
-        except (LtError, RuntimeError) as error:
+        except (LtError, RuntimeError, AttributeError) as error:
             return error
     found = [one.message for one in told if isinstance(one.message, LtWarning)]
     assert found, f"nothing was told for {mistake.wrote}"
@@ -394,4 +440,4 @@ def test_a_mistake_is_answered_with_its_name_its_value_and_the_way_out(mistake):
     assert isinstance(error, mistake.kind), repr(error)
     for part in (*mistake.names, mistake.way_out):
         assert part in full_text(error), full_text(error)
-    assert re.search(r"\[LT\d{3}\]$", full_text(error))
+    assert re.search(r"\[LT\d{3}\]$", full_text(error)) or isinstance(error, AttributeError)

@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from numbers import Integral, Real
 
-from lt_core.errors import ConfigError, did_you_mean
+import torch
 
-__all__ = ["choice", "fraction", "number", "whole"]
+from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+
+__all__ = ["choice", "device", "fraction", "number", "whole"]
+
+
+def device(who: str, value: object, instead: str = "") -> torch.device | None:
+    """Return the device that ``value`` names: a torch.device, a name or the number of a GPU; None stays None.
+
+    Raises:
+        ConfigError: for anything else; ``instead`` says what was probably meant by it.
+    """
+    if value is None or isinstance(value, torch.device):
+        return value
+    expected = f"{who}(device={value!r}): expected a device such as 'cpu' or 'cuda:0', or None."
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ConfigTypeError(f"{expected} Received a {type(value).__name__}.{instead}", code="LT182")
+    try:
+        return torch.device(value)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{expected}{did_you_mean(str(value), ('cpu', 'cuda', 'mps', 'xla'))}", code="LT182"
+        ) from error
 
 
 def whole(who: str, name: str, value: object, least: int = 0, meaning: str = "") -> int:

@@ -62,7 +62,7 @@ class GradientAccumulationScheduler(Callback):
                 code="LT178",
             )
         count = self.get_accumulate_grad_batches(trainer.current_epoch)
-        if trainer.accumulate_grad_batches not in (1, count):
+        if trainer.accumulate_grad_batches != 1:
             raise ConfigError(
                 f"Trainer(accumulate_grad_batches={trainer.accumulate_grad_batches}) and "
                 f"GradientAccumulationScheduler({self.scheduling}) contradict each other. Give it in one place only.",

@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, whole
+from lt_callbacks.arguments import device as a_device
 from lt_callbacks.averaged_weights import AveragedWeights, AverageFunction
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
@@ -77,7 +78,7 @@ class StochasticWeightAveraging(Callback):
         self._annealing_epochs = whole(who, "annealing_epochs", annealing_epochs, 0)
         self._annealing_strategy = choice(who, "annealing_strategy", annealing_strategy, ("cos", "linear"))
         self._avg_fn = avg_fn
-        self._device = device
+        self._device = a_device("StochasticWeightAveraging", device)
         self._first_epoch = 0
         self._average: AveragedWeights | None = None
         self._rates: list[float] | None = None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from lt_callbacks.arguments import device as a_device
 from lt_callbacks.arguments import whole
 from lt_callbacks.averaged_weights import AveragedWeights
 from lt_core.arguments import checks_arguments
@@ -46,7 +47,9 @@ class WeightAveraging(Callback):
                 "multi_avg_fn.",
                 code="LT178",
             )
-        self._device = device
+        number = isinstance(device, float) and isinstance(self, EMAWeightAveraging)
+        instead = f" Is it the decay? {type(self).__name__}(decay={device!r})." if number else ""
+        self._device = a_device(type(self).__name__, device, instead)
         self._use_buffers = use_buffers
         self._given_functions = kwargs
         self._average: AveragedWeights | None = None

@@ -73,6 +73,7 @@ class LightningArgumentParser(ArgumentParser):
         default_env: bool = False,
         **kwargs: Any,
     ) -> None:
+        kwargs.setdefault("allow_abbrev", False)  # a name that is cut off is a slip, here as in a file
         set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
         self._began_in = Path.cwd()

@@ -6,10 +6,12 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
+        "LT184",
         "LT190",
         "LT201",
         "LT510",
         "LT514",
+        "LT571",
         "LT602",
         "LT616",
         "LT651",

@@ -30,7 +30,7 @@ def to_onnx(
         kwargs: passed to ``torch.onnx.export``.
 
     Raises:
-        ConfigError: without an input sample.
+        ConfigError: without an input sample, or a package that torch needs for it.
     """
     sample = _sample(self, input_sample, "to_onnx")
     arguments = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
@@ -39,6 +39,11 @@ def to_onnx(
     try:
         with torch.no_grad():
             return torch.onnx.export(self, arguments, None if file_path is None else str(file_path), **kwargs)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"to_onnx needs the package {error.name}, by which torch writes ONNX: pip install {error.name}",
+            code="LT180",
+        ) from error
     finally:
         for part, training in modes:
             part.training = training

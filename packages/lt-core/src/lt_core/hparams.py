@@ -95,6 +95,15 @@ class HyperparametersMixin:
         hparams: AttributeDict = self.__dict__.setdefault("_hparams", AttributeDict())
         return hparams
 
+    @hparams.setter
+    def hparams(self, value: Any) -> None:
+        raise ConfigError(
+            f"{type(self).__qualname__}.hparams cannot be assigned: it is what save_hyperparameters keeps. Write "
+            "self.save_hyperparameters(hparams) in __init__ for a dict, a Namespace or a dataclass; later, change its "
+            "items: self.hparams['lr'] = 0.1.",
+            code="LT195",
+        )
+
     @property
     def hparams_initial(self) -> AttributeDict:
         """The hyperparameters as they were when they were kept."""

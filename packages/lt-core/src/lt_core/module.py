@@ -286,6 +286,8 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         slot = slots.get(name) if slots is not None else None
         if slot is None or slot.given != given:
             slot = recorder.resolve(self, name, value, Given(*given))
+            if batch_size is not None:
+                slot.weight_of(batch_size)  # also where this value needs none
         slot.add(value, batch_size)
 
     def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:

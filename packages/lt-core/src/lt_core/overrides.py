@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from lt_core.errors import warn
 
-__all__ = ["is_overridden", "warn_of_misspelt_hooks"]
+__all__ = ["is_overridden", "nearest_name", "warn_of_misspelt_hooks", "warn_of_misspelt_settings"]
 
 
 def is_overridden(owner: object, name: str, base: type) -> bool:
@@ -42,6 +43,37 @@ def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> 
             )
 
 
+def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
+    """Warn of attributes of ``owner`` or its class that are nearly, but not quite, one that lt reads.
+
+    Args:
+        owner: a module or datamodule.
+        known: the attributes that lt reads of it.
+    """
+    names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
+    for name in sorted(names.difference(known)):
+        near = nearest_name(name, known)
+        if near is not None:
+            warn(
+                f"{type(owner).__name__}.{name} is set, and nothing reads it. Did you mean {near!r}? If it is an "
+                "attribute of your own, another name avoids this note.",
+                code="LT184",
+            )
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of ``known`` that ``name`` is a slip of: a letter or two off."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.87)
+    return near[0] if near else None
+
+
+def _is_users(part: object) -> bool:
+    return not (isinstance(part, type) and part.__module__.partition(".")[0] in _NOT_THE_USERS)
+
+
+_NOT_THE_USERS = ("builtins", "torch", "lt_core", "lt_data")
+
+
 def _own_methods(kind: type, base: type) -> list[str]:
     names: dict[str, Any] = {}
     for part in kind.__mro__:
@@ -58,8 +90,7 @@ def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
         name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)
     ):
         return None
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.87)
-    return near[0] if near else None
+    return nearest_name(name, known)
 
 
 _TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")

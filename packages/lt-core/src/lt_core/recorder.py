@@ -259,6 +259,12 @@ class Recorder:
                 f"self.log({name!r}, {wrong}) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
                 code="LT503",
             )
+        if not slot.on_step and not slot.on_epoch:
+            warn(
+                f"self.log({name!r}) in {self.phase!r}: with on_step=False and on_epoch=False (one may be the default "
+                "here) it is logged nowhere. Write on_step=True or on_epoch=True, or leave the call out.",
+                code="LT571",
+            )
         self._check_own_forks(slot)
         self.slots[str(name)] = slot
         self._note_steps(slot)

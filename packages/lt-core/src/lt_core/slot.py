@@ -177,7 +177,7 @@ class Slot:
         self.updated = self.fresh = True
         self._last = number
         if self.weighted:
-            weight = self.recorder.size() if batch_size is None else self._weight(batch_size)
+            weight = self.recorder.size() if batch_size is None else self.weight_of(batch_size)
             self.total += number * weight
             self.count += weight
         elif self.on_epoch:
@@ -201,7 +201,7 @@ class Slot:
         if self.on_epoch:
             self._pending.append(kept)
             if self.weighted:
-                self._weights.append(self.recorder.size() if batch_size is None else self._weight(batch_size))
+                self._weights.append(self.recorder.size() if batch_size is None else self.weight_of(batch_size))
             if len(self._pending) >= _BUNCH:
                 self._sum_pending()
 
@@ -261,7 +261,7 @@ class Slot:
             if self._last is None:
                 self._last = metric.compute()
 
-    def _weight(self, batch_size: Any) -> float:
+    def weight_of(self, batch_size: Any) -> float:
         """Return the weight that the user gave, as a number.
 
         Raises:

@@ -8,6 +8,7 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT142",
         "LT147",
+        "LT183",
         "LT215",
         "LT218",
         "LT221",
@@ -20,8 +21,10 @@ WARNINGS: frozenset[str] = frozenset(
         "LT341",
         "LT406",
         "LT408",
+        "LT416",
         "LT520",
         "LT521",
+        "LT570",
         "LT604",
         "LT605",
         "LT606",

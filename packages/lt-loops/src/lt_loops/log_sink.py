@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from lt_core.errors import LogError, warn
+from lt_core.errors import LogError, did_you_mean, warn
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
@@ -32,6 +32,7 @@ class LogSink:
         self._loggers: list[Logger] = list(run.loggers) if run.strategy.rank == 0 else []
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
+        self._axis_told = ""
 
     @property
     def active(self) -> bool:
@@ -83,7 +84,20 @@ class LogSink:
             found = row.get(name, run.recorder.callback_values.get(name))
             if found is not None:
                 return found
+            self._tell_axis(name, row)
         return max(run.position.step - 1, 0)
+
+    def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
+        """Say once that the axis which the user chose is not there."""
+        if self._run.stage != "fit" or self._axis_told == name:
+            return
+        self._axis_told = name
+        logged = sorted({*row, *self._run.recorder.callback_values})
+        warn(
+            f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer step. "
+            f"Logged: {', '.join(map(repr, logged))}.{did_you_mean(name, ('step', 'epoch', 'samples', *logged))}",
+            code="LT570",
+        )
 
     def show(self, name: str, value: Any, step: int) -> bool:
         """Hand what is no number to every logger; return whether any of them shows it."""

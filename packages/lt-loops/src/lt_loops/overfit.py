@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.errors import warn
 
 __all__ = ["in_order"]
 
 
-def in_order(loader: Any) -> Any:
-    """Return ``loader`` reading its samples in order where it shuffles, else as it is; warns of the difference.
+def in_order(loaders: Any) -> Any:
+    """Return loaders, in the nest in which they came, reading their samples in order where they shuffle; warns of it.
 
-    The user's loader stays as it is. Loaders with a sampler of the user's own are left alone.
+    The user's loaders stay as they are. Those with a sampler of the user's own are left alone, and that is said.
     """
-    if not isinstance(loader, DataLoader) or not isinstance(loader.sampler, RandomSampler):
-        return loader
-    plain_batches = type(loader.batch_sampler) is BatchSampler
-    if loader.batch_sampler is not None and not plain_batches:
-        return loader
-    warn(
-        "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
-        "shuffle=False. Pass such a loader, or limit_train_batches=... for other batches each time.",
-        code="LT406",
-    )
-    ordered = copy.copy(loader)
+    if isinstance(loaders, Mapping) and type(loaders) is dict:
+        return {name: in_order(loader) for name, loader in loaders.items()}
+    if type(loaders) in (list, tuple):
+        return type(loaders)(in_order(loader) for loader in loaders)
+    if not isinstance(loaders, DataLoader) or isinstance(loaders.dataset, IterableDataset):
+        return loaders
+    sampler = _sampler_of(loaders)
+    if type(sampler) is RandomSampler:
+        warn(
+            "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
+            "shuffle=False. Pass such a loader, or limit_train_batches=... for other batches each time.",
+            code="LT406",
+        )
+        return _ordered(loaders)
+    if type(sampler) is not SequentialSampler:
+        warn(
+            f"overfit_batches reads the same batches in every epoch, and this loader has a {type(sampler).__name__} of "
+            "its own, which is used as it is: where it draws other samples in each epoch, the batches differ. Pass a "
+            "loader with shuffle=False and without a sampler.",
+            code="LT416",
+        )
+    return loaders
+
+
+def _sampler_of(loader: DataLoader[Any]) -> Any:
+    """Return what chooses the samples: the sampler, that of a plain batch sampler, or the user's batch sampler."""
+    batches = loader.batch_sampler
+    return getattr(batches, "sampler", None) if type(batches) is BatchSampler else batches or loader.sampler
+
+
+def _ordered(loader: DataLoader[Any]) -> DataLoader[Any]:
+    ordered, batches = copy.copy(loader), loader.batch_sampler
     sampler = SequentialSampler(loader.dataset)  # type: ignore[arg-type]
     # DataLoader refuses to have these set after it is made
     ordered.__dict__.update(sampler=sampler, _iterator=None)
-    if plain_batches:
-        ordered.__dict__["batch_sampler"] = BatchSampler(sampler, loader.batch_size or 1, loader.drop_last)
+    if isinstance(batches, BatchSampler):
+        ordered.__dict__["batch_sampler"] = BatchSampler(sampler, batches.batch_size, batches.drop_last)
     return ordered

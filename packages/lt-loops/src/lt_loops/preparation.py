@@ -14,7 +14,7 @@ from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden, warn_of_misspelt_hooks
+from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
 from lt_loops.hook_check import check_signatures
@@ -144,8 +144,15 @@ def _check_hooks(run: Run) -> None:
         )
     check_signatures(run)
     warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | OLD_HOOKS)
+    for owner in (module, run.datamodule):
+        if owner is not None:
+            warn_of_misspelt_settings(owner, _SETTINGS)
     for callback in run.callbacks:
         warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | OLD_HOOKS)
+
+
+_SETTINGS = ("automatic_optimization", "example_input_array", "prepare_data_per_node", "strict_loading")
+"""What lt reads of a module and a datamodule, beside their methods."""
 
 
 def _prepare_data(run: Run) -> None:

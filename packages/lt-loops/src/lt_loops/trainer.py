@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ from lt_core.profiler import Profiler
 from lt_core.seed import seed_of_environment
 from lt_core.strategy import Strategy
 from lt_loops.actions import TrainerActions
+from lt_loops.attributes import check_attribute
 from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
@@ -186,6 +187,14 @@ class Trainer(TrainerActions, LegacyArguments):
         self._log_axis = "step"
         call_init_hooks(self)
         self._hinted = ""
+
+    if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set an attribute; warn of one that is nearly, but not quite, one of the Trainer's."""
+            if not name.startswith("_") and name not in vars(self):
+                check_attribute(type(self), name)
+            object.__setattr__(self, name, value)
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,66 @@
+"""Mistakes with callbacks, which a run of both packages finds. A part of the table behind docs/mistakes.md."""
+
+import importlib.util
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import lt_callbacks
+from lt_core import ConfigTypeError, LtError, LtWarning
+
+_spec = importlib.util.spec_from_file_location(
+    "mistakes_in_runs", Path(__file__).parents[1] / "lt_loops" / "test_mistakes_in_runs.py"
+)
+_runs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_runs)
+row = _runs.row
+
+MISTAKES = {
+    "Callbacks": [
+        row(
+            "EMAWeightAveraging(0.999)",
+            "device=0.999",
+            way_out="EMAWeightAveraging(decay=0.999)",
+            kind=ConfigTypeError,
+        ),
+        row("WeightAveraging(device='cdua')", "device='cdua'", way_out="Did you mean 'cuda'?"),
+        row(
+            "fit(net, loader, accumulate_grad_batches=2, callbacks=GradientAccumulationScheduler({0: 2}))",
+            "accumulate_grad_batches=2",
+            "GradientAccumulationScheduler({0: 2})",
+            way_out="Give it in one place only",
+        ),
+    ],
+}
+
+
+def message_of(mistake):
+    """Return the error that the user of a row sees, or the warning where the row is of one."""
+    torch.manual_seed(0)
+    ours = {name: getattr(lt_callbacks, name) for name in lt_callbacks.__all__}
+    net = _runs.Net()
+    loader = DataLoader(TensorDataset(torch.ones(8, 2)), 2)
+    names = {**ours, "net": net, "loader": loader, "fit": _runs._runner("fit")}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            exec(mistake.wrote, names)
+        except LtError as error:
+            return error
+    found = [one.message for one in told if isinstance(one.message, LtWarning)]
+    assert found, f"nothing was told for {mistake.wrote}"
+    return found[-1]
+
+
+ROWS = [mistake for rows in MISTAKES.values() for mistake in rows]
+
+
+@pytest.mark.parametrize("mistake", ROWS, ids=[mistake.wrote for mistake in ROWS])
+def test_a_mistake_is_answered_with_its_name_its_value_and_the_way_out(mistake):
+    error = message_of(mistake)
+    assert isinstance(error, mistake.kind), repr(error)
+    for part in (*mistake.names, mistake.way_out):
+        assert part in str(error), str(error)
