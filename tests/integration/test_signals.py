@@ -49,5 +49,15 @@ def test_a_second_ctrl_c_stops_at_once(report):
     assert report["twice"] == 99
 
 
+def test_the_first_ctrl_c_says_within_the_step_what_will_happen_once(report):
+    said = "lt: Ctrl-C: fit ends after this batch. A checkpoint is saved there. Press Ctrl-C again to stop at once.\n"
+    assert report["says SIGINT"] == [said, said]
+    assert report["no files"][0] == said.replace(" A checkpoint is saved there.", "")
+
+
+def test_other_signals_come_from_programs_and_say_nothing(report):
+    assert report["says SIGTERM"] == ["", ""]
+
+
 def test_on_signal_return_hands_the_script_back_and_the_fit_goes_on(report):
     assert report["return"] == 0

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,18 +23,20 @@ torch.set_num_threads(1)
 
 
 class Net(pl.LightningModule):
-    """A net with dropout that sends its process ``sends`` at batches 11 and, where there is a second one, 12."""
+    """A net with dropout that sends its process ``sends`` in batch 11; notes what the file ``said`` then holds."""
 
-    def __init__(self, sends=()):
+    def __init__(self, sends=(), said=None):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
         self.sends = list(sends)
+        self.said, self.said_at_once = said, ""
 
     def training_step(self, batch, batch_idx):
         if self.sends and self.trainer.global_step == 11:
             for number in self.sends:
                 os.kill(os.getpid(), number)
                 time.sleep(0.01)
+                self.said_at_once = self.said.read_text() if self.said else ""
         return self.layers(batch[0]).square().mean()
 
     def configure_optimizers(self):
@@ -43,11 +46,11 @@ class Net(pl.LightningModule):
         return DataLoader(TensorDataset(torch.arange(256.0).reshape(64, 4) / 256), 8, shuffle=True)
 
 
-def fit(folder, sends=(), **arguments):
+def fit(folder, sends=(), said=None, **arguments):
     pl.seed_everything(3, verbose=False)
     quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
     trainer = pl.Trainer(accelerator="cpu", max_epochs=3, default_root_dir=folder, **quiet, **arguments)
-    net = Net(sends)
+    net = Net(sends, said)
     trainer.fit(net, ckpt_path="auto")
     torch.save(net.state_dict(), Path(folder, "end.pt"))
     return trainer
@@ -84,6 +87,16 @@ def returns(folder):
     assert trainer.global_step == 24
 
 
+def says(folder, number, **arguments):
+    """Write down what was said by the end of the step in which a signal came, and by the end of the run."""
+    folder.mkdir()
+    said = os.open(folder / "said", os.O_CREAT | os.O_RDWR)
+    os.dup2(said, 2)
+    trainer = fit(folder, [number], folder / "said", on_signal="return", **arguments)
+    net = trainer.lightning_module
+    (folder / "report").write_text(json.dumps([net.said_at_once, (folder / "said").read_text()]))
+
+
 def main(root):
     report = {}
     torch.optim.Adam([torch.zeros(1)])  # imports what an optimizer needs, once for all children
@@ -97,6 +110,12 @@ def main(root):
         report[name] = [status, left, again, kept]
     report["twice"] = forked(fit, root / "twice", [signal.SIGINT, signal.SIGINT])
     report["return"] = forked(returns, root / "return")
+    for name in ("SIGINT", "SIGTERM"):
+        folder = root / f"says {name}"
+        assert forked(says, folder, getattr(signal, name)) == 0
+        report[folder.name] = json.loads((folder / "report").read_text())
+    assert forked(partial(says, enable_checkpointing=False), root / "no files", signal.SIGINT) == 0
+    report["no files"] = json.loads((root / "no files" / "report").read_text())
     print(json.dumps(report))
 
 

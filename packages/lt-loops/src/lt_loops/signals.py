@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -26,8 +29,8 @@ class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
 
     The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end
-    run; several ranks agree on the boundary (see ``agreement.py``). A second Ctrl-C raises ``KeyboardInterrupt`` at
-    once.
+    run; several ranks agree on the boundary (see ``agreement.py``). The first Ctrl-C says so at once, for a step may take
+    minutes; a second one raises ``KeyboardInterrupt`` at once.
     """
 
     def __init__(self, run: Run) -> None:
@@ -58,6 +61,8 @@ class Signals:
         run = self._run
         if run.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if run.signal is None and number == signal.SIGINT and run.strategy.rank == 0:
+            _say_at_once(_promise(run))
         run.signal = number
         run.attention = True
         if run.agreement is None:
@@ -67,6 +72,28 @@ class Signals:
 def name_of(number: int) -> str:
     """Return a signal's name for the stop reason."""
     return f"signal {signal.Signals(number).name}"
+
+
+def _promise(run: Run) -> str:
+    """Return what the first Ctrl-C leads to."""
+    saves = run.stage == "fit" and run.trainer.checkpoint_callbacks
+    then = " A checkpoint is saved there." if saves else ""
+    return f"lt: Ctrl-C: {run.stage} ends after this batch.{then} Press Ctrl-C again to stop at once."
+
+
+def _say_at_once(text: str) -> None:
+    """Write a line to standard error from within a signal handler.
+
+    The handler may have interrupted a write to the same stream, whose buffer then refuses another one: the line goes to
+    the file descriptor. A notebook's stream is no file, and takes lines at any time.
+    """
+    with contextlib.suppress(Exception):  # a closed terminal keeps no run from ending well
+        if "IPython" in sys.modules and _in_ipython() and multiprocessing.parent_process() is None:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+        else:
+            start = "\n" if os.isatty(2) else ""  # after a bar, or the ^C that a terminal shows
+            os.write(2, f"{start}{text}\n".encode())
 
 
 def exits_process(on_signal: str) -> bool:
