@@ -337,3 +337,10 @@ def test_an_upload_that_fails_leaves_nothing(monkeypatch):
         io.save_checkpoint({"n": 2}, "memory://full/a.ckpt")
     assert io.load_checkpoint("memory://full/a.ckpt") == {"n": 1}
     assert len(MemoryFileSystem().ls("/full")) == 1
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.tar.H5"])
+def test_a_name_that_promises_another_format_is_refused(name, tmp_path):
+    with pytest.raises(CheckpointError, match=r"Take .*a.*\.ckpt.*LT609"):
+        io.save_checkpoint({}, tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -341,3 +341,20 @@ def test_urls_can_be_loaded_from():
     pytest.importorskip("fsspec")
     save(Model(3), "memory://run/a.ckpt")
     assert Model.load_from_checkpoint("memory://run/a.ckpt").hparams.width == 3
+
+
+def test_loading_from_an_object_is_an_error_as_it_would_load_nothing_into_it(path):
+    model = Model(3)
+    save(model, path)
+    with pytest.raises(ConfigError, match=r"makes a new one. Write model = Model\.load_from_checkpoint\(path\).*LT608"):
+        model.load_from_checkpoint(path)
+    assert isinstance(type(model).load_from_checkpoint(path), Model)
+
+
+def test_a_class_method_of_a_subclass_reaches_it_by_super(path):
+    class Child(Model):
+        @classmethod
+        def load_from_checkpoint(cls, path):
+            return super().load_from_checkpoint(path)
+
+    assert isinstance(Child.load_from_checkpoint(save(Child(3), path)), Child)

@@ -276,3 +276,8 @@ def test_the_arguments_of_1_x_become_attributes_with_a_note():
 def test_other_arguments_are_refused():
     with pytest.raises(ConfigTypeError, match=r"got batch_size; expected none.*Passes"):
         Passes(batch_size=3)
+
+
+def test_load_from_checkpoint_on_an_object_is_an_error(tmp_path):
+    with pytest.raises(ConfigTypeError, match=r"LightningDataModule.load_from_checkpoint\(path\).*LT608"):
+        LightningDataModule().load_from_checkpoint(tmp_path / "a.ckpt")

@@ -18,7 +18,7 @@ from lt_cli.command_error import CommandError
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, did_you_mean
+from lt_core.errors import CheckpointError, did_you_mean, warn
 from lt_core.plugins import install_hint
 
 __all__ = ["convert", "export", "main", "weights_of"]
@@ -58,13 +58,21 @@ def convert(
     tree = _reader(source).load_checkpoint(source, map_location="cpu", trusted=trusted)
     if "state_dict" not in tree and all(isinstance(value, Tensor) for value in tree.values()):
         tree = {"epoch": 0, "global_step": 0, "pytorch-lightning_version": "2.5.0", "state_dict": tree, "loops": {}}
-    if weights_only or source.is_dir():  # of a sharded one only its strategy can load the optimizers
+    sharded = source.is_dir() and not weights_only
+    if weights_only or sharded:  # of a sharded one only its strategy can load the optimizers
         tree = {key: value for key, value in tree.items() if key not in _TRAINING_ONLY}
         if (header := Header.of(tree)) is not None and header.time is not None:
             tree |= header._replace(weights_only=True).entry()
     if dtype is not None:
         tree["state_dict"] = {name: _cast(value, dtype) for name, value in tree.get("state_dict", {}).items()}
     CheckpointIO().save_checkpoint(tree, target)
+    if sharded:
+        warn(
+            f"{target} holds the weights and hyperparameters of {source}, not its optimizers, callbacks and place in "
+            "the data: of a sharded checkpoint only the strategy that wrote it (fsdp, say) can load these. Training "
+            f"resumes from {source} itself; {target} is for everything else. --weights-only says that this is meant.",
+            code="LT915",
+        )
 
 
 _TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")
@@ -141,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(run=_show)
 
     verify = commands.add_parser("verify", help="whether it is complete, undamaged and plain data only")
-    verify.add_argument("paths", nargs="+", type=Path, help="files, or folders whose *.ckpt are meant")
+    verify.add_argument("paths", nargs="+", type=Path, help="files, or folders whose checkpoints are meant")
     verify.set_defaults(run=_verify)
 
     change = commands.add_parser("convert", help="write it again: from Lightning 1.x, smaller, in another type")
@@ -183,7 +191,7 @@ def _show(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     files = [file for path in options.paths for file in _checkpoints(path)]
     if not files:
-        raise CommandError(f"there is no *.ckpt in {', '.join(map(str, options.paths))}.", code="LT164")
+        raise CommandError(f"there is no checkpoint in {', '.join(map(str, options.paths))}.", code="LT164")
     bad = 0
     for file in files:
         try:
@@ -233,10 +241,16 @@ def _reader(path: Path) -> CheckpointIO:
 
 def _checkpoints(path: Path) -> list[Path]:
     """Return the checkpoints that a path means: itself, or those below a folder that is none."""
-    if not path.is_dir() or path.suffix == ".ckpt":
+    if not path.is_dir() or path.suffix == ".ckpt" or _is_sharded(path):
         return [path]
-    found = sorted(path.rglob("*.ckpt"))
-    return [file for file in found if not any(parent in found for parent in file.parents)]
+    files = {pattern: list(path.rglob(pattern)) for pattern in ("*.ckpt", "*.distcp", ".metadata")}
+    found = {*files["*.ckpt"], *filter(_is_sharded, {file.parent for part in files.values() for file in part})}
+    return sorted(file for file in found if not any(parent in found for parent in file.parents))
+
+
+def _is_sharded(folder: Path) -> bool:
+    """Return whether a folder is a sharded checkpoint, or what is left of one, whatever its name."""
+    return (folder / ".metadata").is_file() or any(folder.glob("*.distcp")) or _reader(folder).exists(folder)
 
 
 def _size(path: Path) -> int:

@@ -13,7 +13,7 @@ import torch
 
 from lt_core.archive import Archive
 from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
-from lt_core.atomic_folder import standing
+from lt_core.atomic_folder import check_ending, standing
 from lt_core.checkpoint_header import REST_FILE, Header, read_header
 from lt_core.errors import ConfigTypeError
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
@@ -69,9 +69,10 @@ class CheckpointIO:
 
         Raises:
             ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
-            CheckpointError: for what is not plain data, naming its key, before anything is written; for errors of the
-                file system, naming file and cause.
+            CheckpointError: for what is not plain data, naming its key, and for a name with the ending of another
+                format, before anything is written; for errors of the file system, naming file and cause.
         """
+        check_ending(path)
         tree = host_tree(checkpoint)
         write: Callable[[IO[bytes]], object] = partial(_save, tree)
         if is_remote(path):

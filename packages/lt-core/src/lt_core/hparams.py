@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean, warn
 from lt_core.plain_data import ATOMS, MAX_DEPTH
 
-__all__ = ["AttributeDict", "HyperparametersMixin", "plain_hparams", "saved_hparams", "settle_hparams"]
+__all__ = ["AttributeDict", "HyperparametersMixin", "makes_new", "plain_hparams", "saved_hparams", "settle_hparams"]
 
 
 class AttributeDict(dict[str, Any]):
@@ -48,6 +48,32 @@ class AttributeDict(dict[str, Any]):
             return ""
         width = max(len(str(name)) for name in self) + 3
         return "\n".join(f'"{name}":'.ljust(width) + f" {self[name]}" for name in sorted(self, key=str))
+
+
+_Made = TypeVar("_Made")
+
+
+def makes_new(method: _Made) -> _Made:
+    """Decorate a class method that returns a new object: called on an object, which would stay as it is, it raises."""
+    made: Any = _MakesNew(method.__func__)  # type: ignore[attr-defined]
+    return made  # type: ignore[no-any-return]
+
+
+class _MakesNew(classmethod):  # type: ignore[type-arg]
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return super().__get__(None, owner)
+        kind, name = type(instance).__qualname__, self.__func__.__name__
+
+        def refuse(*args: Any, **kwargs: Any) -> None:
+            raise ConfigTypeError(
+                f"{name}() was called on an object and would load nothing into it: it makes a new one. Write "
+                f"model = {kind}.{name}(path), or load the weights alone into this one: "
+                "model.load_state_dict(torch.load(path)['state_dict']).",
+                code="LT608",
+            )
+
+        return refuse
 
 
 class HyperparametersMixin:

@@ -17,7 +17,7 @@ from lt_core.collectives import ModuleCollectives
 from lt_core.data import DataSource
 from lt_core.errors import ConfigError, LogError
 from lt_core.export import to_onnx, to_torchscript
-from lt_core.hparams import HyperparametersMixin
+from lt_core.hparams import HyperparametersMixin, makes_new
 from lt_core.slot import Given
 
 if TYPE_CHECKING:
@@ -533,6 +533,7 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
+    @makes_new
     @classmethod
     def load_from_checkpoint(
         cls,

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
-from lt_core.hparams import HyperparametersMixin
+from lt_core.hparams import HyperparametersMixin, makes_new
 from lt_core.once import forget, is_done, mark_done, stage_of
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
                 setattr(datamodule, method, partial(_loaders, loader, datasets, shuffle=method == "train_dataloader"))
         return datamodule
 
+    @makes_new
     @classmethod
     def load_from_checkpoint(
         cls,

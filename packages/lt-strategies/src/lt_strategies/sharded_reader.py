@@ -36,6 +36,10 @@ class ShardedReader(CheckpointIO):
             consolidate(path, file)
             return super().load_checkpoint(file, map_location, verify=verify)
 
+    def exists(self, path: str | PathLike[str]) -> bool:
+        """Return whether there is a checkpoint at ``path``, a folder or a file."""
+        return is_one(path) or super().exists(path)
+
     def verify(self, path: str | PathLike[str]) -> None:
         """Compare all files of a folder with its manifest."""
         if is_one(path):
