@@ -65,10 +65,55 @@ if __name__ == "__main__":
 """
 
 
-def test_ranks_wait_for_the_file_that_rank_zero_writes(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
+DIFFERENT_FOLDERS = """
+import os
+import sys
+
+import torch
+
+import lt as pl
+from lt.callbacks import ModelCheckpoint
+
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def fit(folder, max_steps, ckpt_path=None):
+    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+    keep = ModelCheckpoint(folder, every_n_train_steps=2, save_top_k=-1)
+    ranks = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
+    trainer = pl.Trainer(callbacks=keep, max_epochs=1, max_steps=max_steps, **ranks, **quiet)
+    start = []
+    net = Net()
+    net.on_train_start = lambda: start.append(trainer.global_step)
+    try:
+        trainer.fit(net, [torch.ones(2, 1)] * 8, ckpt_path=ckpt_path)
+    except pl.errors.CheckpointError as error:
+        start.append(error.code)
+    sys.stdout.write(f"{ckpt_path} {start}\\n")
+
+
+if __name__ == "__main__":
+    full, empty = os.path.join(sys.argv[1], "full"), os.path.join(sys.argv[1], "empty")
+    fit(full, 4)
+    mine = {"full": (full, empty), "empty": (empty, full)}[sys.argv[2]]
+    fit(mine[int(os.environ.get("LOCAL_RANK", "0"))], 6, "last")
+"""
+
+
+def ran(tmp_path, script, *arguments):
+    (tmp_path / "script.py").write_text(script)
     done = subprocess.run(
-        [sys.executable, "script.py", str(tmp_path / "files")],
+        [sys.executable, "script.py", str(tmp_path / "files"), *arguments],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -78,6 +123,18 @@ def test_ranks_wait_for_the_file_that_rank_zero_writes(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = [line for line in done.stdout.splitlines() if line.startswith(("best", "last"))]
-    assert len(said) == 4, done.stdout
+    assert len(said) >= 2, done.stdout
+    return said
+
+
+@pytest.mark.parametrize(("rank_0_sees", "both"), [("full", "[4]"), ("empty", "['LT611']")])
+def test_ranks_that_see_different_files_go_by_what_rank_zero_sees(rank_0_sees, both, tmp_path):
+    said = ran(tmp_path, DIFFERENT_FOLDERS, rank_0_sees)
+    assert said == [f"last {both}"] * 2
+
+
+def test_ranks_wait_for_the_file_that_rank_zero_writes(tmp_path):
+    said = ran(tmp_path, SCRIPT)
+    assert len(said) == 4
     assert len({line.split()[-1] for line in said}) == 1
     assert all(line.split()[1] == "True" for line in said)

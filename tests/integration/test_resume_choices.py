@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -44,16 +45,21 @@ def loader(width=4):
     return DataLoader(TensorDataset(torch.ones(8, width)), 2)
 
 
-def fit(folder, net=None, epochs=2, ckpt_path=None, **when):
+def fit(folder, net=None, epochs=2, ckpt_path=None, max_steps=-1, plugins=None, **when):
     saves = ModelCheckpoint(folder, monitor="loss", save_top_k=-1, **(when or {"every_n_train_steps": 2}))
-    trainer = Trainer(accelerator="cpu", max_epochs=epochs, callbacks=[saves], **QUIET)
+    limits = {"max_epochs": epochs, "max_steps": max_steps}
+    trainer = Trainer(accelerator="cpu", callbacks=[saves], plugins=plugins, **limits, **QUIET)
     net = net or Net()
     trainer.fit(net, loader(net.hparams.width), ckpt_path=ckpt_path)
     return trainer
 
 
+def step_of(path):
+    return int(re.search(r"step=(\d+)", path.name)[1])
+
+
 def steps_of(folder):
-    return sorted(int(re.search(r"step=(\d+)", path.name)[1]) for path in folder.glob("*.ckpt"))
+    return sorted(map(step_of, folder.glob("*.ckpt")))
 
 
 @pytest.mark.parametrize("word", ["last", "auto"])
@@ -71,11 +77,42 @@ def test_the_newest_checkpoint_behind_a_url_goes_on(word):
     assert fit(folder, epochs=3, ckpt_path=word).ckpt_path.endswith("step=8.ckpt")
 
 
-def test_of_files_of_one_moment_every_process_takes_the_same(tmp_path):
+@pytest.mark.parametrize("times", [[1, 1, 1, 1, 1], [5, 4, 3, 2, 1]], ids=["alike", "turned round"])
+def test_a_copy_without_times_goes_on_at_the_last_step(times, tmp_path):
+    fit(tmp_path, epochs=3)
+    (tmp_path / "epoch=2-step=12.ckpt").unlink()
+    for path, time_ in zip(sorted(tmp_path.glob("*.ckpt"), key=step_of), times, strict=True):
+        os.utime(path, (time_, time_))
+    assert fit(tmp_path, epochs=3, ckpt_path="last").ckpt_path.endswith("step=10.ckpt")
+
+
+@pytest.mark.filterwarnings("ignore:.*LT632")  # the folder is a copy
+def test_a_newer_run_s_step_2_goes_before_an_older_run_s_step_8(tmp_path):
+    fit(tmp_path / "old")
+    fit(tmp_path / "new", epochs=1, max_steps=2)
+    shutil.copytree(tmp_path / "new", tmp_path / "both")
+    shutil.copytree(tmp_path / "old", tmp_path / "both", dirs_exist_ok=True, ignore=lambda *_: ["epoch=0-step=2.ckpt"])
+    newest = tmp_path / "both" / "epoch=0-step=2.ckpt"
+    os.utime(newest, (1, 1))
+    assert fit(tmp_path / "both", ckpt_path="last").ckpt_path == str(newest)
+
+
+def test_a_checkpoint_that_another_process_deletes_meanwhile_is_passed_over_in_silence(tmp_path):
+    class Deleting(CheckpointIO):
+        def header(self, path):
+            found = super().header(path)
+            if path.endswith("step=8.ckpt"):
+                Path(path).unlink()
+            return found
+
     fit(tmp_path)
-    for path in tmp_path.glob("*.ckpt"):
-        os.utime(path, (1, 1))
-    assert fit(tmp_path, epochs=3, ckpt_path="last").ckpt_path.endswith("step=8.ckpt")
+    assert fit(tmp_path, epochs=3, ckpt_path="last", plugins=[Deleting()]).ckpt_path.endswith("step=6.ckpt")
+
+
+def test_weights_alone_are_passed_over_where_training_goes_on(tmp_path):
+    trainer = fit(tmp_path)
+    trainer.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+    assert fit(tmp_path, epochs=3, ckpt_path="auto").ckpt_path.endswith("step=8.ckpt")
 
 
 def test_auto_begins_where_there_is_nothing_and_last_says_what_to_do(tmp_path):

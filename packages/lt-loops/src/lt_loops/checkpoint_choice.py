@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, warn
 from lt_core.remote_file import is_remote
 from lt_loops.problems import a
 
 if TYPE_CHECKING:
+    from lt_core.checkpoint import CheckpointIO
+    from lt_core.checkpoint_header import Header
+    from lt_loops.run import Run
     from lt_loops.trainer import Trainer
 
-__all__ = ["choose_checkpoint"]
+__all__ = ["agree_on_checkpoint", "choose_checkpoint", "newest_first"]
+
+_REQUESTS_AT_A_TIME = 8
+"""Headers behind URLs that are read together."""
 
 
 def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, stage: str) -> str | None:
     """Return the path of the checkpoint that a run starts from, or None for none.
+
+    Where this process is one of several, it is rank 0's choice that counts (:func:`agree_on_checkpoint`): there a word
+    for which nothing was found is returned as it is.
 
     Args:
         trainer: whose checkpoint callbacks know the files.
@@ -37,26 +49,53 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
             f"{stage}(ckpt_path={ckpt_path!r}): expected a path, 'best', 'last' or 'auto'; received {a(ckpt_path)}.",
             code="LT135",
         )
-    word = fspath(ckpt_path)
+    word, strategy = fspath(ckpt_path), trainer.strategy
+    try:
+        return _meant(trainer, word, stage)
+    except CheckpointError:
+        if strategy.world_size > 1 and strategy.environment.processes_exist:
+            return word
+        raise
+
+
+def agree_on_checkpoint(run: Run) -> None:
+    """Have all ranks start from the checkpoint that rank 0 chose: what they see of a folder may differ.
+
+    Raises:
+        CheckpointError: on every rank, where rank 0 found none.
+    """
+    strategy = run.strategy
+    if strategy.world_size == 1:
+        return
+    run.trainer.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
+    error: CheckpointError | None = None
+    if strategy.rank == 0 and run.ckpt_path is not None:
+        try:
+            run.ckpt_path = _meant(run.trainer, run.ckpt_path, run.stage)
+        except CheckpointError as caught:
+            error = caught
+    told = None if error is None else (str(error.args[0]), error.code)
+    run.ckpt_path, run.header, told = strategy.broadcast((run.ckpt_path, run.header, told))
+    if error is not None:
+        raise error
+    if told is not None:
+        raise CheckpointError(told[0].removesuffix(f" [{told[1]}]"), code=told[1])
+
+
+def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
+    """Return the path that ``word`` means; a path means itself."""
     if word == "best":
         return _best(trainer, stage)
-    if word in ("last", "auto", "hpc"):
-        newest = _newest(trainer)
-        if newest is None and word == "last":
-            raise CheckpointError(
-                f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
-                "path, or ckpt_path='auto' to start anew where there is none.",
-                code="LT611",
-            )
-        return newest
-    near = did_you_mean(word, _WORDS)
-    if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
-        raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
-    return word
-
-
-_WORDS = ("best", "last", "auto")
-"""What ``ckpt_path`` may be beside a path."""
+    if word not in ("last", "auto", "hpc"):
+        return word
+    newest = _newest(trainer, stage)
+    if newest is None and word == "last":
+        raise CheckpointError(
+            f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
+            "path, or ckpt_path='auto' to start anew where there is none.",
+            code="LT611",
+        )
+    return newest
 
 
 def _best(trainer: Trainer, stage: str) -> str:
@@ -75,22 +114,25 @@ def _best(trainer: Trainer, stage: str) -> str:
     return best
 
 
-def _newest(trainer: Trainer) -> str | None:
+def _newest(trainer: Trainer, stage: str) -> str | None:
     """Return the newest complete checkpoint that this Trainer's earlier runs wrote; damaged ones are named and passed
-    over.
+    over, on the rank whose choice counts.
     """
-    for path in _candidates(trainer):
+    files = _candidates(trainer)
+    for path in newest_first(files, _headers(trainer.checkpoint_io, files), resuming=stage == "fit"):
         try:
-            trainer.strategy.verify_checkpoint(trainer.checkpoint_io, path)
+            if trainer.strategy.rank == 0:
+                trainer.strategy.verify_checkpoint(trainer.checkpoint_io, path)
         except CheckpointError as error:
-            warn(f"{error} The next older checkpoint is taken.", code="LT613")
+            if os.path.lexists(path) or trainer.checkpoint_io.exists(path):  # another process may have deleted it
+                warn(f"{error} The next older checkpoint is taken.", code="LT613")
             continue
         return path
     return None
 
 
-def _candidates(trainer: Trainer) -> list[str]:
-    """Return checkpoint files, newest first, those of one moment by name; a link counts as what it leads to."""
+def _candidates(trainer: Trainer) -> dict[str, int]:
+    """Return checkpoint files with the time of each, in nanoseconds; a link counts as what it leads to."""
     local: list[str] = [path for cb in trainer.checkpoint_callbacks if (path := getattr(cb, "last_model_path", ""))]
     files: dict[str, int] = {}
     for folder in _folders(trainer):
@@ -98,7 +140,55 @@ def _candidates(trainer: Trainer) -> list[str]:
     for path in local:
         with contextlib.suppress(FileNotFoundError):  # the other processes of a job may delete it just now
             files[str(Path(path).resolve())] = Path(path).stat().st_mtime_ns
-    return sorted(files, key=lambda path: (files[path], path), reverse=True)
+    return files
+
+
+def _headers(io: CheckpointIO, files: Iterable[str]) -> dict[str, Header | None]:
+    """Return what each file says of itself; behind URLs several are asked for at a time."""
+    paths = list(files)
+    if not any(map(is_remote, paths)):
+        return {path: io.header(path) for path in paths}
+    with ThreadPoolExecutor(_REQUESTS_AT_A_TIME, "lt-headers") as pool:
+        return dict(zip(paths, pool.map(io.header, paths), strict=True))
+
+
+def newest_first(
+    files: Mapping[str, int], headers: Mapping[str, Header | None], *, resuming: bool = False
+) -> list[str]:
+    """Return files in the order in which they were written, the newest first, by what they say of themselves.
+
+    - A file that tells its time of writing goes by that; of one moment the higher step is the newer.
+    - Files of 0.1 tell their run and step, and no time: a run's go by step, and as a whole by its newest file's time;
+      all are older than what a later version wrote in the same run.
+    - All others go by the file's time, then by their step.
+
+    Args:
+        files: the time of each file, in nanoseconds.
+        headers: what each file says of itself; None for nothing.
+        resuming: files that hold weights only come last: no training resumes from them.
+    """
+    moments = {path: _moment(headers[path], time) for path, time in files.items()}
+    latest: dict[str, int] = {}
+    earliest: dict[str, int] = {}
+    for path, header in headers.items():
+        if header is not None and header.run:
+            pick, ends = (max, latest) if header.time is None else (min, earliest)
+            ends[header.run] = pick(ends.get(header.run, moments[path]), moments[path])
+    for path, header in headers.items():
+        if header is not None and header.time is None and header.run:
+            newest = latest[header.run]
+            moments[path] = min(newest, earliest.get(header.run, newest + 1) - 1)
+
+    def age(path: str) -> tuple[bool, int, int, int, str]:
+        header = headers[path]
+        resumes = not resuming or header is None or not header.weights_only
+        return resumes, moments[path], -1 if header is None else header.step, files[path], path
+
+    return sorted(files, key=age, reverse=True)
+
+
+def _moment(header: Header | None, file_time: int) -> int:
+    return file_time if header is None or header.time is None else header.time
 
 
 def _folders(trainer: Trainer) -> list[str]:

@@ -42,6 +42,7 @@ def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore the checkpoint."""
     _attach_callbacks(run)
     _check_hooks(run)
+    agree_on_checkpoint(run)
     _prepare_data(run)
     read_checkpoint(run)
     _name_the_run(run)

@@ -202,9 +202,6 @@ def _version() -> str:
 
 def read_checkpoint(run: Run) -> None:
     """Read the checkpoint that the run was asked for, before anything is set up that depends on it."""
-    if run.strategy.world_size > 1:  # a file that rank 0 still writes must be there before others look for it
-        run.trainer.checkpoint_io.wait()
-        run.ckpt_path, run.header = run.strategy.broadcast((run.ckpt_path, run.header))
     path = run.ckpt_path
     if path is None:
         return
