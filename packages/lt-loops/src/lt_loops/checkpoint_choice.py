@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lt_loops.run import Run
     from lt_loops.trainer import Trainer
 
-__all__ = ["agree_on_checkpoint", "choose_checkpoint", "newest_first"]
+__all__ = ["agreed_choice", "choose_checkpoint", "newest_first"]
 
 _REQUESTS_AT_A_TIME = 8
 """Headers behind URLs that are read together."""
@@ -29,7 +29,7 @@ _REQUESTS_AT_A_TIME = 8
 def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, stage: str) -> str | None:
     """Return the path of the checkpoint that a run starts from, or None for none.
 
-    Where this process is one of several, it is rank 0's choice that counts (:func:`agree_on_checkpoint`): there a word
+    Where this process is one of several, it is rank 0's choice that counts (:func:`agreed_choice`): there a word
     for which nothing was found is returned as it is.
 
     Args:
@@ -58,28 +58,29 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         raise
 
 
-def agree_on_checkpoint(run: Run) -> None:
-    """Have all ranks start from the checkpoint that rank 0 chose: what they see of a folder may differ.
+def agreed_choice(run: Run) -> tuple[str | None, Header]:
+    """Return, on every rank, the checkpoint that rank 0 chose, and its run: what ranks see of a folder may differ.
 
     Raises:
         CheckpointError: on every rank, where rank 0 found none.
     """
-    strategy = run.strategy
+    strategy, chosen = run.strategy, run.ckpt_path
     if strategy.world_size == 1:
-        return
+        return chosen, run.header
     run.trainer.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
-    if strategy.rank == 0 and run.ckpt_path is not None:
+    if strategy.rank == 0 and chosen is not None:
         try:
-            run.ckpt_path = _meant(run.trainer, run.ckpt_path, run.stage)
+            chosen = _meant(run.trainer, chosen, run.stage)
         except CheckpointError as caught:
             error = caught
-    told = None if error is None else (str(error.args[0]), error.code)
-    run.ckpt_path, run.header, told = strategy.broadcast((run.ckpt_path, run.header, told))
+    said = None if error is None else (str(error.args[0]), error.code)
+    chosen, header, said = strategy.broadcast((chosen, run.header, said))
     if error is not None:
         raise error
-    if told is not None:
-        raise CheckpointError(told[0].removesuffix(f" [{told[1]}]"), code=told[1])
+    if said is not None:
+        raise CheckpointError(said[0].removesuffix(f" [{said[1]}]"), code=said[1])
+    return chosen, header
 
 
 def _meant(trainer: Trainer, word: str, stage: str) -> str | None:

@@ -23,6 +23,7 @@ from lt_loops.old_hooks import OLD_HOOKS, model_maker
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import limited, make_train_feed
 from lt_loops.state import (
+    agree_on_checkpoint,
     logger_states,
     read_checkpoint,
     restore_data,

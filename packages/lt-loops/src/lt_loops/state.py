@@ -34,6 +34,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_core.seed import capture_generators
+from lt_loops.checkpoint_choice import agreed_choice
 from lt_loops.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
 from lt_loops.old_hooks import load_callback, save_callback
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from lt_loops.run import Run
 
 __all__ = [
+    "agree_on_checkpoint",
     "capture",
     "feed_state",
     "logger_states",
@@ -198,6 +200,11 @@ def _version() -> str:
 
 
 # ---- restore ---------------------------------------------------------------------------------------------------------
+
+
+def agree_on_checkpoint(run: Run) -> None:
+    """Have all ranks start from the checkpoint that rank 0 chose."""
+    run.ckpt_path, run.header = agreed_choice(run)
 
 
 def read_checkpoint(run: Run) -> None:
