@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -82,14 +83,34 @@ def test_torchrun_s_report_gets_the_error_and_its_traceback(tmp_path):
 @pytest.mark.ddp
 @pytest.mark.slow
 def test_torchrun_starts_a_failed_job_again_and_it_trains(tmp_path):
-    done = torchrun("steps.py", "script", "raise-once", "1", FACTS=str(tmp_path), options=("--max-restarts=1",))
+    done = torchrun(
+        "steps.py", "script", "raise-once", "1", FACTS=str(tmp_path), options=("--standalone", "--max-restarts=1")
+    )
     assert done.returncode == 0, done.stderr
     assert "boom, once" in done.stderr
     assert len(set(re.findall(r"rank \d of 2: -?[\d.]+", done.stdout))) == 4
 
 
-def torchrun(script, *arguments, logs=None, options=(), **environment):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_static_rendezvous_whose_store_outlives_the_job_is_restarted_twice(tmp_path):
+    static = ("--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", f"--master-port={free_port()}")
+    done = torchrun(
+        "steps.py", "script", "raise-twice", "1", FACTS=str(tmp_path), options=(*static, "--max-restarts=2")
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("ValueError: boom, twice") >= 2
+    assert len(set(re.findall(r"rank \d of 2: -?[\d.]+", done.stdout))) == 4
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def torchrun(script, *arguments, logs=None, options=("--standalone",), **environment):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *options]
     command += [] if logs is None else ["--log-dir", str(logs)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LT_"))}
     return subprocess.run(

@@ -44,7 +44,7 @@ def nodes():
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-def torchrun(number: int, folder: Path) -> subprocess.Popen[str]:
+def torchrun(number: int, folder: Path, *fault: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     name, cable, address = NODES[number]
     inside = ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run"]
     rendezvous = [
@@ -58,7 +58,7 @@ def torchrun(number: int, folder: Path) -> subprocess.Popen[str]:
     ]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LT_"))}
     return subprocess.Popen(
-        [*inside, *rendezvous, str(JOB), "script", "none", "0"],
+        [*inside, *rendezvous, *options, str(JOB), "script", *(fault or ("none", "0"))],
         env={**kept, "GLOO_SOCKET_IFNAME": cable, "OMP_NUM_THREADS": "1", "FACTS": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -75,3 +75,19 @@ def test_two_nodes_train_together(nodes, tmp_path):
     assert [rank for rank, _ in lines[0]] == ["0", "0"]
     assert [rank for rank, _ in lines[1]] == ["1", "1"]
     assert [value for _, value in lines[0]] == [value for _, value in lines[1]]
+
+
+def test_a_job_whose_worker_fails_on_one_node_goes_on_on_both(nodes, tmp_path):
+    """Each agent counts restarts for itself: after this failure it is 0 on the first node and 1 on the second."""
+    jobs = [torchrun(number, tmp_path, "raise-once", "1", options=("--max-restarts=2",)) for number in (0, 1)]
+    try:
+        told = [job.communicate(timeout=PATIENCE) for job in jobs]
+    finally:
+        for job in jobs:
+            job.terminate()
+            job.wait()
+    assert [job.returncode for job in jobs] == [0, 0], "\n".join(err for _, err in told)
+    assert "boom, once" in told[1][1]
+    lines = [re.findall(r"rank (\d) of 2: (-?[\d.]+)", out) for out, _ in told]
+    assert [{rank for rank, _ in found} for found in lines] == [{"0"}, {"1"}]
+    assert [value for _, value in lines[0]][-2:] == [value for _, value in lines[1]][-2:]

@@ -1,8 +1,9 @@
 """A small training on the Strategy interface alone, with a fault on demand.
 
 Arguments: launcher name, and what is to happen (``none``, ``raise``, ``kill``, ``exit``, ``exit-0``, ``sys.exit``,
-``hang``, ``mid-backward``, ``after``, ``unequal``), on which rank. The folder in FACTS gets one file for each rank's
-process, and the fault's time.
+``hang``, ``mid-backward``, ``after``, ``unequal``), on which rank; ``raise-once`` and ``raise-twice`` raise in the
+first attempts of a job that is restarted. The folder in FACTS gets one file for each rank's process, and the fault's
+time.
 """
 
 import os
@@ -35,8 +36,9 @@ def fault(rank, index):
         return
     if FAULT in ("raise", "kill", "exit", "exit-0", "sys.exit", "hang", "stopped"):
         note_fault()
-    if FAULT == "raise-once" and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
-        raise ValueError("boom, once")
+    times = {"raise-once": 1, "raise-twice": 2}.get(FAULT, 0)
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) < times:
+        raise ValueError("boom, once" if times == 1 else "boom, twice")
     if FAULT == "raise":
         raise ValueError("boom")
     if FAULT == "kill":

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -111,9 +112,8 @@ def leave_group(*, failed: bool = False) -> None:
 
 def _make(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
     with _loopback_only(environment):
-        attempt = f"attempt {environment.restart_count}"  # torchrun's store may outlive a failed one
-        store = PrefixStore(attempt, _store(environment, world_size, timeout))
-        _wait_for_all(store, environment.rank, world_size, timeout)
+        store = _store(environment, world_size, timeout)
+        store = PrefixStore(_meet(PrefixStore("lt meets", store), environment.rank, world_size, timeout), store)
         dist.init_process_group(
             backend,
             store=PrefixStore("torch", store),
@@ -127,7 +127,9 @@ def _make(environment: Environment, world_size: int, backend: str, timeout: time
 
 def _adopt(timeout: timedelta) -> Group:
     control = dist.new_group(backend="gloo", timeout=timeout)
-    store = dist.distributed_c10d._get_default_store()
+    name = torch.frombuffer(bytearray(uuid.uuid4().bytes), dtype=torch.uint8)
+    dist.broadcast(name, src=0, group=control)  # the user's store may hold what a failed attempt wrote
+    store = PrefixStore(bytes(name.tolist()).hex(), dist.distributed_c10d._get_default_store())
     return Group(dist.get_rank(), dist.get_world_size(), PrefixStore("lt", store), control)
 
 
@@ -177,19 +179,50 @@ def _loopback_only(environment: Environment) -> Iterator[None]:
         del os.environ["GLOO_SOCKET_IFNAME"]
 
 
-def _wait_for_all(store: Store, rank: int, world_size: int, timeout: timedelta) -> None:
-    """Wait in Python, where signals reach us, until all ranks are there; torch's own wait cannot be interrupted."""
-    store.set(f"lt/here/{rank}", "1")
-    end = time.monotonic() + timeout.total_seconds()
-    missing = list(range(world_size))
-    while missing := [r for r in missing if not store.check([f"lt/here/{r}"])]:
+def _meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
+    """Wait until all ranks are there, and return a name that this meeting alone has.
+
+    The store may be that of an agent, and hold what ranks of a failed attempt wrote; and no number that ranks are given
+    tells attempts apart: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
+    never used before, the others answer the newest call by a name of their own, and a meeting begins when rank 0 has
+    written down who answered: who finds itself there meets those that are alive.
+    The waiting is done in Python, where signals reach us; torch's own wait cannot be interrupted.
+
+    Raises:
+        RankError: when some do not come in time; names them.
+    """
+    me, meeting, end = uuid.uuid4().hex, "", time.monotonic() + timeout.total_seconds()
+    if rank == 0:
+        meeting = me
+        store.set("call", meeting)
+    missing = list(range(1, world_size))
+    while True:
+        if rank == 0:
+            missing = [other for other in missing if not store.check([f"{meeting}/{other}"])]
+            if not missing:
+                met = [store.get(f"{meeting}/{other}").decode() for other in range(1, world_size)]
+                store.set(f"{meeting}/met", " ".join(met))
+                return meeting
+        elif store.check(["call"]):
+            if (newest := store.get("call").decode()) != meeting:
+                meeting = newest
+                store.set(f"{meeting}/{rank}", me)
+            if store.check([f"{meeting}/met"]) and me in store.get(f"{meeting}/met").decode().split():
+                return meeting
         if time.monotonic() > end:
+            absent = missing if rank == 0 else _absent(store, meeting, world_size)
             raise RankError(
-                f"Ranks {missing} of {world_size} did not start within {timeout.total_seconds():g} s; rank {rank} "
+                f"Ranks {absent} of {world_size} did not start within {timeout.total_seconds():g} s; rank {rank} "
                 "waited for them. Look at their output; DDP(timeout=...) waits longer.",
                 code="LT705",
             )
         time.sleep(0.01)
+
+
+def _absent(store: Store, meeting: str, world_size: int) -> list[int]:
+    """Return who has not answered a call; rank 0 where there was none, or none since the job failed."""
+    absent = [other for other in range(1, world_size) if meeting and not store.check([f"{meeting}/{other}"])]
+    return absent or [0]
 
 
 def _say_bye(mine: Group) -> None:
