@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
+ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
 SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
@@ -248,7 +249,10 @@ def multinode(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def isolated(session: nox.Session, package: str) -> None:
-    """One package's wheel with only what it declares, and its own tests; lt-testing and pytest run them."""
+    """One package's wheel with only what it declares, and its own tests; lt-testing and pytest run them.
+
+    For lt-strategies some on two ranks too.
+    """
     folder = ROOT / "tests" / import_name(package)
     if not any(folder.glob("**/test_*.py")):
         session.skip(f"{package} has no tests of its own yet")
@@ -260,6 +264,8 @@ def isolated(session: nox.Session, package: str) -> None:
     # torch says so in every process without numpy; scripts that tests start must not print it
     env = {"PYTHONWARNINGS": "ignore:Failed to initialize NumPy:UserWarning"}
     session.run(*command, env=env, external=True, success_codes=[0, nothing_chosen])
+    if package in ON_RANKS:  # what ranks need of other packages shows only where there are two
+        session.run(python, "-m", "pytest", TIMEOUT, str(ROOT / ON_RANKS[package]), external=True)
 
 
 @nox.session
