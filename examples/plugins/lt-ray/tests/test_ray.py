@@ -4,10 +4,10 @@ import os
 import signal
 
 import pytest
-from lt_ray import RayLauncher
+from lt_ray import RayLauncher, launcher
 
 from lt_core import plugins
-from lt_core.errors import RankError
+from lt_core.errors import LtWarning, RankError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement, Strategy
 from lt_testing import StrategyConformance
@@ -82,3 +82,27 @@ def test_the_user_s_exception_comes_out_with_its_rank():
     with pytest.raises(KeyError, match="lost") as caught:
         strategy.launch(run)
     assert "rank 1 of 2" in caught.value.__notes__[0]
+
+
+class Failing:
+    """What frees something, and fails after it has done so."""
+
+    def __init__(self, action):
+        self.action, self.calls, self.__name__ = action, 0, action.__name__
+
+    def __call__(self, *args):
+        self.calls += 1
+        self.action(*args)
+        raise ConnectionError("the cluster is gone")
+
+
+def test_a_clean_up_that_fails_leaves_the_result_and_frees_the_rest(monkeypatch):
+    kill = Failing(launcher.ray.kill)
+    remove = Failing(launcher.remove_placement_group)
+    monkeypatch.setattr(launcher.ray, "kill", kill)
+    monkeypatch.setattr(launcher, "remove_placement_group", remove)
+    with pytest.warns(LtWarning) as told:
+        result = placed().launch(lambda: RunResult(outputs="trained"))
+    assert "kill failed after the run: ConnectionError: the cluster is gone" in str(told[0].message)
+    assert result.outputs == "trained"
+    assert (kill.calls, remove.calls) == (2, 1)

@@ -18,7 +18,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from lt_core.environment import Environment
-from lt_core.errors import RankError
+from lt_core.errors import RankError, warn
 from lt_core.launcher import Launcher, RunResult
 from lt_core.strategy import Strategy
 
@@ -85,8 +85,8 @@ class RayLauncher(Launcher):
             yield actors
         finally:
             for actor in actors:
-                ray.kill(actor)
-            remove_placement_group(group)
+                _clean_up(ray.kill, actor)
+            _clean_up(remove_placement_group, group)
 
 
 class _Rank:
@@ -179,4 +179,17 @@ def _cluster(cpus: float) -> Iterator[None]:
     try:
         yield
     finally:
-        ray.shutdown()
+        _clean_up(ray.shutdown)
+
+
+def _clean_up(action: Callable[..., object], *args: Any) -> None:
+    """Call what frees something of the cluster; where that fails, the run's result or its error counts all the same."""
+    try:
+        action(*args)
+    except Exception as error:
+        name = getattr(action, "__name__", "clean-up")
+        warn(
+            f"Ray's {name} failed after the run: {type(error).__name__}: {error}. The run is not affected; the "
+            "cluster may hold its actors or cores until this script ends.",
+            code="RAY3",
+        )
