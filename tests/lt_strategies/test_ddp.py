@@ -288,5 +288,6 @@ def test_other_sizes_than_the_environment_s_are_refused_with_both():
     from lt_strategies import Torchrun
 
     environment = Torchrun(rank=0, world_size=4, local_world_size=2, processes_exist=True)
-    with pytest.raises(ConfigError, match=r"ask for 3 processes, but torchrun has started 4 \(2 on this node\)"):
+    told = r"ask for 3 processes, but according to torchrun the job has 4 \(2 on this node, nodes: 2\)"
+    with pytest.raises(ConfigError, match=told):
         DDP().place(Placement(devices=(0, 1, 2), environment=environment))

@@ -41,6 +41,10 @@ class Accelerator:
         """Return how many devices can be used, or None where there is no limit (processes on a CPU)."""
         return None
 
+    def one_for_each_process(self) -> bool:
+        """Return whether somebody shows each process of a node only a device of its own, which is then number 0."""
+        return False
+
     def parse_devices(self, devices: int | str | Sequence[int]) -> list[int]:
         """Turn the user's ``devices`` into indices, one for each process on this node.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from lt_core.rank import set_alone
+
 __all__ = ["Environment"]
 
 
@@ -17,12 +19,13 @@ class Environment:
 
     Attributes:
         priority: where several say that they are in force, the one of the highest counts: lt's own launchers have 20,
-            torchrun 10, schedulers 0, since the former run inside the latter's jobs.
+            torchrun 10, schedulers 0, since the former run inside the latter's jobs; plain variables -10.
         rank: number of this process in the whole job, from 0.
         local_rank: number of this process on its node, from 0.
         node_rank: number of its node, from 0.
         world_size: processes in the whole job.
         local_world_size: processes on this node.
+        num_nodes: nodes in the job; 0 where nothing says it. See :attr:`nodes`.
         main_address: host where rank 0 listens. Jobs on one machine stay on loopback.
         main_port: port where rank 0 listens; 0 where the processes meet in another way.
         init_method: how the processes meet, as ``torch.distributed.init_process_group(init_method=...)`` takes it;
@@ -40,6 +43,7 @@ class Environment:
     node_rank: int = 0
     world_size: int = 1
     local_world_size: int = 1
+    num_nodes: int = 0
     main_address: str = "127.0.0.1"
     main_port: int = 0
     init_method: str = ""
@@ -47,11 +51,24 @@ class Environment:
     restart_count: int = 0
 
     @property
+    def nodes(self) -> int:
+        """Nodes in the job: as many as it says, or as there must be if all have as many processes as this one."""
+        return self.num_nodes or -(-self.world_size // max(1, self.local_world_size))
+
+    @property
     def rendezvous(self) -> str:
         """Where the processes meet: what a strategy gives to
         ``torch.distributed.init_process_group(init_method=...)``.
         """
         return self.init_method or f"tcp://{self.main_address}:{self.main_port}"
+
+    def settle(self, alone: bool) -> None:
+        """Have loggers and ``rank_zero_only`` count this process as rank 0 of a job of its own, or no longer.
+
+        Called by the Trainer that is made last. Before a run, only the variables of a scheduler say who a process is,
+        and they do not know that each task of a sweep trains alone.
+        """
+        set_alone(alone and not self.processes_exist)
 
     @classmethod
     def detect(cls) -> Self | None:

@@ -190,7 +190,7 @@ def _share(strategy: Strategy, outcome: str, leaders: int, error: BaseException 
     if type(strategy).peek is Base.peek:  # a strategy without a side channel: a collective, with its timeout
         failed = next((told for told in strategy.gather_objects(outcome) if told), "")
     else:
-        key = f"prepare/{strategy.environment.restart_count}/{next(_calls)}"
+        key = f"prepare/{next(_calls)}"
         if leads:
             strategy.post(f"{key}/{strategy.node_rank if leaders > 1 else 0}", outcome or "ok")
         failed = "" if error is not None else _wait(strategy, key, leaders)
@@ -217,9 +217,7 @@ def _wait(strategy: Strategy, key: str, leaders: int) -> str:
 
 
 def _num_nodes(strategy: Strategy) -> int:
-    environment = strategy.environment
-    by_environment = environment.world_size // max(1, environment.local_world_size)
-    return max(strategy.placement.num_nodes, by_environment, 1)
+    return max(strategy.placement.num_nodes, strategy.environment.nodes)
 
 
 def _told_error(told: dict[str, Any]) -> BaseException:

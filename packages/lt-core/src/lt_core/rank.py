@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["process_rank"]
+__all__ = ["process_rank", "set_alone"]
 
 _VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "JSM_NAMESPACE_RANK", "LOCAL_RANK")
+_alone = False
+
+
+def set_alone(alone: bool) -> None:
+    """Say whether this process is a job of its own, whatever the variables of a scheduler say."""
+    global _alone
+    _alone = alone
 
 
 def process_rank() -> int:
@@ -19,6 +26,8 @@ def process_rank() -> int:
 
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank()
+    if _alone:
+        return 0
     for variable in _VARIABLES:
         value = os.environ.get(variable, "")
         if value.isdecimal():

@@ -153,15 +153,18 @@ class Strategy:
         """Take over what the Trainer was asked for. Called once, before any launch; allocate nothing here.
 
         Raises:
-            ConfigError: when this strategy cannot run there (here: more than one device).
+            ConfigError: when this strategy cannot run there (here: more than one device), or what was asked for is
+                not what the environment has started.
         """
         asked = len(placement.devices) * placement.num_nodes
-        if asked > 1 and type(self).world_size is Strategy.world_size:
+        if asked > 1 and self.one_process:
             raise ConfigError(
                 f"strategy={self.name!r} runs on one device, but devices={list(placement.devices)} and "
                 f"num_nodes={placement.num_nodes} ask for {asked}. Take strategy='ddp', or devices=1.",
                 code="LT121",
             )
+        if not self.one_process:
+            _check_size(self.name, placement)
         if placement.sync_batchnorm and asked > 1 and not self.capabilities.sync_batchnorm:
             raise ConfigError(
                 f"sync_batchnorm=True: strategy={self.name!r} has no batch norm over the batches of all ranks. Take "
@@ -169,7 +172,8 @@ class Strategy:
                 code="LT125",
             )
         self.placement = placement
-        self.environment = placement.environment
+        alone = self.one_process and placement.environment.world_size > 1
+        self.environment = Environment() if alone else placement.environment
         if placement.launcher is not None:
             self.launcher = placement.launcher
         self._follow_launcher()
@@ -225,6 +229,11 @@ class Strategy:
     def world_size(self) -> int:
         """Processes in the job. Before the launch: as many as there will be."""
         return 1
+
+    @property
+    def one_process(self) -> bool:
+        """Whether its job is always this one process; of a scheduler's job of several, each then works alone."""
+        return type(self).world_size is Strategy.world_size
 
     @property
     def data_shard(self) -> Shard:
@@ -431,6 +440,25 @@ class Strategy:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:
             io.remove_checkpoint(path)
+
+
+def _check_size(name: str, placement: Placement) -> None:
+    """Raise where other processes exist than the Trainer was asked for: some would wait for ever, or train alone."""
+    environment, here, nodes = placement.environment, len(placement.devices), placement.num_nodes
+    same = (here, nodes) == (environment.local_world_size, environment.nodes)
+    if environment.num_nodes == 0:  # it may not know its nodes: then the product has to do
+        same = same or here * nodes == environment.world_size
+    if same or not environment.processes_exist:
+        return
+    ways = [f"devices={environment.local_world_size}"] if here != environment.local_world_size else []
+    ways += [f"num_nodes={environment.nodes}"] if nodes != environment.nodes else []
+    raise ConfigError(
+        f"strategy={name!r}: devices={here} and num_nodes={nodes} ask for {here * nodes} processes, but according to "
+        f"{environment.name} the job has {environment.world_size} ({environment.local_world_size} on this node, nodes: "
+        f"{environment.nodes}). Take {' and '.join(ways)}, or leave devices and num_nodes out: then the job's numbers "
+        "count. With strategy='single' each process trains alone.",
+        code="LT706",
+    )
 
 
 class SingleDevice(Strategy):

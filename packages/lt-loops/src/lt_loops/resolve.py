@@ -108,13 +108,14 @@ def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
                 name = canonical_precision(value) if group == "precision" else value
                 _try(found, partial(_load, group, name))
     asked_plugins = given.get("plugins")
+    environment: Environment | None = None
     for value in asked_plugins if isinstance(asked_plugins, list | tuple | set | frozenset) else [asked_plugins]:
-        if isinstance(value, str) and value.strip():
-            _try(found, partial(_plugin, value))
+        plugin = _try(found, partial(_plugin, value)) if isinstance(value, str) and value.strip() else value
+        environment = plugin if isinstance(plugin, Environment) else environment
     accelerator = _try(found, lambda: _accelerator(sound.get("accelerator", "auto")))
     devices = sound.get("devices", "auto")
     if accelerator is not None and devices != "auto":
-        _try(found, lambda: accelerator.parse_devices(devices))
+        _try(found, lambda: _devices(devices, accelerator, environment or _find_environment()))
     return found
 
 
@@ -219,30 +220,61 @@ def _accelerator(given: Accelerator | str) -> Accelerator:
 def _strategy(
     settings: Settings, accelerator: Accelerator, environment: Environment, given: dict[type, Any]
 ) -> Strategy:
-    asked = (
-        environment.local_world_size if settings.devices == "auto" and environment.processes_exist else settings.devices
-    )
-    devices = tuple(accelerator.parse_devices(asked))
-    strategy: Strategy = _made("strategies", _strategy_name(settings, accelerator, len(devices)), Strategy)
+    named = None if settings.strategy == "auto" else _made("strategies", settings.strategy, Strategy)
+    alone = named is not None and named.one_process and environment.world_size > 1
+    devices = (_own_device if alone else _devices)(settings.devices, accelerator, environment)
+    nodes_said = environment.processes_exist and not alone and settings.given.get("num_nodes") is None
+    nodes = environment.nodes if nodes_said else settings.num_nodes
+    ranks = max(len(devices) * nodes, environment.world_size if environment.processes_exist else 1)
+    strategy: Strategy = named or _made("strategies", automatic_strategy(accelerator, ranks), Strategy)
     launcher = given.get(Launcher) or strategy.launcher
     launcher = _made("launchers", launcher, Launcher) if launcher is not None else None
     strategy.place(
         Placement(
             accelerator=accelerator,
             devices=devices,
-            num_nodes=settings.num_nodes,
+            num_nodes=nodes,
             environment=environment,
             launcher=launcher,
             sync_batchnorm=settings.sync_batchnorm,
         )
     )
+    strategy.environment.settle(alone=alone or Environment in given)
     return strategy
 
 
-def _strategy_name(settings: Settings, accelerator: Accelerator, num_devices: int) -> Any:
-    if settings.strategy != "auto":
-        return settings.strategy
-    return automatic_strategy(accelerator, num_devices * settings.num_nodes)
+def _devices(asked: int | str | list[int], accelerator: Accelerator, environment: Environment) -> tuple[int, ...]:
+    """Return the devices of this node's processes. Where these exist already, each has one, whatever was asked for.
+
+    Raises:
+        ConfigError: when the devices are not there.
+    """
+    if not environment.processes_exist:
+        return tuple(accelerator.parse_devices(asked))
+    here, visible = environment.local_world_size, accelerator.count()
+    try:
+        count = here if asked in ("auto", -1, "-1") else int(asked)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # indices
+        return tuple(accelerator.parse_devices(asked))
+    if count != here:
+        return tuple(range(count))  # the strategy says what was started, which is of more help than what is visible
+    if here > 1 and visible == 1 and accelerator.one_for_each_process():
+        return (0,) * here
+    if visible is not None and here > visible:
+        raise ConfigError(
+            f"{here} processes of the job run on this node, according to {environment.name}, and {visible} "
+            f"{accelerator.name} {'device is' if visible == 1 else 'devices are'} visible to this one. Start a process "
+            "for each device, show each process all devices of the node or one of its own, or take accelerator='cpu'.",
+            code="LT115",
+        )
+    return tuple(accelerator.parse_devices(here))
+
+
+def _own_device(asked: int | str | list[int], accelerator: Accelerator, environment: Environment) -> tuple[int, ...]:
+    """Return the device of a process that works alone beside others on its node: each takes another."""
+    if asked not in ("auto", 1, "1"):
+        return tuple(accelerator.parse_devices(asked))
+    return (environment.local_rank % (accelerator.count() or 1),)
 
 
 def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:

@@ -187,6 +187,11 @@ class Trainer(TrainerActions, LegacyArguments):
         self._log_axis = "step"
         call_init_hooks(self)
         self._hinted = ""
+        if self.strategy.one_process and (job := self.strategy.placement.environment).world_size > 1:
+            self.print(
+                f"strategy={self.strategy.name!r}: this process trains alone, as one of {job.world_size} (rank "
+                f"{job.rank}, according to {job.name})."
+            )
 
     if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lt_strategies.cuda import Cuda
     from lt_strategies.ddp import DDP
     from lt_strategies.distributed import Distributed
-    from lt_strategies.environments import Kubernetes, Lsf, Mpi, Slurm, Torchrun
+    from lt_strategies.environments import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun
     from lt_strategies.fsdp import FSDP, ModelParallel
     from lt_strategies.group import leave_group
     from lt_strategies.job import LaunchedEnvironment
@@ -41,6 +41,7 @@ __all__ = [
     "ModelParallel",
     "Mpi",
     "Mps",
+    "Plain",
     "ScaledMixed",
     "ScriptLauncher",
     "Slurm",
@@ -56,7 +57,7 @@ _WHERE = {
     "lt_strategies.cuda": ("Cuda",),
     "lt_strategies.ddp": ("DDP",),
     "lt_strategies.distributed": ("Distributed",),
-    "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Slurm", "Torchrun"),
+    "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"),
     "lt_strategies.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.group": ("leave_group",),
     "lt_strategies.job": ("LaunchedEnvironment",),

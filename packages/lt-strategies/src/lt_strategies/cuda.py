@@ -37,6 +37,14 @@ class Cuda(Accelerator):
     def count(self) -> int | None:
         return torch.cuda.device_count()
 
+    def one_for_each_process(self) -> bool:
+        """Return whether one GPU is visible, since somebody chose it: Slurm's ``--gpus-per-task=1``, Ray.
+
+        Where several processes are shown the same one, NCCL says so at their first collective.
+        """
+        chosen = any(os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+        return chosen and self.count() == 1
+
     def torch_device(self, index: int) -> torch.device:
         return torch.device("cuda", index)
 

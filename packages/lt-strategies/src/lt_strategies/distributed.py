@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher
-from lt_core.strategy import Capabilities, Placement, Strategy
+from lt_core.strategy import Capabilities, Strategy
 from lt_strategies import group
 from lt_strategies.group import Group
 
@@ -54,19 +54,6 @@ class Distributed(Strategy):
         self._round = 0
 
     # ---- place -------------------------------------------------------------------------------------------------------
-
-    def place(self, placement: Placement) -> None:
-        environment = placement.environment
-        asked = len(placement.devices) * placement.num_nodes
-        if environment.processes_exist and asked != environment.world_size:
-            raise ConfigError(
-                f"strategy={self.name!r}: devices={len(placement.devices)} and num_nodes={placement.num_nodes} ask for "
-                f"{asked} processes, but {environment.name} has started {environment.world_size} "
-                f"({environment.local_world_size} on this node). Take devices={environment.local_world_size} and "
-                f"num_nodes={max(1, environment.world_size // environment.local_world_size)}, or devices='auto'.",
-                code="LT706",
-            )
-        super().place(placement)
 
     @property
     def world_size(self) -> int:

@@ -1,4 +1,4 @@
-"""Environments whose processes somebody else has started: torchrun, SLURM, MPI, LSF, Kubernetes."""
+"""Environments whose processes somebody else has started: torchrun, SLURM, MPI, LSF, Kubernetes, plain variables."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
+import torch.distributed as dist
+
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_strategies.job import seat
 
-__all__ = ["Kubernetes", "Lsf", "Mpi", "Slurm", "Torchrun"]
+__all__ = ["Kubernetes", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
 
 _PORTS = range(20000, 30000)
 """Ports from which a job that names none takes one, by its id; below those that systems hand out."""
+
+_SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
+"""Names that ``srun --pty`` gives to a job, after its command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class Torchrun(Environment):
             node_rank=_number("GROUP_RANK"),
             world_size=_number("WORLD_SIZE"),
             local_world_size=_number("LOCAL_WORLD_SIZE"),
+            num_nodes=_number("GROUP_WORLD_SIZE", 0),
             main_address=os.environ["MASTER_ADDR"],
             main_port=_number("MASTER_PORT"),
             init_method="env://",
@@ -46,16 +52,22 @@ class Torchrun(Environment):
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm(Environment):
-    """Tasks that ``srun`` started, one for each device. A job of one task counts as an ordinary machine."""
+    """Tasks that ``srun`` started, one for each device. A job step of one task counts as an ordinary machine.
+
+    So does a script that runs once in an allocation for many tasks: started by ``sbatch`` itself, or from the shell
+    that ``salloc`` or ``srun --pty bash`` gave. Only ``srun`` starts tasks.
+    """
 
     name: ClassVar[str] = "slurm"
 
     @classmethod
     def detect(cls) -> Self | None:
-        if _taken() or "SLURM_PROCID" not in os.environ or _number("SLURM_NTASKS", 1) < 2:
+        if _taken() or "SLURM_PROCID" not in os.environ:
             return None
-        nodes = _number("SLURM_NNODES", 1)
-        world_size = _number("SLURM_NTASKS")
+        world_size = _slurm_tasks()
+        if world_size < 2 or _slurm_shell():
+            return None
+        nodes = _number("SLURM_STEP_NUM_NODES", _number("SLURM_NNODES", 1))
         first = first_host(os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", ""))
         return cls(
             rank=_number("SLURM_PROCID"),
@@ -63,6 +75,7 @@ class Slurm(Environment):
             node_rank=_number("SLURM_NODEID", 0),
             world_size=world_size,
             local_world_size=_tasks_here(world_size, nodes),
+            num_nodes=nodes,
             main_address=_address("127.0.0.1" if nodes == 1 else first),
             main_port=_port(os.environ.get("SLURM_JOB_ID", "") + os.environ.get("SLURM_STEP_ID", "")),
             processes_exist=True,
@@ -94,6 +107,7 @@ class Mpi(Environment):
             node_rank=rank // local_world_size,
             world_size=world_size,
             local_world_size=local_world_size,
+            num_nodes=_whole_nodes(world_size, local_world_size),
             main_address=_address("127.0.0.1" if world_size == local_world_size else ""),
             main_port=_port(job),
             processes_exist=True,
@@ -121,6 +135,7 @@ class Lsf(Environment):
             node_rank=_number("JSM_NAMESPACE_RANK") // local_world_size,
             world_size=world_size,
             local_world_size=local_world_size,
+            num_nodes=len(dict.fromkeys(hosts)),
             main_address=_address("127.0.0.1" if world_size == local_world_size else (hosts or [""])[0]),
             main_port=_port(os.environ["LSB_JOBID"]),
             processes_exist=True,
@@ -151,22 +166,109 @@ class Kubernetes(Environment):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plain(Environment):
+    """Processes that somebody started by hand or by a script, Ray Train's workers among them.
+
+    Known by RANK, WORLD_SIZE above 1 and MASTER_ADDR, all three, or by a process group that exists already. LOCAL_RANK,
+    LOCAL_WORLD_SIZE, NODE_RANK and MASTER_PORT are read where they are set. In place of RANK, LOCAL_RANK, NODE_RANK
+    and LOCAL_WORLD_SIZE do. Without them, processes that meet on this machine's loopback all run here, and others one
+    on each node.
+    """
+
+    name: ClassVar[str] = "RANK, WORLD_SIZE and MASTER_ADDR"
+    priority: ClassVar[int] = -10
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        world_size, rank = _plain_size(), _plain_rank()
+        if _taken() or world_size < 2 or rank is None:
+            return None
+        address = os.environ.get("MASTER_ADDR", "127.0.0.1")
+        here = _number("LOCAL_WORLD_SIZE", world_size if address in ("127.0.0.1", "localhost", "::1") else 0)
+        if here == 0 and "LOCAL_RANK" in os.environ:
+            raise ConfigError(
+                f"RANK, WORLD_SIZE={world_size}, LOCAL_RANK and MASTER_ADDR={address!r} are set: one of several "
+                "processes, and nothing says how many run on this node. Set LOCAL_WORLD_SIZE too, or use torchrun.",
+                code="LT735",
+            )
+        here = here or 1
+        return cls(
+            rank=rank,
+            local_rank=_number("LOCAL_RANK", rank % here),
+            node_rank=_number("NODE_RANK", _number("GROUP_RANK", rank // here)),
+            world_size=world_size,
+            local_world_size=here,
+            num_nodes=_whole_nodes(world_size, here),
+            main_address=address,
+            main_port=_number("MASTER_PORT", 29500),  # torch's own default
+            processes_exist=True,
+        )
+
+
 def first_host(nodes: str) -> str:
     """Return the first host of a SLURM node list: ``"node[7-9,12],other"`` gives ``"node7"``.
 
-    >>> first_host("gpu-[003-010,12]-ib,login1")
-    'gpu-003-ib'
+    >>> first_host("rack[1-2]gpu-[003-010,12]-ib,login1")
+    'rack1gpu-003-ib'
     """
-    match = re.match(r"([^,\[]*)(?:\[([^\]]*)\])?([^,\[]*)", nodes.strip())
-    if match is None:
-        return ""
-    numbers = re.split(r"[-,]", match[2], maxsplit=1)[0] if match[2] else ""
-    return f"{match[1]}{numbers}{match[3]}"
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes.strip())
+    return re.sub(r"\[([^\]]*)\]", lambda part: re.split("[-,]", part[1])[0], first[0]) if first is not None else ""
 
 
 def _taken() -> bool:
     """Return whether lt's own launchers or torchrun started this process, inside a cluster's job perhaps."""
     return seat() is not None or "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _slurm_tasks() -> int:
+    """Return the tasks of the job step that this process is in; 1 where it is in none.
+
+    ``SLURM_NTASKS`` is also set where nothing has started so many: in a batch script and in the shell of an allocation.
+    """
+    if "SLURM_STEP_NUM_TASKS" in os.environ:
+        return _number("SLURM_STEP_NUM_TASKS")
+    in_step = any(name in os.environ for name in ("SLURM_STEP_ID", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"))
+    return _number("SLURM_NTASKS", 1) if in_step else 1
+
+
+def _slurm_shell() -> bool:
+    """Return whether somebody typed this process's command in the shell of ``srun --pty``.
+
+    Such a step may have many tasks, of which only the first has the terminal. What an ``srun`` within that shell
+    starts inherits its variables, but is another step and has no terminal.
+    """
+    shell = "SLURM_PTY_PORT" in os.environ or os.environ.get("SLURM_JOB_NAME") in _SHELLS
+    return shell and _number("SLURM_PROCID") == 0 and (os.environ.get("SLURM_STEP_ID") == "0" or _has_terminal())
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except (OSError, AttributeError):  # Windows has neither
+        return False
+    return True
+
+
+def _plain_size() -> int:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return _number("WORLD_SIZE", 1) if "MASTER_ADDR" in os.environ else 1
+
+
+def _plain_rank() -> int | None:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    if "RANK" in os.environ:
+        return _number("RANK")
+    if all(name in os.environ for name in ("NODE_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")):
+        return _number("NODE_RANK") * _number("LOCAL_WORLD_SIZE") + _number("LOCAL_RANK")
+    return None
+
+
+def _whole_nodes(world_size: int, here: int) -> int:
+    """Return the number of nodes, where all may have as many processes as this one; else 0: it is not known."""
+    return world_size // here if world_size % here == 0 else 0
 
 
 def _number(name: str, default: int | None = None) -> int:

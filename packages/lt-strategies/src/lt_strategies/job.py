@@ -78,6 +78,7 @@ class LaunchedEnvironment(Environment):
             local_rank=mine.rank,
             world_size=mine.world_size,
             local_world_size=mine.world_size,
+            num_nodes=1,
             init_method=(mine.folder / "store").as_uri(),
             processes_exist=True,
         )
