@@ -204,6 +204,16 @@ def test_two_processes_with_plain_variables_train_together():
 
 
 @pytest.mark.ddp
+def test_workers_that_are_in_a_group_already_start_no_ranks_of_their_own():
+    meet = f"tcp://127.0.0.1:{free_port()}"
+    codes, told = run_two(lambda rank: {"MEET": meet, "PLACE": str(rank)}, devices=2)
+    assert codes == [0, 0], told
+    found = [facts(out) for out, _ in told]
+    assert [(each["rank"], each["world_size"], each["steps"]) for each in found] == [(0, 2, 2), (1, 2, 2)]
+    assert found[0]["weights"] == found[1]["weights"]
+
+
+@pytest.mark.ddp
 def test_two_tasks_of_a_sweep_train_alone():
     step = {**SLURM, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2"}
     codes, told = run_two(

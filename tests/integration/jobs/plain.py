@@ -1,12 +1,15 @@
 """One process of a job that somebody else has started; prints where it is and what it trained.
 
-Arguments: those of the Trainer, as JSON.
+Arguments: those of the Trainer, as JSON. With MEET (an address) and PLACE (a rank) it makes a process group of two,
+as Ray Train does for its workers.
 """
 
 import json
+import os
 import sys
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import LightningModule
@@ -28,6 +31,8 @@ class Net(LightningModule):
 
 
 def main():
+    if "MEET" in os.environ:
+        dist.init_process_group("gloo", init_method=os.environ["MEET"], rank=int(os.environ["PLACE"]), world_size=2)
     torch.manual_seed(0)
     quiet = {
         "logger": False,
