@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import lt_callbacks
-from lt_core import ConfigTypeError, LtError, LtWarning
+from lt_core import ConfigTypeError, LogError, LtError, LtWarning
 
 _spec = importlib.util.spec_from_file_location(
     "mistakes_in_runs", Path(__file__).parents[1] / "lt_loops" / "test_mistakes_in_runs.py"
@@ -32,6 +32,36 @@ MISTAKES = {
             "accumulate_grad_batches=2",
             "GradientAccumulationScheduler({0: 2})",
             way_out="Give it in one place only",
+        ),
+        row(
+            "fit(net, loader, loader, callbacks=EarlyStopping('val_los'), max_epochs=0)",
+            "EarlyStopping monitors 'val_los'",
+            way_out="Did you mean 'val_loss'?",
+            kind=LtWarning,
+        ),
+        row(
+            "fit(net, loader, loader, callbacks=EarlyStopping('val_los'), num_sanity_val_steps=0)",
+            "EarlyStopping(monitor='val_los')",
+            way_out="Did you mean 'val_loss'?",
+            kind=LogError,
+        ),
+        row(
+            "fit(net, loader, loader, callbacks=EarlyStopping('val_loss'), limit_val_batches=0)",
+            "monitor='val_loss'",
+            way_out="validation is off",
+            kind=LtWarning,
+        ),
+        row(
+            "fit(net, loader, callbacks=ModelCheckpoint(monitor='val_loss'), enable_checkpointing=True)",
+            "monitor='val_loss'",
+            way_out="it keeps no best checkpoint",
+            kind=LtWarning,
+        ),
+        row(
+            "fit(net, loader, callbacks=EarlyStopping('token'))",
+            "EarlyStopping(monitor='token')",
+            way_out="Did you mean 'tokens'?",
+            kind=LogError,
         ),
     ],
 }
@@ -59,7 +89,8 @@ ROWS = [mistake for rows in MISTAKES.values() for mistake in rows]
 
 
 @pytest.mark.parametrize("mistake", ROWS, ids=[mistake.wrote for mistake in ROWS])
-def test_a_mistake_is_answered_with_its_name_its_value_and_the_way_out(mistake):
+def test_a_mistake_is_answered_with_its_name_its_value_and_the_way_out(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     error = message_of(mistake)
     assert isinstance(error, mistake.kind), repr(error)
     for part in (*mistake.names, mistake.way_out):

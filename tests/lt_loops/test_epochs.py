@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
 
 from lt_core import Callback, ConfigError, DataError, LtWarning
+from lt_core.data import DataSource
 
 
 class Watch(Callback):
@@ -525,6 +526,24 @@ def test_several_loaders_need_a_step_that_takes_their_index(trainer, net, loader
 
     with pytest.raises(ConfigError, match=r"validation_step does not take dataloader_idx.*dataloader_idx=0"):
         trainer().fit(One(), loader(), [loader(4), loader(4)])
+
+
+@pytest.mark.parametrize("wrong", ["two loaders", "a datamodule"])
+def test_wrong_validation_loaders_are_said_before_the_first_step_without_a_sanity_check(wrong, trainer, net, loader):
+    class Steps(net):
+        steps = 0
+
+        def training_step(self, batch, batch_idx):
+            Steps.steps += 1
+            return self.loss(batch)
+
+        def validation_step(self, batch, batch_idx):
+            """Takes no dataloader_idx."""
+
+    given = [loader(), loader()] if wrong == "two loaders" else DataSource()
+    with pytest.raises(ConfigError, match=r"dataloader_idx=0|datamodule="):
+        trainer(num_sanity_val_steps=0).fit(Steps(), loader(), given)
+    assert Steps.steps == 0
 
 
 def test_the_loaders_and_their_lengths_can_be_read_from_the_trainer(trainer, validated, loader):

@@ -175,6 +175,8 @@ LOADERS = [
     ),
     row("fit(net, datamodule=loader)", "a DataLoader", way_out="Loaders are passed as dataloaders=", kind=TYPE),
     row("fit(net, datamodule=Data)", "Data", way_out="expected a LightningDataModule instance", kind=TYPE),
+    row("fit(net, loader, data)", "the datamodule Data", way_out="Pass it as datamodule=", kind=TYPE),
+    row("fit(net, [data])", "the datamodule Data", way_out="Pass it as datamodule=", kind=TYPE),
     row("validate(net)", "no data", way_out="define val_dataloader in the module", kind=HookError),
     row("validate(net, [loader, loader])", "several loaders", way_out="dataloader_idx=0)", kind=HookError),
     row("predict(net)", "no data", way_out="define predict_dataloader in the module", kind=HookError),
@@ -200,6 +202,7 @@ MODELS = [
         kind=HookError,
     ),
     row("fit(WrongMonitor(), loader, loader)", "'val_los', which was not logged", way_out="Did you mean 'val_loss'?"),
+    row("fit(OnPlateau(), loader)", "'val_loss', which was not logged", way_out="Log it", kind=LtWarning),
     row("fit(Frozen(), loader)", "no parameter leads to", way_out="all parameters are frozen", kind=RuntimeError),
     row("fit(DoubleData(), loader)", "Double and Float", way_out="convert the data", kind=RuntimeError),
     row(
@@ -329,6 +332,12 @@ class WrongMonitor(Net):
     def configure_optimizers(self):
         optimizer = SGD(self.parameters(), lr=0.1)
         return {"optimizer": optimizer, "lr_scheduler": ReduceLROnPlateau(optimizer), "monitor": "val_los"}
+
+
+class OnPlateau(Net):
+    def configure_optimizers(self):
+        optimizer = SGD(self.parameters(), lr=0.1)
+        return {"optimizer": optimizer, "lr_scheduler": ReduceLROnPlateau(optimizer), "monitor": "val_loss"}
 
 
 class Frozen(Net):

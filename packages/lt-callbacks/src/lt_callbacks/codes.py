@@ -11,6 +11,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT351",
         "LT353",
         "LT532",
+        "LT573",
         "LT631",
         "LT632",
         "LT633",

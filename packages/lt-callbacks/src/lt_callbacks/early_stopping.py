@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.monitored import missing
+from lt_callbacks.monitored import missing, validation_is_off
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import warn
@@ -153,6 +153,8 @@ class EarlyStopping(Callback):
     def _check(self, trainer: TrainerAPI) -> None:
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
+            if validation_is_off(trainer, "EarlyStopping", self.monitor, metrics, "it never ends training"):
+                return
             error = missing("EarlyStopping", self.monitor, metrics)
             if self.strict:
                 raise error

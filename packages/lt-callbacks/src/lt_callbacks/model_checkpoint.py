@@ -20,7 +20,7 @@ from lt_callbacks.checkpoint_name import check_template, fill_template
 from lt_callbacks.checkpoint_ranking import CheckpointRanking
 from lt_callbacks.checkpoint_schedule import CheckpointSchedule
 from lt_callbacks.failed_together import failed_together
-from lt_callbacks.monitored import missing
+from lt_callbacks.monitored import missing, validation_is_off
 from lt_callbacks.pending_saves import PendingSave, PendingSaves
 from lt_core.arguments import checks_arguments
 from lt_core.errors import CheckpointError, ConfigError, warn
@@ -560,6 +560,8 @@ class ModelCheckpoint(Checkpoint):
         assert self.monitor is not None
         to_come = not self._validated and sum(trainer.num_val_batches) > 0 and self._schedule.in_epoch
         logged = [name for name in metrics if name not in ("epoch", "step")]
+        if validation_is_off(trainer, "ModelCheckpoint", self.monitor, logged, "it keeps no best checkpoint"):
+            return
         if not to_come:
             raise missing("ModelCheckpoint", self.monitor, logged)
         warn(

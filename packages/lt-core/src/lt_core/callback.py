@@ -25,7 +25,8 @@ class Callback:
         before: names of callback classes that this one must precede.
         after: names of callback classes that this one must follow.
         priority: where neither says it, lower numbers come first; equal ones keep the user's order.
-        monitors: reads logged metrics at the end of an epoch.
+        monitors: reads logged metrics at the end of an epoch; one that waits for a single metric has its name as
+            ``monitor``, which is looked at in the sanity check.
         role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
             ``"checkpoint"``, or none. The default is left away where the user gives one of the same role.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one

@@ -25,6 +25,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT520",
         "LT521",
         "LT570",
+        "LT572",
         "LT604",
         "LT605",
         "LT606",

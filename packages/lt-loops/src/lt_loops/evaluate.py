@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from lt_core.errors import HookError
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators
 from lt_core.strategy import Strategy
+from lt_loops.hook_check import check_takes_index
 from lt_loops.old_hooks import with_step_end
 from lt_loops.preparation import set_up
 from lt_loops.profiled import measured_batches
@@ -156,12 +156,8 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
     """
     own = getattr(run.module, method)
     taken = count_arguments(own, _OFFERED)
-    if several and taken < 3 and is_overridden(run.module, method, LightningModule):
-        raise HookError(
-            f"There are several loaders, but {type(run.module).__name__}.{method} does not take dataloader_idx. Write "
-            f"{method}(self, batch, batch_idx, dataloader_idx=0).",
-            code="LT212",
-        )
+    if several:
+        check_takes_index(run.module, method)
     step = with_step_end(run.module, method, run.strategy.bind(run.model, method))
     step = run.trainer.eval_precision_plugin.wrap_step(step)
     profiler = run.trainer.active_profiler

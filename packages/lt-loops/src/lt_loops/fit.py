@@ -24,6 +24,7 @@ from lt_loops.evaluate import evaluate
 from lt_loops.executions import batch_done_of
 from lt_loops.intervals import validates
 from lt_loops.losses import as_outputs, balanced
+from lt_loops.monitors import check_monitors
 from lt_loops.plan import make_plan
 from lt_loops.preparation import set_up
 from lt_loops.schedules import step_schedulers
@@ -182,6 +183,7 @@ def _sanity_check(run: Run) -> None:
     run.call("on_sanity_check_start", phase="on_sanity_check_start")
     with preserve_generators():
         evaluate(run, "validate", limit=None if limit == -1 else limit)
+    check_monitors(run)
     run.recorder.forget_values()
     run.call("on_sanity_check_end", phase="on_sanity_check_end")
     run.phase = ""

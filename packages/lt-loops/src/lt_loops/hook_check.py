@@ -22,7 +22,7 @@ from lt_loops.signatures import called, count_arguments, described, takes_first,
 if TYPE_CHECKING:
     from lt_loops.run import Run
 
-__all__ = ["check_signatures"]
+__all__ = ["check_signatures", "check_takes_index"]
 
 _EVALUATION = ("validation", "test", "predict")
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -59,6 +59,20 @@ def check_signatures(run: Run) -> None:
         for name in sorted(CALLBACK_HOOKS):
             if is_overridden(callback, name, Callback):
                 _check_once(getattr(callback, name), name, getattr(Callback, name), (run.trainer, run.module))
+
+
+def check_takes_index(module: LightningModule, method: str) -> None:
+    """Raise for a step that is to read several loaders and does not take ``dataloader_idx``.
+
+    Raises:
+        HookError: which says how to write it.
+    """
+    if is_overridden(module, method, LightningModule) and count_arguments(getattr(module, method), _OFFERED) < 3:
+        raise HookError(
+            f"There are several loaders, but {type(module).__name__}.{method} does not take dataloader_idx. Write "
+            f"{method}(self, batch, batch_idx, dataloader_idx=0).",
+            code="LT212",
+        )
 
 
 def _check_once(hook: Callable[..., Any], name: str, base: Callable[..., Any], first: tuple[Any, ...] = ()) -> None:

@@ -17,11 +17,11 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
-from lt_loops.hook_check import check_signatures
-from lt_loops.intervals import check_interval
+from lt_loops.hook_check import check_signatures, check_takes_index
+from lt_loops.intervals import check_interval, validates
 from lt_loops.old_hooks import OLD_HOOKS, model_maker
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
-from lt_loops.sources import limited, make_train_feed
+from lt_loops.sources import check_loader, flatten, limited, make_train_feed
 from lt_loops.state import (
     agree_on_checkpoint,
     logger_states,
@@ -44,6 +44,7 @@ def set_up(run: Run) -> None:
     _attach_callbacks(run)
     _check_hooks(run)
     agree_on_checkpoint(run)
+    _check_given_loaders(run)
     _prepare_data(run)
     read_checkpoint(run)
     _name_the_run(run)
@@ -155,6 +156,18 @@ def _check_hooks(run: Run) -> None:
 
 _SETTINGS = ("automatic_optimization", "example_input_array", "prepare_data_per_node", "strict_loading")
 """What lt reads of a module and a datamodule, beside their methods."""
+
+
+def _check_given_loaders(run: Run) -> None:
+    """Look at validation loaders that came as arguments before training; a method is asked for its own when they are
+    read, as what it draws from the random generators has its place.
+    """
+    given = run.loaders.given.get("validate")
+    if run.stage != "fit" or given is None or not validates(run):
+        return
+    loaders = [check_loader(loader, "validate") for loader in flatten(given)]
+    if len(loaders) > 1:
+        check_takes_index(run.module, "validation_step")
 
 
 def _prepare_data(run: Run) -> None:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from lt_core.errors import ConfigError, did_you_mean, warn
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
+from lt_core.overrides import is_overridden, nearest_name
 from lt_loops.fitted import fitted
+from lt_loops.intervals import validates
 
 if TYPE_CHECKING:
     from lt_loops.optimizers import SchedulerConfig
@@ -79,7 +80,8 @@ def _monitored(run: Run, config: SchedulerConfig) -> Any:
             "'frequency' so that "
             "it steps when a validation has run."
         )
-        if config.strict:
+        off = is_overridden(run.module, "validation_step", LightningModule) and not validates(run)
+        if config.strict and not (off and nearest_name(config.monitor or "", list(metrics)) is None):
             raise ConfigError(message, code="LT321")
         warn(message, code="LT321")
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lt_core.module import LightningModule
     from lt_loops.run import Run
 
-__all__ = ["Loaders", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
+__all__ = ["Loaders", "check_loader", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
 
 _METHODS = {
     "train": "train_dataloader",
@@ -320,6 +320,9 @@ def check_loader(loader: Any, kind: str) -> Any:
     """
     argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
     expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
+    for part in loader if isinstance(loader, (list, tuple)) else ():
+        if isinstance(part, (DataSource, type)):
+            check_loader(part, kind)
     if isinstance(loader, DataSource):
         raise ConfigTypeError(
             f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405"
