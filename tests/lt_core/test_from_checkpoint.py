@@ -12,7 +12,7 @@ from torch import nn
 
 from lt_core import CheckpointError, CheckpointIO, ConfigError, DataSource, LightningModule
 from lt_core.checkpoint import load_from_checkpoint, load_state_dict_strictly
-from lt_core.hparams import HyperparametersMixin, saved_hparams
+from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 
 
 class Model(LightningModule):
@@ -358,3 +358,42 @@ def test_a_class_method_of_a_subclass_reaches_it_by_super(path):
             return super().load_from_checkpoint(path)
 
     assert isinstance(Child.load_from_checkpoint(save(Child(3), path)), Child)
+
+
+class Normed(LightningModule):
+    def __init__(self, mean, tables=(), scale=None):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+def test_tensors_and_arrays_come_back_as_what_they_were(path):
+    numpy = pytest.importorskip("numpy")
+    readonly = numpy.arange(40000.0).reshape(200, 200)
+    readonly.flags.writeable = False
+    given = Normed(readonly, ({"a": numpy.eye(2, dtype="float32")}, [1]), torch.ones(2, dtype=torch.bfloat16))
+    save(given, path)
+    torch.load(path, weights_only=True)
+    loaded = Normed.load_from_checkpoint(path)
+    assert isinstance(loaded.hparams.mean, numpy.ndarray)
+    assert (loaded.hparams.mean * 2 == readonly * 2).all()
+    assert loaded.hparams.tables[0]["a"].dtype == "float32"
+    assert loaded.hparams.tables[1] == [1]
+    assert torch.equal(loaded.hparams.scale, given.hparams.scale)
+    assert loaded.hparams.scale.dtype == torch.bfloat16
+
+
+def test_an_array_that_a_hook_adds_comes_back_too(path):
+    numpy = pytest.importorskip("numpy")
+    tree = {"state_dict": {}, "hyper_parameters": {"mean": numpy.ones(2)}, "hparams_name": "kwargs"}
+    settle_hparams(tree, Normed(1))
+    CheckpointIO().save_checkpoint(tree, path)
+    assert isinstance(Normed.load_from_checkpoint(path).hparams.mean, numpy.ndarray)
+
+
+def test_of_a_large_tensor_the_checkpoint_holds_more_than_a_yaml_file(path, tmp_path):
+    pytest.importorskip("yaml")
+    save(Normed(torch.arange(100.0)), path)
+    (tmp_path / "hparams.yaml").write_text("mean: tensor of shape (100,)\nscale: 2\n")
+    loaded = Normed.load_from_checkpoint(path, hparams_file=tmp_path / "hparams.yaml")
+    assert torch.equal(loaded.hparams.mean, torch.arange(100.0))
+    assert loaded.hparams.scale == 2

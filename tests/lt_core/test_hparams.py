@@ -290,12 +290,34 @@ def test_what_has_a_plain_form_is_saved_in_it(value, saved, shown):
     assert plain_hparams({"x": value}) == {"x": shown}
 
 
-def test_numbers_and_arrays_of_numpy_become_numbers_and_lists():
+def test_numbers_of_numpy_become_numbers_and_arrays_tensors():
     numpy = pytest.importorskip("numpy")
-    model = Model(numpy.float64(0.5), numpy.arange(3))
-    saved = saved_hparams(model)["hyper_parameters"]
-    assert (saved["width"], saved["depth"]) == (0.5, [0, 1, 2])
+    entries = saved_hparams(Model(numpy.float64(0.5), {"a": numpy.arange(3)}, lr=numpy.array(["x"])))
+    saved = entries["hyper_parameters"]
+    assert (saved["width"], saved["lr"]) == (0.5, ["x"])
     assert type(saved["width"]) is float
+    assert torch.equal(saved["depth"]["a"], torch.arange(3))
+    assert entries["hparams_arrays"] == [["depth", "a"]]
+    assert is_plain(entries)
+
+
+def test_large_arrays_are_shown_by_their_shape():
+    numpy = pytest.importorskip("numpy")
+    assert plain_hparams({"a": numpy.ones((5, 5)), "b": numpy.ones(2)}) == {
+        "a": "tensor of shape (5, 5)",
+        "b": [1.0, 1.0],
+    }
+
+
+def test_a_tensor_of_a_class_of_its_own_keeps_its_data_and_one_without_data_is_named():
+    class Image(torch.Tensor):
+        pass
+
+    with pytest.warns(LtWarning, match="'depth' cannot be saved as plain data"):
+        model = Model(torch.ones(2).as_subclass(Image), torch.ones(2, device="meta"))
+    entries = saved_hparams(model)
+    assert type(entries["hyper_parameters"]["width"]) is torch.Tensor
+    assert is_plain(entries)
 
 
 @pytest.mark.parametrize(

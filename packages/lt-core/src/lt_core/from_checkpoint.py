@@ -14,10 +14,11 @@ from os import PathLike
 from pathlib import Path, PurePath
 from typing import IO, Any
 
+import torch
 from torch import Tensor, nn
 
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
-from lt_core.hparams import AttributeDict, plain_hparams
+from lt_core.hparams import AttributeDict, is_sketch, plain_hparams, with_arrays
 from lt_core.hparams_file import read_hparams_file
 from lt_core.partial_save import check_left_out
 from lt_core.remote_file import is_remote, local_copy
@@ -65,7 +66,11 @@ def load_from_checkpoint(
     shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
     checkpoint = _read(checkpoint_path, map_location, trusted, shown)
     if hparams_file is not None:
-        checkpoint["hyper_parameters"] = read_hparams_file(hparams_file)
+        own = checkpoint.get("hyper_parameters") or {}
+        written = read_hparams_file(hparams_file)
+        whole = {name: own.get(name) for name, value in written.items() if is_sketch(value)}  # only the shape is there
+        kept = {name: value for name, value in written.items() if name not in whole}
+        checkpoint["hyper_parameters"] = {**kept, **{name: value for name, value in whole.items() if name in own}}
     loaded = _made(cls, checkpoint, kwargs, shown)
     if not isinstance(loaded, nn.Module):
         if type(loaded).__qualname__ in checkpoint:
@@ -156,7 +161,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     parameters = _parameters(cls)
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    saved = _saved(checkpoint, prefix)
+    saved = with_arrays(_saved(checkpoint, prefix), checkpoint.get(prefix + "hparams_arrays", ()))
     holder = checkpoint.get(prefix + "hparams_name")
     if holder in named:
         inside = {name: value for name, value in given.items() if name in saved and name not in named}
@@ -249,6 +254,8 @@ def _as_annotated(value: Any, hint: Any) -> Any:
             return kind(value)
         if dataclasses.is_dataclass(kind) and isinstance(value, dict):
             return _dataclass(kind, value)
+        if issubclass(kind, Tensor) and isinstance(value, list):  # as a hparams.yaml holds it
+            return torch.tensor(value)
         if issubclass(kind, Namespace) and isinstance(value, dict):
             return kind(**value)
     origins = [typing.get_origin(kind) or kind for kind in kinds]
@@ -295,7 +302,8 @@ def _mismatch(
 def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
     """Return the hyperparameters of a file that the module has otherwise, as text."""
     own = dict(getattr(module, "hparams", {}))
-    other = [name for name in saved if name in own and repr(saved[name]) != repr(own[name])]
+    shown, mine = plain_hparams(saved), plain_hparams(own)
+    other = [name for name in saved if name in own and repr(shown[str(name)]) != repr(mine[str(name)])]
     told = ", ".join(f"{name}={saved[name]!r} (here {own[name]!r})" for name in other[:_MOST])
     return f": {told}" if told else ""
 

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import inspect
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,16 @@ from torch import Tensor
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean, warn
 from lt_core.plain_data import ATOMS, MAX_DEPTH
 
-__all__ = ["AttributeDict", "HyperparametersMixin", "makes_new", "plain_hparams", "saved_hparams", "settle_hparams"]
+__all__ = [
+    "AttributeDict",
+    "HyperparametersMixin",
+    "is_sketch",
+    "makes_new",
+    "plain_hparams",
+    "saved_hparams",
+    "settle_hparams",
+    "with_arrays",
+]
 
 
 class AttributeDict(dict[str, Any]):
@@ -146,16 +156,22 @@ def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
     """Return hyperparameters for people and loggers: numbers, strings, lists and dicts; the rest by name.
 
     Enums become their names (those that are strings or numbers, their values), paths, dtypes and devices strings,
-    namespaces and dataclasses dicts, small tensors lists.
+    namespaces and dataclasses dicts, small tensors and arrays lists; of large ones the shape is given.
     """
     return {str(name): _text_of_torch(_plain(value, names=True)) for name, value in hparams.items()}
+
+
+def is_sketch(value: Any) -> bool:
+    """Return whether :func:`plain_hparams` wrote this text in place of many numbers."""
+    return isinstance(value, str) and re.fullmatch(r"tensor of shape \(.*\)", value) is not None
 
 
 def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: bool = False) -> dict[str, Any]:
     """Return the entries that a checkpoint holds for ``owner``; none where it kept no hyperparameters.
 
     Keys, in Lightning's layout: ``hyper_parameters`` (a dict of those that are plain data), ``hparams_name`` (the
-    argument that takes them all, or ``"kwargs"``), and ours: ``hparams_by_name`` (a dict of the others: only names).
+    argument that takes them all, or ``"kwargs"``), and ours: ``hparams_by_name`` (a dict of the others: only names),
+    ``hparams_arrays`` (the keys that lead to each tensor that was an array of numpy).
 
     Args:
         owner: a module or a datamodule.
@@ -168,6 +184,9 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
     entries = {"hyper_parameters": plain, "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs"}
     if by_name:
         entries["hparams_by_name"] = by_name
+    paths = [] if objects else [path for name in plain for path in _array_paths(owner.hparams[name], (name,))]
+    if paths:
+        entries["hparams_arrays"] = paths
     return {prefix + key: value for key, value in entries.items()}
 
 
@@ -178,7 +197,12 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         checkpoint: changed in place.
         owner: whose hook it was; told of once.
     """
-    plain, by_name = _split(checkpoint.get("hyper_parameters", {}))
+    given = checkpoint.get("hyper_parameters", {})
+    plain, by_name = _split(given)
+    paths = [path for name in plain for path in _array_paths(given[name], (name,))]
+    if paths:
+        checkpoint["hyper_parameters"] = plain
+        checkpoint["hparams_arrays"] = [*checkpoint.get("hparams_arrays", []), *paths]
     if not by_name:
         return
     checkpoint["hyper_parameters"] = plain
@@ -334,19 +358,81 @@ def _simple(value: Any) -> Any | None:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Tensor):
-        return value.detach() if type(value) in (Tensor, torch.nn.Parameter) else None
+        return None if value.is_meta else _plain_tensor(value)
+    if _is_array(value):
+        return torch.tensor(value)
     if (
         type(value).__module__ == "numpy"
         and getattr(value, "dtype", None) is not None
         and value.dtype.kind in "biufcSU"
     ):
-        return value.tolist()  # scalars and arrays of numbers and texts
+        return value.tolist()  # scalars, and arrays of what torch has no type for
     return None
+
+
+def _plain_tensor(value: Tensor) -> Tensor | None:
+    """Return a tensor's data as a tensor of torch's own class; None for one that only stands for others (DTensor)."""
+    if type(value) in (Tensor, torch.nn.Parameter):
+        return value.detach()
+    wraps = type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__
+    return None if wraps else value.detach().as_subclass(Tensor)
+
+
+_ARRAYS = frozenset(
+    {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    }
+)
+"""numpy's types of numbers that torch has too."""
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array of numpy whose data a tensor can hold."""
+    kind = type(value)
+    if kind.__module__ != "numpy" or kind.__name__ != "ndarray":
+        return False
+    return value.dtype.name in _ARRAYS and value.dtype.isnative
+
+
+def _array_paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
+    """Yield the keys that lead to each array in a value: it is saved as a tensor, and an array again when loaded."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = _contents(value)
+    if isinstance(value, Namespace):
+        value = vars(value)
+    if _is_array(value):
+        yield list(keys)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _array_paths(item, (*keys, key if type(key) in ATOMS else str(key)))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _array_paths(item, (*keys, index))
+
+
+def with_arrays(value: Any, paths: Sequence[Sequence[Any]]) -> Any:
+    """Return saved hyperparameters with arrays of numpy in place of the tensors at ``paths``."""
+    here = [tuple(path) for path in paths]
+    if () in here:
+        return value.cpu().numpy() if isinstance(value, Tensor) else value
+    inside: dict[Any, list[tuple[Any, ...]]] = {}
+    for path in here:
+        inside.setdefault(path[0], []).append(path[1:])
+    if isinstance(value, dict):
+        return {key: with_arrays(item, inside[key]) if key in inside else item for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)([with_arrays(item, inside.get(index, ())) for index, item in enumerate(value)])
+    return value
 
 
 def _name_of(value: Any) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+_SHOWN = 16
+"""Numbers of a tensor that are shown one by one."""
 
 
 def _text_of_torch(value: Any) -> Any:
@@ -357,7 +443,7 @@ def _text_of_torch(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_text_of_torch(item) for item in value)
     if isinstance(value, Tensor):
-        return value.tolist() if value.numel() <= 16 else f"tensor of shape {tuple(value.shape)}"
+        return value.tolist() if value.numel() <= _SHOWN else f"tensor of shape {tuple(value.shape)}"
     if isinstance(value, torch.Size):
         return list(value)
     return str(value) if isinstance(value, (torch.dtype, torch.device)) else value
@@ -369,6 +455,8 @@ def _copied(value: Any) -> Any:
         return type(value)({key: _copied(item) for key, item in value.items()})
     if type(value) in (list, tuple, set):
         return type(value)(_copied(item) for item in value)
+    if _is_array(value):
+        return value.copy()
     return value.detach().clone() if type(value) is Tensor else value
 
 
