@@ -178,3 +178,15 @@ def test_a_logger_that_cannot_take_up_its_files_does_not_end_a_resume(trainer, n
     with pytest.warns(UserWarning, match=r"Refuses failed \(PermissionError: no\).*LT520"):
         resumed.fit(net(), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
     assert resumed.global_step == 6
+
+
+def test_a_tensor_among_the_hyperparameters_that_changed_is_named_on_resume(trainer, net, loader, tmp_path):
+    class Weighted(net):
+        def __init__(self, balance):
+            super().__init__()
+            self.save_hyperparameters()
+
+    trainer(callbacks=Saves(tmp_path)).fit(Weighted(torch.ones(2)), loader(12))
+    trainer(max_epochs=2).fit(Weighted(torch.ones(2)), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
+    with pytest.warns(UserWarning, match=r"balance was tensor\(\[1., 1.\]\) and is tensor\(\[2., 2.\]\).*LT618"):
+        trainer(max_epochs=2).fit(Weighted(2 * torch.ones(2)), loader(12), ckpt_path=tmp_path / "epoch.ckpt")

@@ -334,6 +334,9 @@ def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
 
 
 def _is_other(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):  # arrays of numpy are tensors in the file
+        mine = other if isinstance(other, Tensor) else torch.tensor(other) if hasattr(other, "__array__") else None
+        return mine is None or one.shape != mine.shape or not torch.equal(one.cpu(), mine.cpu().to(one.dtype))
     plain = (bool, int, float, str, type(None))
     return isinstance(one, plain) and isinstance(other, plain) and one != other and not (one != one and other != other)
 
