@@ -13,9 +13,10 @@ pytest.importorskip("lt_strategies")
 
 from tests.patience import PATIENCE
 
+from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.environment import Environment
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, PluginError
 from lt_core.rank import process_rank, set_alone
 from lt_loops import Trainer
 from lt_strategies import Cuda
@@ -122,6 +123,17 @@ def test_an_environment_of_one_process_given_by_hand_is_alone_too(variables):
     variables(SLURM)
     assert trainer(plugins=[Environment()]).world_size == 1
     assert process_rank() == 0
+
+
+def test_without_lt_strategies_a_job_of_two_asks_for_it(variables, monkeypatch):
+    variables(HERE)
+    found = {
+        group: {name: e for name, e in names.items() if not e[0].value.startswith("lt_strategies")}
+        for group, names in plugins._scan().items()
+    }
+    monkeypatch.setattr(plugins, "_scan", lambda: found)
+    with pytest.raises(PluginError, match=r"strategy 'ddp' comes with lt-strategies: .*\[LT101\]"):
+        trainer()
 
 
 class Two(Accelerator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -199,7 +200,20 @@ def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
 def _find_environment() -> Environment:
     kinds: list[type[Environment]] = [plugins.load("environments", name) for name in plugins.names("environments")]
     detected = (kind.detect() for kind in sorted(kinds, key=lambda kind: -kind.priority))
-    return next((found for found in detected if found is not None), Environment())
+    return next((found for found in detected if found is not None), Environment() if kinds else _bare_environment())
+
+
+def _bare_environment() -> Environment:
+    """Return what torch's own variables say, for where no package that reads environments is installed.
+
+    A job of several processes then asks for a strategy that is not there either, in place of training in pieces.
+    """
+    size, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
+    if not (size.isdecimal() and int(size) > 1 and rank.isdecimal() and "MASTER_ADDR" in os.environ):
+        return Environment()
+    here = os.environ.get("LOCAL_WORLD_SIZE", "")
+    local = int(here) if here.isdecimal() else int(size)
+    return Environment(rank=int(rank), world_size=int(size), local_world_size=local, processes_exist=True)
 
 
 def _accelerator(given: Accelerator | str) -> Accelerator:
