@@ -12,7 +12,18 @@ from pathlib import Path
 import mkdocs_gen_files
 
 ROOT = Path(__file__).parent.parent
-ORDER = ("lt", "lt-core", "lt-loops", "lt-strategies", "lt-data", "lt-loggers", "lt-callbacks", "lt-cli", "lt-testing")
+ORDER = (
+    "lt",
+    "lt-core",
+    "lt-loops",
+    "lt-strategies",
+    "lt-data",
+    "lt-loggers",
+    "lt-callbacks",
+    "lt-cli",
+    "lt-compat",
+    "lt-testing",
+)
 SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder
 PAGE = re.compile(r"\]\(\.\./\.\./docs/")  # its link to a page of this folder
 CODE = re.compile("``")

@@ -9,27 +9,21 @@ MODULES. A line that goes or changes is a break for somebody: it needs a depreca
 
 import ast
 import difflib
-import runpy
 import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+
+from lt.names import NAMES
+from lt_compat.paths import NAMES as PATHS
 
 ROOT = Path(__file__).parent.parent
 MODULES = {
     "lt-core": ("lt_core.checkpoint_header", "lt_core.errors", "lt_core.plain_data", "lt_core.plugins"),
 }
 """Further modules whose names are public, for authors of plug-ins."""
-
-
-@cache
-def lazy_modules() -> list[ModuleType]:
-    """Return the modules of lt that hold a table of names."""
-    found: list[ModuleType] = runpy.run_path(str(ROOT / "tools" / "stubs.py"))["lazy_modules"]()
-    return found
 
 
 def packages() -> list[str]:
@@ -48,14 +42,16 @@ def snapshot(package: str) -> str:
     for (home, name), node in sorted(shown.items(), key=lambda item: item[0]):
         lines += [f"{home}:"] if f"{home}:" not in lines else []
         lines += described(home, name, node, set(shown))
+    if package == "lt-compat":
+        lines += ["lt:", *(f"    {line}" for line in lines_of_lt(paths=True))]
     return "".join(f"{line}\n" for line in lines)
 
 
-def lines_of_lt() -> Iterator[str]:
-    """Yield each name of lt with its place."""
-    for module in sorted(lazy_modules(), key=lambda module: module.__name__):
-        for name, origin in sorted(module.NAMES.items()):
-            yield f"{module.__name__}.{name} = {origin}"
+def lines_of_lt(*, paths: bool = False) -> Iterator[str]:
+    """Yield each name of lt with its place, or those below the paths that lt-compat adds."""
+    for module, names in sorted((PATHS if paths else NAMES).items()):
+        for name, origin in sorted(names.items()):
+            yield f"lt.{module}.{name} = {origin}" if module else f"lt.{name} = {origin}"
 
 
 def public_names(package: str) -> set[tuple[str, str]]:
@@ -64,7 +60,7 @@ def public_names(package: str) -> set[tuple[str, str]]:
     places = [(module, name) for module in (own, *MODULES.get(package, ())) for name in import_module(module).__all__]
     project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text("utf-8"))["project"]
     texts = [origin for group in project.get("entry-points", {}).values() for origin in group.values()]
-    texts += [origin for module in lazy_modules() for origin in module.NAMES.values()]
+    texts += [origin for names in (*NAMES.values(), *PATHS.values()) for origin in names.values()]
     places += [
         (text.partition(":")[0], text.partition(":")[2]) for text in texts if text.startswith((own + ".", own + ":"))
     ]

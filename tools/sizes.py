@@ -18,7 +18,18 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "install.md"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
-ORDER = ("lt-core", "lt-loops", "lt-strategies", "lt-data", "lt-loggers", "lt-callbacks", "lt-cli", "lt-testing", "lt")
+ORDER = (
+    "lt-core",
+    "lt-loops",
+    "lt-strategies",
+    "lt-data",
+    "lt-loggers",
+    "lt-callbacks",
+    "lt-cli",
+    "lt-compat",
+    "lt-testing",
+    "lt",
+)
 REPEATS = 5
 CLOCK = "import time{first}; t = time.process_time(); {statement}; print(time.process_time() - t)"
 

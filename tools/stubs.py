@@ -1,24 +1,17 @@
-"""Write the .pyi files of lt from its tables of names, so that editors and mypy know what is loaded lazily.
+"""Write the .pyi files of lt from its table of names, so that editors and mypy know what is loaded lazily.
 
 uv run python tools/stubs.py           writes them
-uv run python tools/stubs.py --check   fails where one is not what its table says (`nox -s types`)
+uv run python tools/stubs.py --check   fails where one is not what the table says (`nox -s types`)
 """
 
 import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
-SOURCE = Path(__file__).parent.parent / "packages" / "lt" / "src"
-HEAD = "# Written by tools/stubs.py from the table in the module beside it.\n"
+from lt.names import NAMES
 
-
-def lazy_modules() -> list[ModuleType]:
-    """Import and return the modules of lt that hold a table of names."""
-    files = sorted(SOURCE.glob("lt/**/*.py"))
-    dotted = [".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__") for file in files]
-    modules = [import_module(name) for name in dotted if not name.endswith(".__main__")]
-    return [module for module in modules if "NAMES" in vars(module)]
+SOURCE = Path(__file__).parent.parent / "packages" / "lt" / "src" / "lt"
+HEAD = "# Written by tools/stubs.py from lt/names.py.\n"
 
 
 def home(origin: str, name: str) -> str:
@@ -30,32 +23,33 @@ def home(origin: str, name: str) -> str:
     return origin
 
 
-def stub(module: ModuleType) -> str:
-    """Return what the module's .pyi should hold."""
+def stub(module: str) -> str:
+    """Return what the .pyi of a module below lt should hold; lt's own, under the empty name, has its modules too."""
     imports = []
-    for name, place in module.NAMES.items():
+    for name, place in NAMES[module].items():
         origin, _, attribute = place.partition(":")
         imports.append(f"from {home(origin, attribute)} import {attribute} as {name}")
-    children = [f"from {module.__name__} import {child} as {child}" for child in getattr(module, "MODULES", ())]
-    public = "".join(f'    "{name}",\n' for name in sorted([*module.NAMES, *getattr(module, "MODULES", ())]))
-    return HEAD + "\n".join(["", *sorted(imports), *sorted(children), "", f"__all__ = [\n{public}]", ""])
+    children = [] if module else sorted([*filter(None, NAMES), "compat"])
+    public = "".join(f'    "{name}",\n' for name in sorted([*NAMES[module], *children]))
+    lines = [*sorted(imports), *(f"from lt import {child} as {child}" for child in children)]
+    return HEAD + "\n".join(["", *lines, "", f"__all__ = [\n{public}]", ""])
 
 
 def main() -> int:
     """Write or check every stub; return the exit status."""
-    wrong = 0
-    for module in lazy_modules():
-        target = Path(str(module.__file__)).with_suffix(".pyi")
-        wanted = stub(module)
-        if target.exists() and target.read_text("utf-8") == wanted:
-            continue
+    wanted = {SOURCE / f"{module or '__init__'}.pyi": stub(module) for module in NAMES}
+    wrong = [path for path in SOURCE.glob("**/*.pyi") if path not in wanted]
+    wrong += [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
+    for path in wrong:
         if "--check" in sys.argv:
-            print(f"{target} is not what its table says: run `uv run python tools/stubs.py`", file=sys.stderr)
-            wrong += 1
+            print(f"{path} is not what the table says: run python tools/stubs.py")
+        elif path in wanted:
+            path.write_text(wanted[path], "utf-8")
+            print(f"wrote {path.relative_to(SOURCE)}")
         else:
-            target.write_text(wanted, "utf-8")
-            print(f"wrote {target}")
-    return min(wrong, 1)
+            path.unlink()
+            print(f"removed {path.relative_to(SOURCE)}")
+    return bool(wrong) if "--check" in sys.argv else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The umbrella: every name is there, is the same object as in its package, and costs nothing until it is used."""
 
-import pkgutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,24 +12,38 @@ from torch.utils.data import DataLoader
 
 import lt
 import lt_loops
+from lt.names import NAMES
+from lt_compat.paths import NAMES as LIGHTNINGS
 
-MODULES = ["lt", *(info.name for info in pkgutil.walk_packages(lt.__path__, "lt."))]
-TABLES = [name for name in MODULES if hasattr(import_module(name), "NAMES")]
+TABLES = {f"lt.{module}" if module else "lt": names for module, names in NAMES.items()}
+PATHS = {f"lt.{module}": names for module, names in LIGHTNINGS.items()}
 
 
-@pytest.mark.parametrize("module", TABLES)
+@pytest.mark.parametrize("module", [*TABLES, *PATHS])
 def test_every_name_of_the_table_is_there(module):
-    holder = import_module(module)
-    for name in holder.NAMES:
+    holder, names = import_module(module), (TABLES | PATHS)[module]
+    for name in names:
         assert getattr(holder, name) is not None
-    assert {*holder.NAMES, *getattr(holder, "MODULES", ())} == set(holder.__all__) <= set(dir(holder))
+    assert set(names) <= set(holder.__all__) <= set(dir(holder))
 
 
-@pytest.mark.parametrize("module", TABLES)
-def test_every_submodule_is_named_by_its_parent(module):
+@pytest.mark.parametrize("module", [*TABLES, *PATHS])
+def test_every_module_is_an_attribute_of_the_one_above(module):
     parent, _, child = module.rpartition(".")
     if parent:
-        assert child in import_module(parent).MODULES
+        assert getattr(import_module(parent), child) is import_module(module)
+
+
+def test_no_path_of_lightning_stands_in_the_way_of_a_module_of_lt():
+    assert not set(TABLES) & set(PATHS)
+
+
+def test_a_name_of_a_package_that_is_not_installed_says_which(monkeypatch):
+    monkeypatch.setitem(NAMES["testing"], "Missing", "lt_missing.part:Missing")
+    with pytest.raises(
+        ModuleNotFoundError, match=r"lt\.testing\.Missing comes with lt-missing: pip install lt-missing"
+    ):
+        exec("from lt.testing import Missing")
 
 
 def test_the_trainer_is_the_loops_own():
@@ -62,10 +75,10 @@ def public_names(package):
     "package", ["lt_loops", "lt_data", "lt_strategies", "lt_loggers", "lt_callbacks", "lt_cli", "lt_testing"]
 )
 def test_lt_names_all_that_a_package_makes_public(package):
-    places = [place.partition(":") for module in TABLES for place in import_module(module).NAMES.values()]
+    places = [place.partition(":") for names in TABLES.values() for place in names.values()]
     known = [getattr(import_module(origin), attribute) for origin, _, attribute in places]
     unnamed = [name for name, thing in public_names(package) if not any(thing is other for other in known)]
-    assert not unnamed, f"add {unnamed} to a table under packages/lt/src/lt, then run tools/stubs.py"
+    assert not unnamed, f"add {unnamed} to packages/lt/src/lt/names.py, then run tools/stubs.py"
 
 
 OLD_PATHS = {
@@ -80,7 +93,7 @@ OLD_PATHS = {
     "lt.utilities.apply_func:move_data_to_device": "lt_core.transfer:move_to_device",
     "lt.utilities.cli:LightningCLI": "lt_cli:LightningCLI",
     "lt.plugins:DDPPlugin": "lt_strategies.ddp:DDP",
-    "lt.demos.boring_classes:BoringModel": "lt_cli.lightning_demos:BoringModel",
+    "lt.demos.boring_classes:BoringModel": "lt_compat.demos:BoringModel",
 }
 
 

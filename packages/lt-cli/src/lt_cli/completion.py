@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 
 from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.lightning_cli import ArgsType
-from lt_cli.main import COMMANDS
+from lt_cli.main import commands
 from lt_cli.plugin_classes import import_named_plugins
 from lt_cli.training import TrainingCommand
 
@@ -46,7 +46,7 @@ class _CompletionCommand(TrainingCommand):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         assert parser._subcommands_action is not None
-        for command in COMMANDS:
+        for command in commands():
             if command.name not in self._subcommand_parsers:
                 parser._subcommands_action.add_subcommand(command.name, ArgumentParser(), help=command.summary)
         print(parser.get_completion_script(f"shtab-{self.kind}"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-__all__ = ["COMMANDS", "Command", "main"]
+__all__ = ["COMMANDS", "Command", "commands", "main"]
 
 
 class Command(NamedTuple):
@@ -36,7 +36,6 @@ COMMANDS = (
     Command("plot", "Draw the metrics of one or several runs.", "lt_cli.plot:main"),
     Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_files:main"),
     Command("new", "Write a project, or a plug-in package.", "lt_cli.new:main"),
-    Command("migrate", "Rewrite a project that uses Lightning; shows a diff first.", "lt_cli.migrate:main"),
     Command("completion", "Print a script by which a shell completes lt.", "lt_cli.completion:main"),
     Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),
     Command(
@@ -45,6 +44,21 @@ COMMANDS = (
         "lt_cli.plugin_list:main",
     ),
 )
+
+
+KNOWN = {"migrate": ("Rewrite a project that uses Lightning; shows a diff first.", "lt-compat")}
+"""Commands that other packages of lt bring, each with what it does and the package."""
+
+
+def commands() -> list[Command]:
+    """Return all commands: ours, and those that installed packages provide by entry points in ``lt.commands``."""
+    from importlib.metadata import entry_points
+
+    found = list(COMMANDS)
+    for point in sorted(entry_points(group="lt.commands")):
+        brought = f"(from {point.dist.name})" if point.dist is not None else ""
+        found.append(Command(point.name, KNOWN.get(point.name, (brought, ""))[0], point.value))
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if first in ("--help", "-h", "help"):
         print(overview())
         return 0
-    command = next((command for command in COMMANDS if command.name == first), None)
+    command = next((command for command in commands() if command.name == first), None)
     if command is None:
         print(_unknown(first), file=sys.stderr)
         return 2
@@ -87,8 +101,9 @@ def version_line() -> str:
 
 def overview() -> str:
     """Return what ``lt --help`` prints."""
-    width = max(len(command.name) for command in COMMANDS) + 2
-    lines = [f"  {command.name:{width}}{command.summary}" for command in COMMANDS]
+    known = commands()
+    width = max(len(command.name) for command in known) + 2
+    lines = [f"  {command.name:{width}}{command.summary}" for command in known]
     head = [
         "usage: lt [--version] [--help] COMMAND ...",
         "",
@@ -102,7 +117,11 @@ def overview() -> str:
 def _unknown(word: str) -> str:
     import difflib
 
-    names = [command.name for command in COMMANDS]
+    if word in KNOWN:
+        from lt_core.plugins import install_hint
+
+        return f"lt: {word!r} comes with {KNOWN[word][1]}: {install_hint(KNOWN[word][1])} [LT150]"
+    names = [command.name for command in commands()]
     near = difflib.get_close_matches(word, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"lt: there is no command {word!r}.{hint} Commands: {', '.join(names)}. [LT150]"

@@ -1,43 +1,22 @@
 """Train PyTorch models: `import lt as pl`.
 
 The names of lt's packages in one place, under the import paths that users of lightning.pytorch know. Nothing is
-imported before it is used, and nothing here does anything: `lt.Trainer is lt_loops.Trainer`.
+imported before it is used, and nothing here does anything: `lt.Trainer is lt_loops.Trainer`. `lt.names` is the table.
 """
 
-from lt.lazy import lazy
+import sys
 
-NAMES = {
-    "Callback": "lt_core.callback:Callback",
-    "LightningDataModule": "lt_data:LightningDataModule",
-    "LightningModule": "lt_core.module:LightningModule",
-    "Trainer": "lt_loops:Trainer",
-    "__version__": "lt.version:__version__",
-    "seed_everything": "lt_core.seed:seed_everything",
-}
-"""Each name, and where it comes from."""
+from lt.modules import Finder, listing, look_up, public
 
-MODULES = (
-    "accelerators",
-    "callbacks",
-    "cli",
-    "compat",
-    "core",
-    "data",
-    "demos",
-    "errors",
-    "launchers",
-    "loggers",
-    "media",
-    "plugins",
-    "profiler",
-    "profilers",
-    "strategies",
-    "testing",
-    "trainer",
-    "tuner",
-    "utilities",
-)
-"""Submodules, imported when asked for."""
+if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+    sys.meta_path.append(Finder())
 
-__all__ = [*NAMES, *MODULES]
-__getattr__, __dir__ = lazy(__name__, NAMES, MODULES)
+__all__ = [*public("")]
+
+
+def __getattr__(name: str) -> object:
+    return look_up("", name)
+
+
+def __dir__() -> list[str]:
+    return listing("")

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from the table in the module beside it.
+# Written by tools/stubs.py from lt/names.py.
 
 from lt.version import __version__ as __version__
 from lt_core.callback import Callback as Callback
@@ -10,19 +10,15 @@ from lt import accelerators as accelerators
 from lt import callbacks as callbacks
 from lt import cli as cli
 from lt import compat as compat
-from lt import core as core
 from lt import data as data
-from lt import demos as demos
 from lt import errors as errors
 from lt import launchers as launchers
 from lt import loggers as loggers
 from lt import media as media
 from lt import plugins as plugins
-from lt import profiler as profiler
 from lt import profilers as profilers
 from lt import strategies as strategies
 from lt import testing as testing
-from lt import trainer as trainer
 from lt import tuner as tuner
 from lt import utilities as utilities
 
@@ -36,20 +32,16 @@ __all__ = [
     "callbacks",
     "cli",
     "compat",
-    "core",
     "data",
-    "demos",
     "errors",
     "launchers",
     "loggers",
     "media",
     "plugins",
-    "profiler",
     "profilers",
     "seed_everything",
     "strategies",
     "testing",
-    "trainer",
     "tuner",
     "utilities",
 ]

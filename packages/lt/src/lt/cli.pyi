@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from the table in the module beside it.
+# Written by tools/stubs.py from lt/names.py.
 
 from lt_cli import ArgsType as ArgsType
 from lt_cli import LRSchedulerCallable as LRSchedulerCallable

@@ -2,7 +2,7 @@
 
 import sys
 
-from lt_cli.compat import install, main
+from lt_compat.install import install, main
 
 __all__ = ["install", "main"]
 

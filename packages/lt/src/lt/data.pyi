@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from the table in the module beside it.
+# Written by tools/stubs.py from lt/names.py.
 
 from lt_core.data import DataSource as DataSource
 from lt_core.data import Feed as Feed

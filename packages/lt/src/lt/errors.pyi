@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from the table in the module beside it.
+# Written by tools/stubs.py from lt/names.py.
 
 from lt_callbacks.nan_guard import NonFiniteError as NonFiniteError
 from lt_callbacks.spike import TrainingSpikeException as TrainingSpikeException

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from the table in the module beside it.
+# Written by tools/stubs.py from lt/names.py.
 
 from lt_core.media import Audio as Audio
 from lt_core.media import Figure as Figure

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py from the table in the module beside it.
+# Written by tools/stubs.py from lt/names.py.
 
 from lt_testing.accelerator import AcceleratorKit as AcceleratorKit
 from lt_testing.callback import CallbackKit as CallbackKit

@@ -1,0 +1,233 @@
+"""Lightning's module names answered by lt, so that scripts and packages built on Lightning run unchanged.
+
+``python -m lt.compat script.py`` runs a script so; :func:`install` does it for the present process. Lightning need not
+be installed; where it is, it is not imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lt_compat.names import ROOTS, counterpart, module_in_lt, path_below_root, why_gone
+
+__all__ = ["VERSION", "install", "main"]
+
+VERSION = "2.5.0"
+"""The version of Lightning that lt stands in for."""
+
+_TOP = frozenset(root.partition(".")[0] for root in ROOTS)
+_PACKAGES = ("pytorch-lightning", "lightning", "lightning-fabric")
+_ANSWERED = (
+    "demos.boring_classes",
+    "plugins.io.torch_io",
+    "trainer.connectors.accelerator_connector",
+    "trainer.states",
+    "utilities.apply_func",
+    "utilities.argparse",
+    "utilities.cloud_io",
+    "utilities.data",
+    "utilities.enums",
+    "utilities.grads",
+    "utilities.imports",
+    "utilities.memory",
+    "utilities.signature_utils",
+    "utilities.types",
+)
+"""Modules of Lightning without a counterpart in lt whose names are in :mod:`lt_compat.answers`."""
+
+_READ_FILES = ("CheckpointIO", "LightningDataModule", "LightningModule", "TorchCheckpointIO")
+"""Classes that read checkpoints."""
+
+_USAGE = """usage: python -m lt.compat [--pickle] SCRIPT [ARGUMENT]...
+       python -m lt.compat [--pickle] -m MODULE [ARGUMENT]...
+
+Run a script, a module or the command of an installed package that imports lightning or pytorch_lightning, on lt.
+
+--pickle  for packages that put objects of theirs into checkpoints: these are written as Lightning writes them, and
+          all checkpoints are read even if they can run code. Only with files that you made yourself."""
+
+
+def install() -> None:
+    """Answer ``import pytorch_lightning``, ``lightning`` and ``lightning_fabric`` from now on, in this process.
+
+    Raises:
+        RuntimeError: when one of them is imported already.
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    imported = [name for name in sorted(_TOP) if name in sys.modules]
+    if imported:
+        raise RuntimeError(
+            f"{imported[0]} is imported already, so lt cannot answer for it. Call lt.compat.install() first. [LT168]"
+        )
+    sys.meta_path.insert(0, _Finder())
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a script or module with Lightning's names answered by lt; return the exit status.
+
+    Args:
+        words: script and arguments, or ``-m``, module and arguments; default: this process's command line.
+    """
+    given = list(sys.argv[1:] if words is None else words)
+    if not given or given[0] in ("-h", "--help"):
+        print(_USAGE)
+        return 0 if given else 2
+    if given[0] == "--pickle":
+        from lt_compat.pickled_checkpoints import use_pickles
+
+        use_pickles()
+        print(
+            "--pickle: checkpoints hold any object, and reading one can run code: only your own files.", file=sys.stderr
+        )
+        given = given[1:]
+    install()
+    _tell_children()
+    if given[:1] == ["-m"]:
+        if len(given) < 2:
+            print(_USAGE, file=sys.stderr)
+            return 2
+        sys.argv = given[1:]
+        sys.path[0] = os.getcwd()  # noqa: PTH109  (as `python -m` does)
+        runpy.run_module(given[1], run_name="__main__", alter_sys=True)
+        return 0
+    if not given:
+        print(_USAGE, file=sys.stderr)
+        return 2
+    found = given[0] if Path(given[0]).is_file() else shutil.which(given[0])  # the command of an installed package
+    if found is None:
+        print(f"python -m lt.compat: there is no file {given[0]!r}. [LT168]", file=sys.stderr)
+        return 2
+    script = Path(found)
+    sys.argv = [found, *given[1:]]
+    sys.path[0] = str(script.resolve().parent)
+    runpy.run_path(found, run_name="__main__")
+    return 0
+
+
+def _tell_children() -> None:
+    """Have Python processes that this one starts answer the names too: spawned workers, further ranks."""
+    folder = str(Path(__file__).parent / "site")
+    inherited = os.environ.get("PYTHONPATH", "")
+    if folder not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, inherited)))
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules that lt answers for, and Lightning's version where Lightning is not installed."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        below = path_below_root(fullname)
+        if below is None or not _is_answered(below):
+            return None
+        return importlib.util.spec_from_loader(fullname, _Loader(below), is_package=True)
+
+    def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterator[Distribution]:
+        """Yield a stand-in for a distribution of Lightning that is asked for by name and is not installed."""
+        name = (context.name or "").replace("_", "-").lower() if context else ""
+        if context is None or name not in _PACKAGES or any(True for _ in _installed(context)):
+            return
+        yield _Distribution(name)
+
+
+class _Loader(Loader):
+    """Makes the modules."""
+
+    def __init__(self, below: str) -> None:
+        self.below = below
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Answer(spec.name, self.below)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: names are looked up when they are asked for."""
+
+
+class _Answer(ModuleType):
+    """A module of Lightning: its names are looked up in lt."""
+
+    def __init__(self, name: str, below: str) -> None:
+        super().__init__(name, f"Names of {name}, answered by lt.")
+        self._below = below
+        self.__version__ = VERSION
+        self.__file__ = "<answered by lt.compat>"
+        table = import_module(module) if (module := module_in_lt(below)) else None
+        self.__all__ = [*getattr(table, "__all__", ())]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = self._look_up(name)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> Iterable[str]:
+        return sorted({*super().__dir__(), *self.__all__})
+
+    def _look_up(self, name: str) -> Any:
+        below = f"{self._below}.{name}" if self._below else name
+        if self.__name__ in ROOTS and f"{self.__name__}.{name}" in ROOTS:
+            return import_module(f"{self.__name__}.{name}")
+        if name == "Trainer":
+            from lt_compat.trainer import trainer_class
+
+            return trainer_class()
+        found = counterpart(self._below, name)
+        if found is not None and found.name:
+            value = getattr(import_module(found.module), found.name)
+            return _trusting(value) if name in _READ_FILES else value
+        small = import_module("lt_compat.answers")
+        if small.answers(name):
+            return getattr(small, name)
+        if _is_answered(below):
+            return import_module(f"{self.__name__}.{name}")
+        advice = why_gone(self._below, name)
+        raise AttributeError(
+            f"lt has no counterpart of {self.__name__}.{name}{f': {advice}' if advice else ''}. [LT168]",
+            name=name,
+            obj=self,
+        )
+
+
+class _Distribution(Distribution):
+    """What ``importlib.metadata.version("lightning")`` reads where Lightning is not installed."""
+
+    def __init__(self, name: str) -> None:
+        self._given = name
+
+    def read_text(self, filename: str) -> str | None:
+        return f"Metadata-Version: 2.1\nName: {self._given}\nVersion: {VERSION}\n" if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Path:
+        return Path(path)
+
+
+def _trusting(base: type) -> type:
+    """Return a class that reads checkpoints as it is, or one that trusts them where they hold any object."""
+    from lt_compat.pickled_checkpoints import PickledCheckpointIO, pickles
+    from lt_compat.trainer import trusting
+
+    if not pickles():
+        return base
+    return PickledCheckpointIO if hasattr(base, "save_checkpoint") else trusting(base)
+
+
+def _is_answered(below: str) -> bool:
+    return not below or module_in_lt(below) is not None or any(f"{name}.".startswith(f"{below}.") for name in _ANSWERED)
+
+
+def _installed(context: DistributionFinder.Context) -> Iterable[Distribution]:
+    found: Iterable[Distribution] = PathFinder.find_distributions(context)
+    return found

@@ -1,0 +1,1 @@
+"""``lt migrate``: a project written for Lightning, rewritten in the words of lt."""

@@ -1,0 +1,21 @@
+# Written by tools/stubs.py from lt/names.py.
+
+from lt_core.logger import Logger as LightningLoggerBase
+from lt_core.logger import Logger as Logger
+from lt_loggers.comet import CometLogger as CometLogger
+from lt_loggers.csv_file import CSVLogger as CSVLogger
+from lt_loggers.jsonl import JSONLLogger as JSONLLogger
+from lt_loggers.mlflow import MLFlowLogger as MLFlowLogger
+from lt_loggers.tensorboard import TensorBoardLogger as TensorBoardLogger
+from lt_loggers.wandb import WandbLogger as WandbLogger
+
+__all__ = [
+    "CSVLogger",
+    "CometLogger",
+    "JSONLLogger",
+    "LightningLoggerBase",
+    "Logger",
+    "MLFlowLogger",
+    "TensorBoardLogger",
+    "WandbLogger",
+]

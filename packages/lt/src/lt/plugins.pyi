@@ -1,0 +1,55 @@
+# Written by tools/stubs.py from lt/names.py.
+
+from lt_core.background import AsyncCheckpointIO as AsyncCheckpointIO
+from lt_core.checkpoint import CheckpointIO as CheckpointIO
+from lt_core.checkpoint import CheckpointIO as TorchCheckpointIO
+from lt_core.environment import Environment as ClusterEnvironment
+from lt_core.precision import Precision as Precision
+from lt_core.precision import Precision as PrecisionPlugin
+from lt_strategies.bitsandbytes import Bitsandbytes as BitsandbytesPrecision
+from lt_strategies.ddp import DDP as DDPPlugin
+from lt_strategies.ddp import ddp_spawn as DDPSpawnPlugin
+from lt_strategies.environments import Kubernetes as Kubernetes
+from lt_strategies.environments import Lsf as Lsf
+from lt_strategies.environments import Mpi as Mpi
+from lt_strategies.environments import Slurm as Slurm
+from lt_strategies.environments import Torchrun as Torchrun
+from lt_strategies.job import LaunchedEnvironment as LaunchedEnvironment
+from lt_strategies.precision import Mixed as Mixed
+from lt_strategies.precision import Mixed as MixedPrecision
+from lt_strategies.precision import Mixed as MixedPrecisionPlugin
+from lt_strategies.precision import Mixed as NativeMixedPrecisionPlugin
+from lt_strategies.precision import ScaledMixed as ScaledMixed
+from lt_strategies.precision import TruePrecision as HalfPrecision
+from lt_strategies.precision import TruePrecision as TruePrecision
+from lt_strategies.precision import double as DoublePrecision
+from lt_strategies.precision import double as DoublePrecisionPlugin
+from lt_strategies.transformer_engine import TransformerEngine as TransformerEnginePrecision
+
+__all__ = [
+    "AsyncCheckpointIO",
+    "BitsandbytesPrecision",
+    "CheckpointIO",
+    "ClusterEnvironment",
+    "DDPPlugin",
+    "DDPSpawnPlugin",
+    "DoublePrecision",
+    "DoublePrecisionPlugin",
+    "HalfPrecision",
+    "Kubernetes",
+    "LaunchedEnvironment",
+    "Lsf",
+    "Mixed",
+    "MixedPrecision",
+    "MixedPrecisionPlugin",
+    "Mpi",
+    "NativeMixedPrecisionPlugin",
+    "Precision",
+    "PrecisionPlugin",
+    "ScaledMixed",
+    "Slurm",
+    "TorchCheckpointIO",
+    "Torchrun",
+    "TransformerEnginePrecision",
+    "TruePrecision",
+]

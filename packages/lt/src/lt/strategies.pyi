@@ -1,0 +1,35 @@
+# Written by tools/stubs.py from lt/names.py.
+
+from lt_core.strategy import SingleDevice as SingleDeviceStrategy
+from lt_core.strategy import Strategy as Strategy
+from lt_strategies.ddp import DDP as DDP
+from lt_strategies.ddp import DDP as DDPStrategy
+from lt_strategies.ddp import ddp_spawn as DDPSpawnStrategy
+from lt_strategies.distributed import Distributed as Distributed
+from lt_strategies.distributed import Distributed as ParallelStrategy
+from lt_strategies.fsdp import FSDP as FSDP
+from lt_strategies.fsdp import FSDP as FSDPStrategy
+from lt_strategies.fsdp import ModelParallel as ModelParallel
+from lt_strategies.fsdp import ModelParallel as ModelParallelStrategy
+from lt_strategies.group import leave_group as leave_group
+from lt_strategies.xla import XLA as XLA
+from lt_strategies.xla import XLA as XLAStrategy
+from lt_strategies.xla import XLASPMD as XLASPMD
+
+__all__ = [
+    "DDP",
+    "DDPSpawnStrategy",
+    "DDPStrategy",
+    "Distributed",
+    "FSDP",
+    "FSDPStrategy",
+    "ModelParallel",
+    "ModelParallelStrategy",
+    "ParallelStrategy",
+    "SingleDeviceStrategy",
+    "Strategy",
+    "XLA",
+    "XLASPMD",
+    "XLAStrategy",
+    "leave_group",
+]

@@ -1,0 +1,7 @@
+# Written by tools/stubs.py from lt/names.py.
+
+from lt_callbacks.tuner import Tuner as Tuner
+
+__all__ = [
+    "Tuner",
+]
