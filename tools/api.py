@@ -21,7 +21,13 @@ from lt_compat.paths import NAMES as PATHS
 
 ROOT = Path(__file__).parent.parent
 MODULES = {
-    "lt-core": ("lt_core.checkpoint_header", "lt_core.errors", "lt_core.plain_data", "lt_core.plugins"),
+    "lt-core": (
+        "lt_core.checkpoint_header",
+        "lt_core.errors",
+        "lt_core.overrides",
+        "lt_core.plain_data",
+        "lt_core.plugins",
+    ),
 }
 """Further modules whose names are public, for authors of plug-ins."""
 
