@@ -1,5 +1,6 @@
 """What a fit reads, when it validates, where it ends and how it goes on."""
 
+import functools
 import time
 from datetime import timedelta
 
@@ -569,3 +570,18 @@ def test_the_loaders_and_their_lengths_can_be_read_from_the_trainer(trainer, val
             "loader": train,
             "loaders": val,
         }
+
+
+def test_a_step_that_another_method_was_hung_around_gets_the_batch_index_too(trainer, net, loader):
+    """As torch's ``register_fsdp_forward_method`` does it."""
+    module, seen = net(), []
+    own = module.training_step
+
+    @functools.wraps(own)
+    def around(self, *args):
+        seen.append(args[1])
+        return own(*args)
+
+    module.training_step = around.__get__(module)
+    trainer(limit_train_batches=2).fit(module, loader())
+    assert seen == [0, 1]

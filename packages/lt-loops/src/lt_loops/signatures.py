@@ -27,7 +27,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], requir
         HookError: when required parameters cannot be filled; shows both signatures.
     """
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(_unwrapped(function))
     except (TypeError, ValueError):
         return len(offered)
     taken = 0
@@ -46,6 +46,14 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], requir
     if taken > len(offered) or taken < required:
         raise unfit(function, _name_of(function), offered)
     return taken
+
+
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method inside of one that was hung around it (``register_fsdp_forward_method``): inspect would drop a
+    parameter too many.
+    """
+    inner = getattr(getattr(function, "__func__", None), "__wrapped__", None)
+    return inner if inspect.ismethod(inner) else function
 
 
 def takes_first(function: Callable[..., Any], count: int) -> bool:
