@@ -5,6 +5,7 @@ import torch
 
 from lt_core import LightningModule
 from lt_core.errors import RankError
+from lt_strategies import DDP
 from lt_testing import FakeTrainer
 
 pytestmark = pytest.mark.ddp
@@ -45,6 +46,31 @@ def gradient(module, rank):
         loss.backward()
         grads.append(leaf.grad.tolist())
     return grads
+
+
+class OnAnotherDevice(DDP):
+    """Its device is none that gloo can talk for, as CUDA is none; ``meta`` stands in for it."""
+
+    device = torch.device("meta")
+
+
+def talk_on_another_device(strategy):
+    rank, found = strategy.rank, {}
+    for src in (0, 1):
+        found[src] = strategy.broadcast(torch.tensor([rank, 5.0]), src=src)
+    mine = torch.ones(2) if rank else torch.ones(2, device="meta")
+    for call in (strategy.all_reduce, strategy.all_gather):
+        with pytest.raises(RankError, match=r"on meta; rank 1: all_.* on cpu"):
+            call(mine)
+    return found
+
+
+def test_a_tensor_on_the_cpu_reaches_ranks_whose_device_is_another_one(ranks):
+    for found in ranks(talk_on_another_device, 2, OnAnotherDevice()):
+        assert [(value.device.type, value.tolist()) for value in found.values()] == [
+            ("cpu", [0.0, 5.0]),
+            ("cpu", [1.0, 5.0]),
+        ]
 
 
 @pytest.fixture(scope="module")

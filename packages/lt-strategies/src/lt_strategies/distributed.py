@@ -79,18 +79,22 @@ class Distributed(Strategy):
     # ---- step --------------------------------------------------------------------------------------------------------
 
     def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        self._average_gradients(params)
+
+    def _average_gradients(self, params: Iterable[nn.Parameter], ranks: dist.ProcessGroup | None = None) -> None:
+        """Average gradients over ``ranks``, by default all; of one that is spread over others, this rank's part."""
         chosen = [p for p in params if p.requires_grad]
         if not chosen:
             return
         has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=self.device)
-        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX)
+        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX, group=ranks)
         used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
         for param in used:
             if param.grad is None:
                 param.grad = torch.zeros_like(param)
-        for bucket in buckets([p.grad for p in used if p.grad is not None]):
-            flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(self.world_size)
-            dist.all_reduce(flat)
+        for bucket in buckets([own_part(p.grad) for p in used if p.grad is not None]):
+            flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(dist.get_world_size(ranks))
+            dist.all_reduce(flat, group=ranks)
             for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
                 gradient.copy_(part.view_as(gradient))
 
@@ -99,13 +103,13 @@ class Distributed(Strategy):
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
         if op not in _OPS:
             raise ConfigError(f"all_reduce(op={op!r}): expected one of {', '.join(_OPS)}.", code="LT707")
-        self._agree(f"all_reduce {op} {tensor.dtype} {tuple(tensor.shape)}")
+        self._agree(f"all_reduce {op} {_said(tensor)}")
         reduced = tensor.detach().clone().contiguous()
         dist.all_reduce(reduced, op=_OPS[op], group=self._talk_group(reduced))
         return reduced / self.world_size if op == "mean" else reduced
 
     def all_gather(self, tensor: Tensor) -> Tensor:
-        self._agree(f"all_gather {tensor.dtype} {tuple(tensor.shape)}")
+        self._agree(f"all_gather {_said(tensor)}")
         mine = tensor.detach().contiguous()
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(gathered, mine, group=self._talk_group(mine))
@@ -120,14 +124,15 @@ class Distributed(Strategy):
     def broadcast(self, value: Any, src: int = 0) -> Any:
         self._agree(f"broadcast from rank {src}")
         is_tensor = isinstance(value, Tensor)
-        box = [(is_tensor, (value.dtype, value.shape) if is_tensor else value)] if self.rank == src else [None]
+        box = [(is_tensor, _form(value) if is_tensor else value)] if self.rank == src else [None]
         dist.broadcast_object_list(box, src=src, group=self._opened.control)
         assert box[0] is not None
         is_tensor, content = box[0]
         if not is_tensor:
             return value if self.rank == src else content
-        dtype, shape = content
-        here = value.detach().contiguous() if self.rank == src else torch.empty(shape, dtype=dtype, device=self.device)
+        dtype, shape, on_cpu = content
+        device = torch.device("cpu") if on_cpu else self.device  # all must talk by the same group as the source
+        here = value.detach().contiguous() if self.rank == src else torch.empty(shape, dtype=dtype, device=device)
         dist.broadcast(here, src=src, group=self._talk_group(here))
         return here
 
@@ -200,12 +205,12 @@ class Distributed(Strategy):
         self._check_same_parameters(module)
         self._broadcast_tensors([*module.parameters(), *module.buffers()])
 
-    def _broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
-        """Give all ranks the values that rank 0 has, in place."""
+    def _broadcast_tensors(self, tensors: Iterable[Tensor], ranks: dist.ProcessGroup | None = None) -> None:
+        """Give all of ``ranks`` the values that the first of them has, in place."""
         with torch.no_grad():
             for bucket in buckets(tensors):
                 flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
-                dist.broadcast(flat, src=0)
+                dist.broadcast(flat, group=ranks or self._talk_group(flat), group_src=0)
                 for tensor, part in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):
                     tensor.detach().copy_(part.view_as(tensor))
 
@@ -230,6 +235,20 @@ class Distributed(Strategy):
                     "the same module on every rank; seeds may differ, the structure may not.",
                     code="LT710",
                 )
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """Return what this rank holds of a tensor that is spread over ranks; any other tensor as it is."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def _form(tensor: Tensor) -> tuple[torch.dtype, torch.Size, bool]:
+    return tensor.dtype, tensor.shape, tensor.device.type == "cpu"
+
+
+def _said(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {tuple(tensor.shape)} on {tensor.device.type}"
 
 
 def buckets(tensors: Iterable[Tensor], size: int = 25 * 2**20) -> list[list[Tensor]]:
