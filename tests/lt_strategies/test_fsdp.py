@@ -222,6 +222,123 @@ def test_tensor_parallel_by_the_mesh_equals_plain_torch(ranks):
         assert_same(found, plain, 1e-5)
 
 
+class Pair(nn.Module):
+    """A plain layer, and two that are spread over the ranks by ``spread``; other values on each rank."""
+
+    def __init__(self, spread=None, mesh=None, seed=0):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.plain, self.pair = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 2))
+        if spread is not None:
+            spread(self, mesh)
+
+    def training_step(self, batch):
+        return self.pair(self.plain(batch).tanh()).pow(2).mean()
+
+
+def by_tensor(module, mesh):
+    plan = {"0": ColwiseParallel(), "1": RowwiseParallel()}
+    parallelize_module(module.pair, mesh["tensor_parallel"], plan)
+
+
+def by_tensor_and_data(module, mesh):
+    by_tensor(module, mesh)
+    fully_shard(module, mesh=mesh["data_parallel"])
+
+
+def by_both_in_parts(module, mesh):
+    by_tensor(module, mesh)
+    fully_shard(module.plain, mesh=mesh["data_parallel"])
+
+
+def within_copies(module, mesh):
+    fully_shard(module.pair, mesh=mesh["shard"])
+
+
+def facts_of_copies(strategies):
+    """Train with each strategy and way of spreading; weights, then what one process makes of the first values."""
+
+    def facts(outer):
+        found = []
+        for make, spread in strategies:
+            strategy = make()
+            strategy.place(outer.placement)
+            strategy.join(outer.environment)
+            strategy.open()
+            module, seen = Pair(spread, strategy.device_mesh, strategy.rank), {}
+            module, _ = train(
+                strategy, module, window=2, prepare=lambda m, _, s=strategy, seen=seen: seen.update(weights(s, m))
+            )
+            shards = strategy.data_shard.count
+            found.append((weights(strategy, module), one_process(seen, shards)))
+        return found
+
+    return facts
+
+
+def one_process(first, shards):
+    module = Pair()
+    module.load_state_dict(first)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        for micro in range(2):
+            batch = torch.cat([batch_of(2 * step + micro, shard) for shard in range(shards)])
+            (module.training_step(batch) / 2).backward()
+        nn.utils.clip_grad_norm_(module.parameters(), 0.1)
+        optimizer.step()
+    return module.state_dict()
+
+
+def test_copies_of_a_shard_begin_and_stay_equal_and_train_as_one_process(ranks):
+    ways = [
+        (lambda: ModelParallel(2, 2), by_tensor),
+        (lambda: ModelParallel(2, 2), by_tensor_and_data),
+        (lambda: ModelParallel(2, 2), by_both_in_parts),
+        (lambda: FSDP(device_mesh=(2, 2)), within_copies),
+    ]
+    everyone = ranks(facts_of_copies(ways), 4)
+    for number, (_, spread) in enumerate(ways):
+        for rank in everyone:
+            found, alone = rank[number]
+            assert_same(found, alone)
+            for name, value in found.items():
+                assert torch.equal(value, everyone[0][number][0][name]), (spread.__name__, name)
+
+
+class ShardsItself(Blocks):
+    def validation_step(self, batch, batch_idx):
+        return self.training_step(batch)
+
+
+def facts_of_a_module_that_is_sharded_itself(strategy):
+    module = ShardsItself()
+    fully_shard(module.blocks[0], mesh=strategy.device_mesh)
+    fully_shard(module, mesh=strategy.device_mesh)
+    ready, optimizer = train(strategy, module, steps=2, window=2)
+    for _ in range(2):
+        with torch.no_grad():
+            strategy.bind(ready, "validation_step")(batch_of(0, 0), 0)
+    ready, _ = train(strategy, ready, steps=0)
+    for number in range(2, 3):
+        optimizer.zero_grad()
+        for micro in range(2):
+            with strategy.accumulating(ready, micro == 1):
+                strategy.backward(
+                    strategy.bind(ready, "training_step")(batch_of(number * 2 + micro, strategy.rank)) / 2
+                )
+        strategy.clip_gradients(list(ready.parameters()), 0.1)
+        strategy.optimizer_step(optimizer)
+    return weights(strategy, ready), [name for name in vars(ready) if name.endswith("_step")]
+
+
+def test_a_module_that_is_sharded_itself_keeps_its_methods_and_trains_on(ranks, ddp):
+    for found, patched in ranks(facts_of_a_module_that_is_sharded_itself, 2, FSDP()):
+        assert patched == []
+        assert_same(found, ddp)
+
+
 def facts_of_folder(folder):
     def facts(strategy):
         io = CheckpointIO()

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from lt_strategies.distributed import own_part
+
 __all__ = ["clip_norm", "clip_value"]
 
 
@@ -25,7 +27,7 @@ def clip_norm(params: Iterable[nn.Parameter], largest: float) -> Tensor:
     factor = torch.clamp(largest / (total + 1e-6), max=1.0)  # as torch.nn.utils.clip_grad_norm_
     for gradients in groups.values():
         for gradient in gradients:
-            _local(gradient).mul_(factor.to(gradient.device))
+            own_part(gradient).mul_(factor.to(gradient.device))
     return total
 
 
@@ -33,13 +35,9 @@ def clip_value(params: Iterable[nn.Parameter], largest: float) -> None:
     """Bring each number of the gradients into ``[-largest, largest]``, in place."""
     for param in params:
         if param.grad is not None:
-            _local(param.grad).clamp_(-largest, largest)
+            own_part(param.grad).clamp_(-largest, largest)
 
 
 def _whole(tensor: Tensor) -> Tensor:
     whole: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return whole
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
@@ -30,7 +31,7 @@ from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Shard
 from lt_strategies import sharded_checkpoint
 from lt_strategies.clipping import clip_norm, clip_value
-from lt_strategies.distributed import Distributed
+from lt_strategies.distributed import Distributed, own_part
 from lt_strategies.materialize import materialize, on_meta
 
 __all__ = ["FSDP", "ModelParallel", "Policy"]
@@ -142,7 +143,7 @@ class FSDP(Distributed):
             pinned = CPUOffloadPolicy(pin_memory=torch.cuda.device_count() > 0)
             self._arguments["offload_policy"] = pinned if cpu_offload is True else cpu_offload
         self._mesh: DeviceMesh | None = None
-        self._plain: list[nn.Parameter] = []
+        self._shared: list[tuple[ProcessGroup | None, list[nn.Parameter]]] = []
         self._syncs = True
 
     # ---- place -------------------------------------------------------------------------------------------------------
@@ -183,7 +184,11 @@ class FSDP(Distributed):
             self._shard(precision.convert_module(module))
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
-        self._plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
+        plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
+        self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
+        if plain:
+            self._shared.append((None, plain))
+        self._opened.on_leave(self._shared.clear)
         return module, make_optimizers() if make_optimizers is not None else []
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
@@ -191,23 +196,26 @@ class FSDP(Distributed):
         if root is not None:
             return partial(root, method)
         if isinstance(module, FSDPModule):
-            register_fsdp_forward_method(module, method)
+            return _gathering(module, method)
         return super().bind(module, method)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_mesh": None, "_plain": []}
+        return {**super().__getstate__(), "_mesh": None, "_shared": []}
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute gradients; those of parameters that are not sharded are averaged here, the others on the way."""
+        """Compute gradients; where several ranks hold the same they are averaged here, the others on the way."""
         super().backward(loss, *args, **kwargs)
-        if self._syncs and self._plain:
-            super().reduce_gradients(self._plain)
+        if self._syncs:
+            for ranks, shared in self._shared:
+                self._average_gradients(shared, ranks)
 
     def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
-        """Average gradients of parameters that are not sharded; sharded ones are reduced during each backward."""
-        super().reduce_gradients(p for p in params if not isinstance(p, DTensor))
+        """Average gradients of which several ranks hold the same part; others are reduced during each backward."""
+        chosen = set(map(id, params))
+        for ranks, shared in self._shared:
+            self._average_gradients([p for p in shared if id(p) in chosen], ranks)
 
     @contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
@@ -308,6 +316,29 @@ class FSDP(Distributed):
         for tensor in plain:
             tensor.data = tensor.data.to(self.device)
         self._broadcast_tensors(plain)
+        for ranks, params, _ in self._copies(module):
+            self._broadcast_tensors(map(own_part, params), ranks)
+
+    def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
+        """Return the parameters that are spread over some of the ranks only, with the ranks that hold the same part as
+        this one, and whether these train on other data than this one: then nobody else averages their gradients.
+        """
+        by_mesh: dict[DeviceMesh, list[nn.Parameter]] = {}
+        for param in module.parameters():
+            if isinstance(param, DTensor) and param.device_mesh.size() < self.world_size:
+                by_mesh.setdefault(param.device_mesh, []).append(param)
+        if not any(self.gather_objects(bool(by_mesh))):
+            return []
+        part_of = [mesh.mesh.flatten().tolist().index(self.rank) for mesh in by_mesh]
+        everyone = self.gather_objects((part_of, self.data_shard.index))
+        found = []
+        for number, params in enumerate(by_mesh.values()):
+            holders: dict[int, list[int]] = {}
+            for rank, (parts, _) in enumerate(everyone):
+                holders.setdefault(parts[number], []).append(rank)
+            mine = holders[part_of[number]]
+            found.append((self._opened.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
+        return found
 
     def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
         stays = torch.device("cpu") if "offload_policy" in self._arguments else self.device
@@ -379,6 +410,19 @@ class ModelParallel(FSDP):
                 code="LT741",
             )
         return super().setup(module, make_optimizers, precision)
+
+
+def _gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
+    """Return a method of a module that is sharded itself, which gathers its parameters as ``forward`` does.
+
+    Torch hangs such a method into the module, and each time one more around it; the module gets its own one back.
+    """
+    own = vars(module).get(method)
+    register_fsdp_forward_method(module, method)  # type: ignore[arg-type]
+    gathering: Callable[..., Any] = vars(module).pop(method)
+    if own is not None:
+        vars(module)[method] = own
+    return gathering
 
 
 def is_sharded(module: nn.Module) -> bool:

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -43,6 +43,17 @@ class Group:
         self.rank, self.world_size, self.store = rank, world_size, store
         self._control: ProcessGroup | None = control
         self._releases: list[Callable[[], object]] = []
+        self._parts: dict[tuple[tuple[int, ...], ...], ProcessGroup] = {}
+
+    def part(self, parts: Iterable[Iterable[int]]) -> ProcessGroup:
+        """Return the group of those ranks in ``parts``, which hold each rank once, among whom this one is.
+
+        All ranks call it, with the same parts; a group is made once.
+        """
+        key = tuple(map(tuple, parts))
+        if key not in self._parts:
+            self._parts[key], _ = dist.new_subgroups_by_enumeration([list(ranks) for ranks in key])  # type: ignore[no-untyped-call]
+        return self._parts[key]
 
     @property
     def control(self) -> ProcessGroup:
@@ -59,6 +70,7 @@ class Group:
     def drop(self) -> None:
         """Drop everything that refers to torch's group."""
         self._control = None
+        self._parts.clear()
         while self._releases:
             self._releases.pop()()
 
