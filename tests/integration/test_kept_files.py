@@ -51,7 +51,7 @@ def named(*saves):
 
 
 def names(folder):
-    return sorted(path.name for path in Path(folder).glob("*.ckpt"))
+    return sorted(path.name for path in Path(folder).iterdir())
 
 
 BEST = {"monitor": "val_loss", "save_top_k": 3}

@@ -18,17 +18,16 @@ class LateTrainer(FakeTrainer):
         super().__init__(**attributes)
         self.asked = []
 
-    def request_save(self, path, *, weights_only=False, owner=None):
-        self.asked.append((str(path), weights_only, owner))
+    def request_save(self, path, *, weights_only=False, owner=None, mark=""):
+        self.asked.append((str(path), weights_only, owner, mark))
 
     def write(self, fail=False):
         asked, self.asked = self.asked, []
-        for path, weights_only, owner in asked:
+        for path, weights_only, owner, mark in asked:
             if fail:
                 owner.on_save_failed(path, OSError("disk full"))
             else:
-                self.save_checkpoint(path, weights_only)
-                owner.on_saved(path)
+                super().request_save(path, weights_only=weights_only, owner=owner, mark=mark)
 
 
 def start(callback, tmp_path, kind=FakeTrainer, state=None, **attributes):
@@ -461,18 +460,6 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_before_anything_is_train
         with pytest.raises(ConfigError, match=r"where none can be written: .*dirpath=.*LT643"):
             start(ModelCheckpoint(folder), tmp_path)
         start(ModelCheckpoint(folder, save_top_k=0), tmp_path)  # it saves nothing
-
-
-def test_notes_about_files_that_cannot_be_written_leave_it_to_the_save_to_tell(tmp_path):
-    callback = ModelCheckpoint(tmp_path, "{epoch}")
-    trainer = start(callback, tmp_path, LateTrainer)
-    (tmp_path / ".lt_checkpoints.jsonl").mkdir()  # in its place as a full disk would be
-    epoch(callback, trainer, 0)
-    trainer.write()
-    assert names(tmp_path) == ["epoch=0.ckpt"]
-    epoch(callback, trainer, 1)
-    trainer.write()
-    assert names(tmp_path) == ["epoch=1.ckpt"]
 
 
 def test_it_says_at_the_end_what_it_kept(tmp_path):

@@ -93,11 +93,11 @@ def test_a_file_of_0_1_tells_step_and_run_and_one_of_lightning_its_step(tmp_path
     old = {"epoch": 1, "global_step": 7, "lt_version": "0.1.0", **state, "callbacks": callbacks}
     io.save_checkpoint(old, tmp_path / "old.ckpt")
     read = Counted(tmp_path / "old.ckpt")
-    assert read_header(read) == (1, "abc", None, 7, 1, False)
+    assert read_header(read) == Header(1, "abc", None, 7, 1, weights_only=False)
     assert read.reads <= 6
     del old["lt_version"], old["callbacks"]
     torch.save(old, tmp_path / "lightning.ckpt")
-    assert io.header(tmp_path / "lightning.ckpt") == (0, "", None, 7, 1, False)
+    assert io.header(tmp_path / "lightning.ckpt") == Header(0, "", None, 7, 1, weights_only=False)
 
 
 @pytest.mark.parametrize("contents", [b"", b"PK\x03\x04", b"no checkpoint" * 1000, b"PK\x03\x04" + bytes(5000)])

@@ -1,18 +1,21 @@
-"""The folder of a run's checkpoints: what is there, and what is the run's own."""
+"""The folder of a callback's checkpoints: what is there, and what is the callback's own."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from lt_callbacks.ledger import Ledger
 from lt_core.atomic_folder import standing
 from lt_core.checkpoint import CheckpointIO, clean_leftovers
-from lt_core.errors import ConfigError
+from lt_core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
@@ -33,22 +36,29 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 class CheckpointFiles:
-    """Looks after the files of one run in one folder; changes nothing that the run did not write.
+    """Looks after the files of one callback in one folder.
+
+    Its own are those that it wrote in this process, and those whose header holds its mark: the callback's id, the
+    folder and the name under which they were written. So a process that takes over from a killed one tidies up after
+    it, and files that were copied, moved or renamed, which may be all that somebody has, are nobody's.
 
     Args:
         folder: absolute path or URL.
-        run_id: the run's id, which its resumed processes take over.
-        io: what writes the files; asked for what is there in a remote folder.
-        known: names, relative to the folder, that the run's saved state tells of.
+        owner: the callback's id, which its resumed processes take over.
+        io: what writes the files, and reads what they say of themselves.
+        written: paths that the callback wrote in this process before.
+
+    Attributes:
+        written: paths that are known to be the callback's.
     """
 
-    def __init__(self, folder: str, run_id: str, io: CheckpointIO, known: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: str, owner: str, io: CheckpointIO, written: Iterable[str] = ()) -> None:
         self.folder = folder
         self.remote = is_remote(folder)
-        self._run_id = run_id
+        self._owner = owner
         self._io = io
-        self._ledger = Ledger(None if self.remote else Path(folder))
-        self._known = set(known) if self.remote else set()
+        self._ledger = None if self.remote else Ledger(Path(folder))
+        self.written = set(written)
 
     def check(self, strategy: Strategy) -> None:
         """Make the folder, and see that rank 0 can write there.
@@ -81,18 +91,52 @@ class CheckpointFiles:
         if not self.remote:
             clean_leftovers(self.folder)
 
-    def record(self, path: str) -> None:
-        """Note that the run is about to write ``path``."""
-        name = self.name_of(path)
-        if name is not None:
-            self._known.add(name)
-            with contextlib.suppress(OSError):  # the save itself, which comes now, tells what is wrong
-                self._ledger.record(self._run_id, name)
+    def writes(self, path: str) -> str:
+        """Note that the callback is about to write ``path``; return the mark for its header."""
+        self.written.add(path)
+        return self._mark_of(self.name_of(path) or "")
 
     def owns(self, path: str) -> bool:
-        """Return whether the run wrote ``path``, in this process or before it was resumed."""
+        """Return whether the callback wrote ``path``, in this process or before it was resumed."""
         name = self.name_of(path)
-        return name is not None and (name in self._known or self._ledger.owns(self._run_id, name))
+        if name is None or path in self.written:
+            return name is not None
+        mark = self._mark_in(path)
+        own = mark == self._mark_of(name)
+        if not own and self._ledger is not None:
+            own = self._is_second_name(path, mark) or self._ledger.owns(self._owner, name)
+        if own:
+            self.written.add(path)
+        return own
+
+    def retire_ledger(self) -> None:
+        """Delete what 0.1 noted about the files, where nobody needs it any more."""
+        if self._ledger is not None:
+            self._ledger.retire(self._owner)
+
+    @cached_property
+    def _mark(self) -> str:
+        """The callback in this folder; a name comes behind it."""
+        place = self.folder if self.remote else os.path.realpath(self.folder)
+        return hashlib.sha256(f"{self._owner}\0{place}".encode(errors="surrogatepass")).hexdigest()[:32] + "/"
+
+    def _mark_of(self, name: str) -> str:
+        return self._mark + quote(name, safe="/=", errors="surrogatepass")
+
+    def _mark_in(self, path: str) -> str:
+        with contextlib.suppress(CheckpointError, OSError):
+            header = self._io.header(path)
+            return header.mark if header is not None else ""
+        return ""
+
+    def _is_second_name(self, path: str, mark: str) -> bool:
+        """Return whether ``path`` is another name of a file of the callback's, as ``last.ckpt`` is."""
+        if not mark.startswith(self._mark):
+            return False
+        first = Path(self.folder, unquote(mark.removeprefix(self._mark), errors="surrogatepass"))
+        with contextlib.suppress(OSError, ValueError):
+            return os.path.samefile(first, path)  # noqa: PTH121  (the path is a string everywhere here)
+        return False
 
     def name_of(self, path: str) -> str | None:
         """Return ``path`` relative to the folder, or None where it lies outside."""
@@ -100,11 +144,8 @@ class CheckpointFiles:
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder at ``path``, once what is being deleted is gone."""
-        if self.remote:
-            return self._io.exists(path)
-        if not os.path.lexists(standing(path)):
-            return False
-        return self._io.exists(path) or os.path.lexists(standing(path))  # a background writer ends its work to answer
+        there = self._io.exists(path)  # a background writer ends its work to answer
+        return there or (not self.remote and os.path.lexists(standing(path)))
 
 
 def real_paths(paths: Collection[str]) -> set[str]:

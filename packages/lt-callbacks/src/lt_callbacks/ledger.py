@@ -1,7 +1,8 @@
-"""Which checkpoint files in a folder belong to which run."""
+"""What 0.1 left in a folder of checkpoints: which file belongs to which run."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,43 +10,45 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """A small file beside the checkpoints, one line for each file, written before the file itself is begun.
+    """The file in which 0.1 noted what a run wrote, one line for each; now each checkpoint's header says it.
 
-    A run deletes or overwrites only files that stand here under its own id: so a process that takes over from a killed
-    one may tidy up after it, and touches nothing else.
+    It is read, so that a resumed run of 0.1 deletes what it replaces; it is never written, and goes when such a run
+    ends, or no file that it names is there.
 
     Args:
-        folder: the folder of the checkpoints; None where it is remote: then nothing is known to be the run's own.
+        folder: the folder of the checkpoints.
     """
 
     NAME = ".lt_checkpoints.jsonl"
 
-    def __init__(self, folder: Path | None) -> None:
-        self._file = folder / self.NAME if folder is not None else None
-
-    def record(self, run_id: str, name: str) -> None:
-        """Note that the run is about to write ``name``, a path relative to the folder."""
-        if self._file is None or self.owns(run_id, name):
-            return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"run": run_id, "file": name})
-        with self._file.open("a", encoding="utf-8") as stream:
-            stream.write(line + "\n")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def owns(self, run_id: str, name: str) -> bool:
-        """Return whether ``name`` was recorded by this run."""
-        if self._file is None:
-            return False
+        """Return whether 0.1 noted ``name``, a path relative to the folder, for this run."""
+        return (run_id, name) in self._entries()
+
+    def retire(self, run_id: str) -> None:
+        """Delete it unless files of another run stand in it that are still there."""
+        entries = self._entries()
+        if any(run != run_id and (self._folder / name).exists() for run, name in entries):
+            return
+        if entries:
+            with contextlib.suppress(OSError):
+                (self._folder / self.NAME).unlink()
+
+    def _entries(self) -> set[tuple[str, str]]:
         try:
-            lines = self._file.read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return False
-        return any(_is(line, run_id, name) for line in lines)
+            lines = (self._folder / self.NAME).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):
+            return set()
+        return {entry for line in lines if (entry := _entry(line)) is not None}
 
 
-def _is(line: str, run_id: str, name: str) -> bool:
+def _entry(line: str) -> tuple[str, str] | None:
     try:
         entry = json.loads(line)
     except ValueError:  # the last line of a process killed while it wrote
-        return False
-    return isinstance(entry, dict) and entry.get("run") == run_id and entry.get("file") == name
+        return None
+    run, name = (entry.get("run"), entry.get("file")) if isinstance(entry, dict) else (None, None)
+    return (run, name) if isinstance(run, str) and isinstance(name, str) else None

@@ -36,9 +36,10 @@ __all__ = ["ModelCheckpoint"]
 class ModelCheckpoint(Checkpoint):
     """Has checkpoints saved, keeps the best ones, and deletes those that they replace.
 
-    The loop writes them when the boundary is complete; only then are old ones deleted. It deletes only files that this
-    run has written. The state holds the kept files with their scores and the unfinished saves, so that a resumed run
-    keeps what the uninterrupted one would have kept.
+    The loop writes them when the boundary is complete; only then are old ones deleted. It deletes and overwrites only
+    files that this callback has written in this folder, which their headers say, and none that another callback of the
+    run keeps. The state holds the kept files with their scores and the unfinished saves, so that a resumed run keeps
+    what the uninterrupted one would have kept.
 
     Args:
         dirpath: folder; default ``checkpoints`` in the run's log folder.
@@ -55,7 +56,7 @@ class ModelCheckpoint(Checkpoint):
         every_n_epochs: save after every so many epochs; 1 where neither of the two above is given.
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
-        enable_version_counter: a file of another run is not overwritten, but ``-v1`` added.
+        enable_version_counter: a file of another run or callback is not overwritten, but ``-v1`` added; False: it is.
         save_on_exception: save when an exception ends the run, on all ranks. A resume does the batch again in which it
             came.
         trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
@@ -119,11 +120,14 @@ class ModelCheckpoint(Checkpoint):
         self.batch_hooks_every = self._schedule.every_n_train_steps
         self._ranking = CheckpointRanking(monitor, mode, save_top_k)
         self._saves = PendingSaves()
-        self._run_id = uuid4().hex
+        self._run_id = ""
         self._trainer: TrainerAPI | None = None
         self._files: CheckpointFiles | None = None
         self._resumed = self._validated = False
+        self._left: set[str] = set()
         self._moved_from: str | None = None
+        self._interrupted = ""
+        self._interrupted_at = -1
         self._last_global_step_saved = 0
 
     def explain(self) -> str:
@@ -205,6 +209,7 @@ class ModelCheckpoint(Checkpoint):
             "last_global_step_saved": self._last_global_step_saved,
             "validated": self._validated,
             "run_id": self._run_id,
+            "interrupted": self._interrupted,
             "unfinished": self._saves.state_dict(),
         }
 
@@ -233,10 +238,12 @@ class ModelCheckpoint(Checkpoint):
         )
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
         self._validated = bool(state_dict.get("validated", False))
-        self._run_id = str(state_dict.get("run_id", self._run_id))
+        self._run_id = str(state_dict.get("run_id") or self._run_id)
+        self._interrupted = place(state_dict.get("interrupted"))
         self._saves.load_state_dict(state_dict.get("unfinished", {}), place, self._last_global_step_saved)
         self._resumed = True
-        self._moved_from = there if there and there != here else None
+        moved = there and real_paths([_join(there, "file")]) != real_paths([_join(here, "file")])
+        self._moved_from = there if moved else None
         if self._trainer is not None:
             self._files = self._files_of(self._trainer)
 
@@ -247,6 +254,8 @@ class ModelCheckpoint(Checkpoint):
         if stage != "fit":
             return
         self._trainer = trainer
+        self._left = set()
+        self._run_id = self._run_id or uuid4().hex  # not before: copies of a callback are callbacks of their own
         if self._own_dirpath is None:
             self.dirpath = _join(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
@@ -259,6 +268,7 @@ class ModelCheckpoint(Checkpoint):
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start()
+        self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before
         if trainer.is_global_zero and not trainer.fast_dev_run:
             self._folder.clean()
         if self._resumed:
@@ -292,7 +302,7 @@ class ModelCheckpoint(Checkpoint):
         if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
             return
         path = self._agreed_path(trainer, self._metrics(trainer), may_replace="")
-        self._record(trainer, path)
+        self._folder.writes(path)
         trainer.save_checkpoint(path, **self._contents)
         self._ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
@@ -302,16 +312,26 @@ class ModelCheckpoint(Checkpoint):
         """A signal ends the run: save what resumes it as ``interrupted.ckpt``, unless this step is saved already."""
         if not self._may_save(trainer) or self.dirpath is None:
             return
-        path = self._interrupted
-        self._record(trainer, path)
-        trainer.request_save(path, owner=self, **{**self._contents, "weights_only": False})
+        others = [cb for cb in self._others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
+        if any(cb._interrupted_at == trainer.global_step for cb in others):  # one is enough
+            return
+        self._interrupted_at = trainer.global_step
+        path = self._agreed_path(trainer, {}, self._interrupted, template="interrupted")
+        self._interrupted = path
+        self._ask(trainer, path, weights_only=False)
         trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """The run came to its end: what once resumed it is of no more use, where something newer was kept."""
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
-        if finished and self.dirpath is not None and self.kept_paths():
-            self._remove(trainer, [self._interrupted])
+        if not finished or self.dirpath is None:
+            return
+        if self.kept_paths():
+            for path in {self._interrupted, self.format_checkpoint_name({}, "interrupted")} - {""}:
+                self._delete(trainer, path)
+            self._interrupted = ""
+        if trainer.is_global_zero:
+            self._folder.retire_ledger()
 
     def on_saved(self, path: str) -> None:
         """A checkpoint is with the writer: links and deletions follow it, and are left out where it fails."""
@@ -435,7 +455,7 @@ class ModelCheckpoint(Checkpoint):
             ranking.keep(target)
             self._request(trainer, target, previous, before)
             return
-        self._record(trainer, target)
+        self._folder.writes(target)
         replaced = [previous] if previous not in ("", target) else []
         save = self._saves.unwritten(source)
         if save is not None:  # the link follows it
@@ -450,16 +470,15 @@ class ModelCheckpoint(Checkpoint):
         removes = [leaves] if leaves not in ("", path) else []
         for left in removes:
             self._ranking.drop(left)
-        self._record(trainer, path)
         self._saves.add(path, PendingSave(removes=removes, before=before, step=trainer.global_step))
         self._last_global_step_saved = trainer.global_step
-        trainer.request_save(path, owner=self, **self._contents)
+        self._ask(trainer, path)
+
+    def _ask(self, trainer: TrainerAPI, path: str, **contents: Any) -> None:
+        mark = self._folder.writes(path)
+        trainer.request_save(path, owner=self, mark=mark, **{**self._contents, **contents})
 
     # ---- agreement and files -----------------------------------------------------------------------------------------
-
-    @property
-    def _interrupted(self) -> str:
-        return _join(self.dirpath or "", f"interrupted{self.FILE_EXTENSION}")
 
     @property
     def _folder(self) -> CheckpointFiles:
@@ -467,16 +486,8 @@ class ModelCheckpoint(Checkpoint):
         return self._files
 
     def _files_of(self, trainer: TrainerAPI) -> CheckpointFiles:
-        folder = self.dirpath or ""
-        paths = (*self._ranking.files, *self._saves, *self._saves.removed())
-        names = (relative_name(path, folder) for path in paths)
-        return CheckpointFiles(
-            folder, self._run_id, trainer.checkpoint_io, tuple(name for name in names if name is not None)
-        )
-
-    def _record(self, trainer: TrainerAPI, path: str) -> None:
-        if trainer.is_global_zero:
-            self._folder.record(path)
+        written = self._files.written if self._files is not None else ()
+        return CheckpointFiles(self.dirpath or "", self._run_id, trainer.checkpoint_io, written)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
         value = float(trainer.strategy.broadcast(float(score)))
@@ -508,16 +519,30 @@ class ModelCheckpoint(Checkpoint):
 
     def _kept_by_others(self, path: str) -> bool:
         """Return whether another callback of this run keeps ``path``, however its folder is spelled there."""
+        kept = [kept for other in self._others() for kept in other.kept_paths()]
+        return not real_paths([path]).isdisjoint(real_paths(kept))
+
+    def _others(self) -> list[Checkpoint]:
         callbacks = self._trainer.callbacks if self._trainer is not None else []
-        others = [cb for cb in callbacks if isinstance(cb, Checkpoint) and cb is not self]
-        return not real_paths([path]).isdisjoint(real_paths([kept for cb in others for kept in cb.kept_paths()]))
+        return [cb for cb in callbacks if isinstance(cb, Checkpoint) and cb is not self]
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
-        kept = self.kept_paths()
         for path in paths:
-            own = trainer.is_global_zero and self._folder.owns(path) and not self._kept_by_others(path)
-            if path not in kept and trainer.strategy.broadcast(own):
-                trainer.remove_checkpoint(path)
+            if path not in self.kept_paths() and not self._kept_by_others(path) and not self._delete(trainer, path):
+                self._left.add(path)
+
+    def _delete(self, trainer: TrainerAPI, path: str) -> bool:
+        """Delete ``path`` where it is this callback's; return whether it is."""
+        own = bool(trainer.strategy.broadcast(trainer.is_global_zero and self._owns(path)))
+        if own:
+            trainer.remove_checkpoint(path)
+        return own
+
+    def _owns(self, path: str) -> bool:
+        """Return whether this callback wrote ``path``; or another one of the run, where they share their names."""
+        others = [] if self.enable_version_counter else self._others()
+        files = [cb._files for cb in (self, *others) if isinstance(cb, ModelCheckpoint)]
+        return any(own is not None and own.owns(path) for own in files)
 
     def _link(self, trainer: TrainerAPI, source: str, target: str, symbolic: bool) -> None:
         """Put ``target`` in place as another name of ``source``, when that is complete."""
@@ -531,25 +556,36 @@ class ModelCheckpoint(Checkpoint):
 
     def _take_over(self, trainer: TrainerAPI) -> None:
         """Finish what a killed predecessor had begun at the boundary that this run resumes from."""
+        self._forget_missing(trainer)
         if self._moved_from is not None:
-            self._leave_behind(trainer)
+            self._leave_behind()
         for path in self._saves:
             if trainer.strategy.broadcast(self._folder.exists(path)):
                 self.on_saved(path)
             else:  # killed between two saves of one boundary, which is the boundary we stand at
-                trainer.request_save(path, owner=self, **self._contents)
+                self._ask(trainer, path)
 
-    def _leave_behind(self, trainer: TrainerAPI) -> None:
-        """Forget files that did not come along to this run's folder."""
-        ranking = self._ranking
-        here = set(trainer.strategy.broadcast([path for path in _paths_in(ranking) if self._folder.exists(path)]))
+    def _forget_missing(self, trainer: TrainerAPI) -> None:
+        """Forget files that are not there: deleted since by a run that went further, or by the user, or not copied."""
+        if self._moved_from is not None:
+            self._saves.clear()
+        ranking, awaited = self._ranking, self._saves.awaited()
+        found = [path for path in _paths_in(ranking) if path not in awaited and self._folder.exists(path)]
+        if trainer.is_global_zero and self.save_top_k != -1:
+            for path in found:
+                self._folder.owns(path)  # now, as later a background writer would have to be waited for
+        here = awaited.union(trainer.strategy.broadcast(found))
         ranking.restore(ranking.snapshot(), lambda path: path if path in here else "")
         if self.monitor is not None:
             ranking.rank()
-        self._saves.clear()
+        elif not ranking.best:
+            ranking.best = next((path for path in reversed(ranking.files) if path != ranking.last), "")
+
+    def _leave_behind(self) -> None:
         warn(
             f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-            f"{self.dirpath}. Those that are not there are left alone and count no more.",
+            f"{self.dirpath}. Those that are not there are left alone and count no more; those that came along "
+            "count, and none of them is deleted.",
             code="LT632",
         )
         self._moved_from = None
@@ -575,16 +611,23 @@ class ModelCheckpoint(Checkpoint):
             trainer.print(f"Epoch {trainer.current_epoch}, global step {trainer.global_step}: {text}")
 
     def _report(self) -> str:
-        ranking, name_of = self._ranking, self._folder.name_of
+        ranking, files = self._ranking, self._folder
+
+        def name_of(path: str) -> str:
+            return files.name_of(path) or path
+
         parts = []
         if ranking.best:
             score = ranking.best_score
             told = f" ({self.monitor}={float(score):.5g})" if score is not None else ""
             parts.append(f"{'newest' if self.monitor is None else 'best'} {name_of(ranking.best)}{told}")
-        if len(ranking.files) > 1:
-            parts.append(f"{len(ranking.files)} kept")
+        count = len({*ranking.files} - {ranking.last})
+        if count > 1:
+            parts.append(f"{count} kept")
         if ranking.last:
             parts.append(f"last {name_of(ranking.last)}")
+        if left := [path for path in self._left if files.exists(path)]:
+            parts.append(f"{len(left)} not deleted, as they may not be this run's")
         return f"Checkpoints in {self.dirpath}: {', '.join(parts)}" if parts else ""
 
 

@@ -54,9 +54,9 @@ class PendingSaves:
         """Return those that are not with the writer yet."""
         return [path for path, save in self._saves.items() if not save.given]
 
-    def removed(self) -> list[str]:
-        """Return all files that the saves make superfluous."""
-        return [path for save in self._saves.values() for path in save.removes]
+    def awaited(self) -> set[str]:
+        """Return all files that will be there when the saves are complete, links included."""
+        return {*self._saves, *(link for save in self._saves.values() for link, _ in save.links)}
 
     def give(self, path: str) -> PendingSave | None:
         """Note that ``path`` is with the writer, and so that those of earlier steps are complete; return it."""

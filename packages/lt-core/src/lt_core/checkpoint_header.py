@@ -46,6 +46,7 @@ class Header(NamedTuple):
         step: optimizer steps taken.
         epoch: the last epoch begun.
         weights_only: nothing is in it that a resume needs.
+        mark: by what the callback that asked for it knows it again (:meth:`TrainerAPI.request_save`); else empty.
     """
 
     format: int
@@ -54,6 +55,7 @@ class Header(NamedTuple):
     step: int
     epoch: int
     weights_only: bool
+    mark: str = ""
 
     @classmethod
     def of_new_run(cls) -> Header:
@@ -73,13 +75,19 @@ class Header(NamedTuple):
         """Return what a tree says of itself; None where it is no checkpoint, or its header is not as it should be."""
         own = tree.get(HEADER_KEY)
         if isinstance(own, Mapping):
-            values: Any = [own.get(name) for name in cls._fields]
+            values: Any = [own.get(name, cls._field_defaults.get(name)) for name in cls._fields]
             found = cls(*values)
             return found if found._is_sound() else None
         step, epoch = tree.get("global_step"), tree.get("epoch")
         if type(step) is not int or type(epoch) is not int:
             return None
         return cls(int("lt_version" in tree), _run_of_0_1(tree), None, step, epoch, "optimizer_states" not in tree)
+
+    @staticmethod
+    def marked(tree: dict[str, Any], mark: str) -> dict[str, Any]:
+        """Return ``tree`` with another ``mark`` in its header, where it has one; the header stays its first entry."""
+        own = tree.get(HEADER_KEY)
+        return {**tree, HEADER_KEY: {**own, "mark": mark}} if isinstance(own, Mapping) else tree
 
     def entry(self) -> dict[str, dict[str, Any]]:
         """Return what goes into the tree, as its first entry."""
@@ -92,6 +100,7 @@ class Header(NamedTuple):
             and type(self.run) is str
             and self.run.isprintable()
             and type(self.weights_only) is bool
+            and type(self.mark) is str
         )
 
 

@@ -275,6 +275,7 @@ class TrainerAPI(Protocol):
         owner: Callback | None = None,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        mark: str = "",
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position
         moved.
@@ -285,6 +286,8 @@ class TrainerAPI(Protocol):
             owner: told by ``on_saved(path)``.
             trainable_only: leave out frozen parameters.
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``).
+            mark: goes into the file's header (``checkpoint_io.header(path).mark``), so that the owner knows its files
+                again in a later process.
         """
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:

@@ -104,16 +104,17 @@ class TrainerActions(TrainerFacts, Collectives):
         owner: Callback | None = None,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        mark: str = "",
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
 
-        The ``owner``'s ``on_saved(path)`` is called when it is. The other arguments are those of
-        :meth:`save_checkpoint`.
+        The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header. The other
+        arguments are those of :meth:`save_checkpoint`.
         """
         if self._run is None:
             raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
         contents = Contents.of(weights_only, trainable_only, exclude)
-        self._run.requests.append(SaveRequest(os.fspath(path), contents, owner))
+        self._run.requests.append(SaveRequest(os.fspath(path), contents, owner, mark))
         self._run.attention = True
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:

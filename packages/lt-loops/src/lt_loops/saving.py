@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, warn
 from lt_core.partial_save import Contents
 from lt_loops.profiled import measured_save
@@ -27,6 +28,7 @@ class SaveRequest(NamedTuple):
     path: str
     contents: Contents
     owner: Callback | None
+    mark: str
 
 
 def serve_requests(run: Run) -> None:
@@ -47,11 +49,12 @@ def _serve(run: Run) -> None:
         if request.contents not in kept:
             kept[request.contents], broken = capture(run, request.contents)
             failed = failed or broken
-        error = _agreed(run, _try_to_write(run, request.path, kept[request.contents], run.trainer.checkpoint_io))
+        tree = Header.marked(kept[request.contents], request.mark)
+        error = _agreed(run, _try_to_write(run, request.path, tree, run.trainer.checkpoint_io))
         if error is not None:
             _report(run, request, error)
             continue
-        _say_gaps(run, request.path, kept[request.contents])
+        _say_gaps(run, request.path, tree)
         run.unconfirmed.append(request)
         if request.owner is not None:
             owner = request.owner

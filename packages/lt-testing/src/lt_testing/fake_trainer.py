@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint_header import Header
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed, make_feed
 from lt_core.logger import Logger
@@ -137,10 +138,7 @@ class FakeTrainer(Collectives):
         exclude: str | Iterable[str] = (),
     ) -> None:
         """Write a small real checkpoint now."""
-        tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
-        Path(filepath).parent.mkdir(parents=True, exist_ok=True)
-        self.checkpoint_io.save_checkpoint(tree, filepath, storage_options)
-        self.saved.append(str(filepath))
+        self._write(filepath, storage_options, weights_only=weights_only, mark="")
 
     def request_save(
         self,
@@ -150,11 +148,19 @@ class FakeTrainer(Collectives):
         owner: Callback | None = None,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        mark: str = "",
     ) -> None:
         """Write now what the loop would write at the boundary, and tell the owner as the loop does."""
-        self.save_checkpoint(path, weights_only)
+        self._write(path, None, weights_only=weights_only, mark=mark)
         if owner is not None:
             owner.on_saved(str(path))
+
+    def _write(self, path: str | PathLike[str], storage_options: Any, *, weights_only: bool, mark: str) -> None:
+        header = Header.of_new_run().next(self.global_step, self.current_epoch, weights_only=weights_only)
+        tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self.checkpoint_io.save_checkpoint({**header._replace(mark=mark).entry(), **tree}, path, storage_options)
+        self.saved.append(str(path))
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
         """Delete a checkpoint now."""

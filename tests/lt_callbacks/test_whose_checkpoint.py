@@ -1,0 +1,134 @@
+"""Which files a ModelCheckpoint takes for its own: those that say so where they lie, and no others."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.lt_callbacks.test_model_checkpoint import epoch, names, start
+
+from lt_callbacks import ModelCheckpoint
+from lt_core.errors import LtWarning
+
+
+def run(folder, numbers, state=None, **arguments):
+    """Save the epochs ``numbers`` as one process does; return the callback's state after each, and what it printed."""
+    callback = ModelCheckpoint(folder, **{"filename": "{epoch}", **arguments})
+    trainer, states = start(callback, folder, state=state), []
+    for number in numbers:
+        epoch(callback, trainer, number, val_loss=1 / (number + 1))
+        states.append(callback.state_dict())
+    callback.teardown(trainer, trainer.lightning_module, "fit")
+    return states, trainer.printed
+
+
+def test_nothing_but_checkpoints_lies_in_the_folder(tmp_path):
+    run(tmp_path, range(3), save_last=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch=2.ckpt", "last.ckpt"]
+
+
+def test_a_resumed_process_deletes_what_the_one_before_wrote(tmp_path):
+    states, _ = run(tmp_path, range(2))
+    run(tmp_path, [2], states[-1])
+    assert names(tmp_path) == ["epoch=2.ckpt"]
+
+
+@pytest.mark.parametrize("last", [True, "link"])
+def test_files_that_a_killed_process_wrote_after_the_checkpoint_are_written_again(tmp_path, last):
+    states, _ = run(tmp_path, range(3), save_top_k=-1, save_last=last)
+    run(tmp_path, [1, 2], {**states[0], "last_model_path": ""}, save_top_k=-1, save_last=last)
+    assert names(tmp_path) == ["epoch=0.ckpt", "epoch=1.ckpt", "epoch=2.ckpt", "last.ckpt"]
+
+
+def test_of_a_copied_folder_nothing_is_deleted_and_what_is_named_is_there(tmp_path):
+    states, _ = run(tmp_path / "old", range(3), monitor="val_loss", save_top_k=2, save_last=True)
+    shutil.copytree(tmp_path / "old", tmp_path / "copy", symlinks=True)
+    with pytest.warns(LtWarning, match="none of them is deleted"):
+        states, printed = run(tmp_path / "copy", [3], states[-1], monitor="val_loss", save_top_k=2, save_last=True)
+    assert names(tmp_path / "old") == ["epoch=1.ckpt", "epoch=2.ckpt", "last.ckpt"]
+    assert names(tmp_path / "copy") == ["epoch=1.ckpt", "epoch=2.ckpt", "epoch=3.ckpt", "last.ckpt"]
+    assert {Path(path).name for path in states[-1]["best_k_models"]} == {"epoch=2.ckpt", "epoch=3.ckpt"}
+    assert "2 kept, last last.ckpt, 1 not deleted" in printed[-1]
+
+
+def test_a_copy_that_the_user_made_in_the_folder_is_the_users(tmp_path):
+    states, _ = run(tmp_path, range(1), filename="model")
+    shutil.copy(tmp_path / "model.ckpt", tmp_path / "model-v1.ckpt")
+    before = (tmp_path / "model-v1.ckpt").read_bytes()
+    run(tmp_path, range(1, 4), states[-1], filename="model", monitor="val_loss", save_top_k=2)
+    assert (tmp_path / "model-v1.ckpt").read_bytes() == before
+
+
+def test_a_folder_under_a_link_is_the_same_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    states, _ = run(tmp_path / "real", range(2))
+    run(tmp_path / "link", [2], states[-1])
+    assert names(tmp_path / "real") == ["epoch=2.ckpt"]
+
+
+def test_files_that_are_gone_count_no_more_when_a_run_resumes_from_an_older_checkpoint(tmp_path):
+    states, _ = run(tmp_path, range(4), monitor="val_loss", save_top_k=2)
+    states, _ = run(tmp_path, [2], states[1], monitor="val_loss", save_top_k=2)
+    assert all(Path(path).exists() for path in states[-1]["best_k_models"])
+    assert Path(states[-1]["best_model_path"]).exists()
+
+
+def test_a_copied_callback_is_another_one(tmp_path):
+    first = ModelCheckpoint(tmp_path, "model")
+    second = copy.deepcopy(first)
+    for callback in (first, second):
+        epoch(callback, start(callback, tmp_path), 0)
+    assert names(tmp_path) == ["model-v1.ckpt", "model.ckpt"]
+
+
+def test_remote_files_are_known_again_by_what_they_say(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    folder = f"memory://{tmp_path.name}"
+    states, _ = run(folder, range(2))
+    states, _ = run(folder, [2], states[-1])
+    assert [path.rsplit("/", 1)[1] for path in fsspec.filesystem("memory").ls(folder, detail=False)] == ["epoch=2.ckpt"]
+
+
+def test_what_0_1_noted_is_read_and_goes_when_its_run_ends(tmp_path):
+    states, _ = run(tmp_path, range(1))
+    ledger = tmp_path / ".lt_checkpoints.jsonl"
+    ledger.write_text(json.dumps({"run": "of 0.1", "file": "epoch=0.ckpt"}) + "\n")
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, state={**states[-1], "run_id": "of 0.1"})
+    epoch(callback, trainer, 1)
+    assert names(tmp_path) == ["epoch=1.ckpt"]
+    callback.on_fit_end(trainer, trainer.lightning_module)
+    assert not ledger.exists()
+
+
+def test_what_0_1_noted_stays_while_files_of_another_run_stand_in_it(tmp_path):
+    (tmp_path / "theirs.ckpt").touch()
+    ledger = tmp_path / ".lt_checkpoints.jsonl"
+    ledger.write_text(json.dumps({"run": "of 0.1", "file": "theirs.ckpt"}) + "\n")
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path)
+    epoch(callback, trainer, 0)
+    callback.on_fit_end(trainer, trainer.lightning_module)
+    assert ledger.exists()
+
+
+def test_a_signal_overwrites_no_interrupted_file_of_another_run(tmp_path):
+    (tmp_path / "interrupted.ckpt").write_text("theirs")
+    callback = ModelCheckpoint(tmp_path, "{epoch}")
+    trainer = start(callback, tmp_path, global_step=3)
+    callback.on_interrupt(trainer, trainer.lightning_module)
+    assert names(tmp_path) == ["interrupted-v1.ckpt", "interrupted.ckpt"]
+    epoch(callback, trainer, 0)
+    callback.on_fit_end(trainer, trainer.lightning_module)
+    assert names(tmp_path) == ["epoch=0.ckpt", "interrupted.ckpt"]
+    assert (tmp_path / "interrupted.ckpt").read_text() == "theirs"
+
+
+def test_of_a_signal_one_file_is_enough_for_all_callbacks(tmp_path):
+    callbacks = [ModelCheckpoint(tmp_path, "{epoch}"), ModelCheckpoint(tmp_path, "{epoch}", "val_loss")]
+    for callback in callbacks:
+        trainer = start(callback, tmp_path, global_step=3, callbacks=callbacks)
+        callback.on_interrupt(trainer, trainer.lightning_module)
+    assert names(tmp_path) == ["interrupted.ckpt"]
