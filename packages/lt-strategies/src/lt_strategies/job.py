@@ -142,7 +142,7 @@ class Seat:
             told = {
                 "rank": self.rank,
                 "time": time.time(),
-                "place": self._line.place,
+                "place": place_of(self._line, error),
                 "error": "".join(traceback.format_exception_only(error)).strip(),
                 "traceback": user_traceback(error),
                 "consequence": is_consequence(error),
@@ -230,6 +230,29 @@ class Seat:
     def _mark(self, state: int) -> None:
         self._line = self._line._replace(beat=time.monotonic(), state=state)
         self._page.write(self.rank, self._line)
+
+
+def place_of(line: watcher.Line, error: BaseException) -> str:
+    """Return where a rank failed, in words: its line knows the last batch done, the error the hook that was running."""
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    phase = next((phase for name in names if (phase := _phase_of(name))), line.phase)
+    if phase == line.phase or line.state not in (watcher.RUNNING, watcher.STEPPING):
+        return line.place
+    if phase == "train":
+        return f"in its first train batch after {line.phase}" if line.phase else line.place
+    return f"in its first {phase} batch"
+
+
+def _phase_of(name: str) -> str:
+    """Return the phase of a hook by its name, or nothing for another function."""
+    for word, phase in _PHASES.items():
+        if name == f"{word}_step" or name.startswith((f"on_{word}_batch", f"on_{word}_epoch")):
+            return phase
+    return ""
+
+
+_PHASES = {"training": "train", "train": "train", "validation": "validate", "test": "test", "predict": "predict"}
+"""The words in hooks' names, and what the loop calls these phases."""
 
 
 def is_consequence(error: BaseException) -> bool:
