@@ -256,3 +256,19 @@ def test_the_newest_is_found_where_the_checkpoint_io_keeps_them(tmp_path, word):
         trainer.fit(Net(), loader(), ckpt_path=None if epochs == 1 else word)
     assert trainer.global_step == 12
     assert set(io.read) == {"epoch=0-step=4.ckpt"}
+
+
+@pytest.mark.parametrize("word", ["last", "auto", "path"])
+def test_what_was_loaded_is_said_in_one_line(word, tmp_path, capsys):
+    path = fit(tmp_path).checkpoint_callback.last_model_path or str(tmp_path / "epoch=1-step=8.ckpt")
+    run = CheckpointIO().header(path).run
+    capsys.readouterr()
+    fit(tmp_path, epochs=3, ckpt_path=path if word == "path" else word)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Loaded")]
+    assert said == [f"Loaded {path}: epoch 1, step 8, run {run}."]
+
+
+def test_the_best_one_that_a_test_loads_is_said(tmp_path, capsys):
+    trainer = fit(tmp_path)
+    trainer.validate(trainer.lightning_module, loader(), ckpt_path="best", verbose=False)
+    assert f"Loaded {trainer.checkpoint_callback.best_model_path}: epoch " in capsys.readouterr().out

@@ -219,7 +219,10 @@ def read_checkpoint(run: Run) -> None:
             "weights call module.load_state_dict(...) yourself.",
             code="LT601",
         )
-    run.restored, run.header = tree, run.header.resumed(Header.of(tree))
+    found = Header.of(tree)
+    run.restored, run.header = tree, run.header.resumed(found)
+    where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
+    run.trainer.print(f"Loaded {path}: {where}.")
 
 
 def restore_module(run: Run) -> None:
