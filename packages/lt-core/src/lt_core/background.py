@@ -30,7 +30,7 @@ class AsyncCheckpointIO(CheckpointIO):
         checkpoint_io: what writes and reads; by default a :class:`CheckpointIO`.
     """
 
-    _errors: list[Exception]
+    _errors: list[tuple[str, Exception]]
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
         self.io = checkpoint_io or CheckpointIO()
@@ -97,12 +97,19 @@ class AsyncCheckpointIO(CheckpointIO):
         """Return when all is written; raise what has failed since the last call, further errors as its notes."""
         self._settle()
         self.io.wait()
-        errors = self._errors
+        errors = [error for _, error in self._errors]
         self._errors, self._save_failed = [], False
         if errors:
             for further in errors[1:]:
                 errors[0].add_note(str(further))
             raise errors[0]
+
+    def failures(self) -> dict[str, Exception]:
+        """Wait, and return what has failed since the last call or :meth:`wait`, by the path that was to be changed."""
+        self._settle()
+        found = {**self.io.failures(), **dict(self._errors)}
+        self._errors, self._save_failed = [], False
+        return found
 
     def teardown(self) -> None:
         """Wait, then give back the thread and the buffers."""
@@ -164,7 +171,7 @@ class AsyncCheckpointIO(CheckpointIO):
             self.io.save_checkpoint(tree, path, storage_options)
         except Exception as error:
             self._save_failed = True
-            self._errors.append(error)
+            self._errors.append((str(path), error))
 
     def _afterwards(self, act: Callable[..., None], *args: Any) -> None:
         self._jobs.append(self._thread().submit(self._act, act, *args))
@@ -175,7 +182,7 @@ class AsyncCheckpointIO(CheckpointIO):
         try:
             act(*args)
         except Exception as error:
-            self._errors.append(error)
+            self._errors.append((str(args[-1]), error))
 
 
 def available_memory() -> int | None:

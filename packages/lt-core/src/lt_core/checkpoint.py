@@ -15,7 +15,7 @@ from lt_core.archive import Archive
 from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
 from lt_core.atomic_folder import check_ending, standing
 from lt_core.checkpoint_header import REST_FILE, Header, read_header
-from lt_core.errors import ConfigTypeError
+from lt_core.errors import CheckpointError, ConfigTypeError
 from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.host_copy import host_tree
 from lt_core.older import adapt
@@ -204,6 +204,17 @@ class CheckpointIO:
         Raises:
             CheckpointError: for what has failed in the background since the last call.
         """
+
+    def failures(self) -> dict[str, Exception]:
+        """Wait, and return what has failed in the background since the last call or :meth:`wait`, by path.
+
+        So each save has its own outcome. Where it is not known which one failed, as by default, the path is empty.
+        """
+        try:
+            self.wait()
+        except (CheckpointError, OSError) as error:
+            return {"": error}
+        return {}
 
     def teardown(self) -> None:
         """Wait, then give back threads and buffers. The object can be used again."""

@@ -24,6 +24,7 @@ class RunResult:
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
         status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
         stop_reason: why the run ended, in words.
+        save_error: why the newest state that was to be saved is not on disk; empty where it is.
         callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
         weights: the module's state dict, on the CPU; only filled where the run was in another process.
         loggers: state of each logger, in order; only filled where the run was in another process.
@@ -34,6 +35,7 @@ class RunResult:
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     status: str = "finished"
     stop_reason: str = ""
+    save_error: str = ""
     callbacks: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Tensor] | None = None
     loggers: list[dict[str, Any]] = field(default_factory=list)

@@ -33,6 +33,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT613",
         "LT618",
         "LT619",
+        "LT620",
         "LT640",
         "LT801",
         "LT804",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
+from lt_core.partial_save import Contents
 from lt_core.recorder import Recorder
 from lt_loops.gaps import Gaps
 from lt_loops.shared_time import SharedTime
@@ -146,7 +147,8 @@ class Run:
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-        saved: checkpoints written; ``save_error`` is why the last failed one could not be.
+        saved: for each kind of contents, the batches done in the newest state that is on disk; ``save_errors`` those
+            of the newest one that could not be written, and why.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
@@ -210,7 +212,7 @@ class Run:
         "recorder",
         "requests",
         "restored",
-        "save_error",
+        "save_errors",
         "saved",
         "schedulers",
         "signal",
@@ -260,8 +262,8 @@ class Run:
         self.open_gradients: list[Optimizer] = []
         self.requests: list[SaveRequest] = []
         self.unconfirmed: list[SaveRequest] = []
-        self.saved = 0
-        self.save_error: BaseException | None = None
+        self.saved: dict[Contents, int] = {}
+        self.save_errors: dict[Contents, tuple[int, Exception]] = {}
         self.restored: dict[str, Any] | None = None
         self.header = Header.of_new_run()
         self.phase = ""
@@ -338,10 +340,18 @@ class Run:
             metrics=self._metrics() if crosses else {},
             status=self.status,
             stop_reason=self.stop_reason,
+            save_error=self._why_unsaved(),
             callbacks=states,
             weights=self._cpu_weights() if crosses and self.stage == "fit" else None,
             loggers=[{} if place is None else place for place in files],
         )
+
+    def _why_unsaved(self) -> str:
+        """Return why the newest state that was to be saved is not on disk; empty where it is, or a later one."""
+        for contents, (batches, error) in self.save_errors.items():
+            if batches > max(self.saved.get(contents, -1), self.saved.get(Contents(), -1)):
+                return str(error)
+        return ""
 
     def _metrics(self) -> dict[str, dict[str, Any]]:
         recorder = self.recorder

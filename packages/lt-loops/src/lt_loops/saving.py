@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -23,12 +24,22 @@ __all__ = ["SaveRequest", "confirm_saves", "save_now", "serve_requests"]
 
 
 class SaveRequest(NamedTuple):
-    """A checkpoint that somebody asked for."""
+    """A checkpoint that somebody asked for.
+
+    Attributes:
+        path: the file.
+        contents: what goes into it.
+        owner: the callback that hears how it ended.
+        batches: training batches done when it was written: which state it holds.
+        header: what the file says of itself when it is written.
+    """
 
     path: str
     contents: Contents
     owner: Callback | None
     mark: str
+    batches: int = 0
+    header: Header | None = None
 
 
 def serve_requests(run: Run) -> None:
@@ -43,13 +54,15 @@ def _serve(run: Run) -> None:
     confirm_saves(run)
     requests, run.requests = run.requests, []
     kept: dict[Contents, dict[str, Any]] = {}
+    batches = _batches(run)
     failed: Exception | None = None
     run.sink.each(lambda logger: logger.save())
-    for request in requests:
-        if request.contents not in kept:
-            kept[request.contents], broken = capture(run, request.contents)
+    for asked in requests:
+        if asked.contents not in kept:
+            kept[asked.contents], broken = capture(run, asked.contents)
             failed = failed or broken
-        tree = Header.marked(kept[request.contents], request.mark)
+        tree = Header.marked(kept[asked.contents], asked.mark)
+        request = asked._replace(batches=batches, header=Header.of(tree))
         error = _agreed(run, _try_to_write(run, request.path, tree, run.trainer.checkpoint_io))
         if error is not None:
             _report(run, request, error)
@@ -83,18 +96,31 @@ def confirm_saves(run: Run, *, together: bool = True) -> None:
         together: whether all ranks call this; not so where an exception may end one alone.
     """
     pending, run.unconfirmed = run.unconfirmed, []
-    error: Exception | None = None
-    try:
-        run.trainer.checkpoint_io.wait()
-    except (CheckpointError, OSError) as caught:
-        error = caught
+    io = run.trainer.checkpoint_io
+    failures = io.failures()
+    errors = {request.path: _error_of(request, failures, io) for request in pending}
+    for path in failures.keys() - errors.keys() - {""}:  # a link or a removal; no checkpoint is lost
+        warn(f"In the background: {failures[path]} Training goes on, no checkpoint is lost.", code="LT620")
     if pending and together:
-        error = _agreed(run, error)
-    if error is None:
-        run.saved += len(pending)
-        return
+        errors = _agreed_on_each(run, errors)
     for request in pending:
-        _report(run, request, error)
+        error = errors[request.path]
+        if error is None:
+            run.saved[request.contents] = request.batches
+        else:
+            _report(run, request, error)
+
+
+def _error_of(request: SaveRequest, failures: Mapping[str, Exception], io: CheckpointIO) -> Exception | None:
+    """Return why a request failed; where it is not known which one did, look whether its file is there."""
+    if "" not in failures:
+        return failures.get(request.path)
+    written = request.header is not None and io.header(request.path) == request.header
+    return failures.get(request.path) or (None if written else failures[""])
+
+
+def _batches(run: Run) -> int:
+    return run.position.total_batches + run.position.batch
 
 
 def _agreed(run: Run, error: Exception | None) -> Exception | None:
@@ -105,9 +131,18 @@ def _agreed(run: Run, error: Exception | None) -> Exception | None:
     return error if error is not None or not told else CheckpointError(told)
 
 
+def _agreed_on_each(run: Run, errors: dict[str, Exception | None]) -> dict[str, Exception | None]:
+    """Return, for each file, the error that any rank had with it, on all."""
+    if run.strategy.world_size == 1:
+        return errors
+    everyone = run.strategy.gather_objects({path: str(error) for path, error in errors.items() if error is not None})
+    told = {path: CheckpointError(text) for texts in reversed(everyone) for path, text in texts.items()}
+    return {path: error or told.get(path) for path, error in errors.items()}
+
+
 def _report(run: Run, request: SaveRequest, error: Exception) -> None:
     """Say loudly, once for all ranks, that a save failed; training goes on, older checkpoints stay."""
-    run.save_error = error
+    run.save_errors[request.contents] = (request.batches, error)
     if run.strategy.rank == 0:
         why = str(error).removeprefix(f"{request.path} ").rstrip(".")
         warn(
@@ -131,6 +166,7 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
     Raises:
         CheckpointError: on every rank, where it could not be written.
     """
+    confirm_saves(run)  # what fails of an earlier save is not this one's failure
     with measured_save(run):
         if run.is_live:  # the place in the loggers' files is saved: rows that are not written yet would be cut off
             run.sink.each(lambda logger: logger.save())
@@ -140,6 +176,7 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
         error = _agreed(run, _try_to_write(run, fspath(path), tree, io, wait=True))
     if error is not None:
         raise error
+    run.saved[contents] = _batches(run)
     _say_gaps(run, fspath(path), tree)
     if not run.is_live:
         run.trainer.checkpoint_io.teardown()

@@ -437,12 +437,13 @@ class Trainer(TrainerActions, LegacyArguments):
             if self.settings.enable_progress_bar is not False:
                 self.print(f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stop_reason}.")
                 self._say_where_it_is_shown()
-        if run.save_error is not None and not run.saved:
+        if result.save_error:
             raise CheckpointError(
-                f"Training ended ({run.stop_reason}), but no checkpoint could be written: {run.save_error}. The "
-                "trained module is still in memory: save it by trainer.save_checkpoint(path) elsewhere.",
+                f"Training ended ({run.stop_reason}), but the last state that was to be saved is not on disk: "
+                f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by trainer.save_checkpoint(path) "
+                "elsewhere.",
                 code="LT641",
-            ) from run.save_error
+            )
         self._exit_after_signal(run)
 
     def _exit_after_signal(self, run: Run) -> None:
