@@ -30,6 +30,7 @@ class SaveRequest(NamedTuple):
         path: the file.
         contents: what goes into it.
         owner: the callback that hears how it ended.
+        mark: what the file says of its owner (:meth:`lt_core.checkpoint_header.Header.marked`).
         batches: training batches done when it was written: which state it holds.
         header: what the file says of itself when it is written.
     """

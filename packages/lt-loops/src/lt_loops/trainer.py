@@ -440,8 +440,8 @@ class Trainer(TrainerActions, LegacyArguments):
         if result.save_error:
             raise CheckpointError(
                 f"Training ended ({run.stop_reason}), but the last state that was to be saved is not on disk: "
-                f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by trainer.save_checkpoint(path) "
-                "elsewhere.",
+                f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by "
+                "trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             )
         self._exit_after_signal(run)
