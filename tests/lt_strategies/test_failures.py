@@ -118,7 +118,7 @@ def test_a_rank_that_exits_in_a_run_ends_the_job_and_its_status_is_named(failing
     ],
 )
 def test_a_rank_that_hangs_is_found_by_the_step_deadline_with_the_line_where_it_stood(failing, launcher, who):
-    done = failing(launcher, "hang", who, deadline=1.5)
+    done = failing(launcher, "hang", who, deadline=10)
     assert done.returncode != 0
     assert f"Rank {who} of 2 hangs in train batch 4" in done.stderr
     assert "in fault" in done.stderr
@@ -126,7 +126,7 @@ def test_a_rank_that_hangs_is_found_by_the_step_deadline_with_the_line_where_it_
 
 @pytest.mark.slow
 def test_a_stopped_process_is_a_hang_too(failing):
-    done = failing("script", "stopped", 1, deadline=1.5)
+    done = failing("script", "stopped", 1, deadline=10)
     assert done.returncode != 0
     assert "of 2 hangs in train batch 4" in done.stderr
 

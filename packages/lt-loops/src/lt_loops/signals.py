@@ -29,8 +29,8 @@ class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
 
     The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end
-    run; several ranks agree on the boundary (see ``agreement.py``). The first Ctrl-C says so at once, for a step may take
-    minutes; a second one raises ``KeyboardInterrupt`` at once.
+    run; several ranks agree on the boundary (see ``agreement.py``). The first Ctrl-C says so at once, for a step may
+    take minutes; a second one raises ``KeyboardInterrupt`` at once.
     """
 
     def __init__(self, run: Run) -> None:

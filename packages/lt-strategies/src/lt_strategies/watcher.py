@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -33,6 +34,8 @@ GRACE = 1.5  # seconds in which the other ranks may end by themselves
 LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
 
 STILL = 10.0  # seconds without a batch and without work on any rank, after which they are asked where they stand
+SUSPICION = 60.0  # seconds without a batch after which a rank that is in a step is reported, if its steps are short
+SLOW = 20  # times the median step: as long as that takes, a rank is not reported either
 WORK = 0.5  # seconds of processor time of all ranks together that count as work
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter only
@@ -58,6 +61,16 @@ OURS = re.compile(
     r"[/\\](src|site-packages|dist-packages)[/\\](lt_[a-z]+|torch)[/\\]|[/\\]multiprocessing[/\\]|<frozen "
 )
 """Files whose frames tell a user nothing."""
+
+
+_NO_STEP = re.compile(
+    r"[/\\](convert_frame|compile_fx)\.py"  # torch compiles: what it compiled runs below other files of it
+    r"|torch[/\\]utils[/\\]data[/\\]|[/\\]lt_data[/\\]"  # waits for a loader
+    r"| in (evaluate|validate|\w*(validation|sanity|test|predict)_(step|epoch|batch)\w*)$"
+    r"| in \w*(save|load)_(checkpoint|state_dict)\w*$",
+    re.MULTILINE,
+)
+"""Frames of what may take long and is no step."""
 
 
 class Line(NamedTuple):
@@ -163,13 +176,29 @@ class Watch:
         members: processes by rank.
         world_size: ranks in the job.
         deadline: seconds without a batch done after which a rank counts as hung; None for never.
+        suspicion: seconds without a batch done after which a rank in the middle of a training step is reported, once
+            it is also :data:`SLOW` times its median step.
+        say: takes a report, for the user.
+        clock: seconds, monotonic; the one of the ranks.
     """
 
     def __init__(
-        self, folder: str | Path, members: Mapping[int, Member], world_size: int, deadline: float | None = 600.0
+        self,
+        folder: str | Path,
+        members: Mapping[int, Member],
+        world_size: int,
+        deadline: float | None = 600.0,
+        *,
+        suspicion: float = SUSPICION,
+        say: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self.members, self.world_size, self.deadline = Path(folder), members, world_size, deadline
+        self.suspicion, self.say, self.clock = suspicion, say or tell, clock
         self.page = Page(self.folder / "page")
+        self._pace = Pace()
+        self._asked = clock()
+        self._reported: set[tuple[int, float]] = set()
         self._trouble_since: float | None = None
         self._still = Stillness()
 
@@ -194,7 +223,10 @@ class Watch:
             if time.monotonic() - self._trouble_since > PATIENCE:
                 return self._judge_report(min(reports.values(), key=lambda report: float(report["time"])))
             return None
-        return self._judge_standstill() or self._judge_hang()
+        verdict = self._judge_standstill() or self._judge_hang()
+        if verdict is None:
+            self._report_stuck()
+        return verdict
 
     def end(self, verdict: Verdict, *, spare: int | None = None) -> None:
         """Make the verdict known, and end all processes: each may first end by itself.
@@ -270,7 +302,7 @@ class Watch:
     def _judge_hang(self) -> Verdict | None:
         if self.deadline is None:
             return None
-        now = time.monotonic()
+        now = self.clock()
         lines = {rank: self.page.read(rank) for rank in self.members}
         late = [rank for rank, line in lines.items() if line.state == STEPPING and now - line.beat > self.deadline]
         if not late:
@@ -290,18 +322,73 @@ class Watch:
         places = _shown(stacks, [rank] if suspects else sorted(stacks))
         return Verdict(rank, "\n\n".join([head, *places]), hangs=True)
 
+    def _report_stuck(self) -> None:
+        """Say which rank is stuck in a training step, and where, long before the deadline; the job goes on."""
+        lines = {rank: self.page.read(rank) for rank in self.members}
+        now = self.clock()
+        usual = self._pace.seen(lines, now)
+        if usual is None:
+            return
+        patience = max(self.suspicion, SLOW * usual)
+        late = [
+            rank
+            for rank, line in lines.items()
+            if line.state == STEPPING and line.phase == "train" and now - max(line.beat, self._asked) > patience
+        ]
+        if not late or all((rank, lines[rank].beat) in self._reported for rank in late):
+            return
+        self._asked = now
+        dumps = self._dumps(lines)
+        if any(_NO_STEP.search(dump) for dump in dumps.values()):
+            return  # the others wait for it; asked again when as much time has passed
+        stacks = {rank: main_stack(dump) for rank, dump in dumps.items()}
+        suspects = [rank for rank in late if rank in stacks and not waits_for_others(stacks[rank])] or late
+        self._reported.update((rank, lines[rank].beat) for rank in late)
+        for rank in suspects:
+            end = "Nothing ends the job (step_deadline=None)."
+            if self.deadline is not None:
+                end = f"The job ends after {self.deadline:g} s (the step deadline; DDP(step_deadline=...) changes it)."
+            text = (
+                f"Rank {rank} of {self.world_size} has been {lines[rank].place} for {now - lines[rank].beat:.0f} s; "
+                f"its steps take {usual:.2g} s. Is it stuck? {end} [LT770]"
+            )
+            self.say("\n\n".join([text, *_shown(stacks, [rank])]))
+
     def _stacks(self, lines: Mapping[int, Line]) -> dict[int, str]:
+        return {rank: main_stack(dump) for rank, dump in self._dumps(lines).items()}
+
+    def _dumps(self, lines: Mapping[int, Line]) -> dict[int, str]:
+        """Ask all ranks where they stand; return what they answer now: nothing from one that is stopped."""
         if DUMP_SIGNAL is None:
             return {}
+        files = {rank: self.folder / f"stack_{rank}.txt" for rank in self.members}
+        before = {rank: file.stat().st_size for rank, file in files.items() if file.exists()}
         for rank, member in self.members.items():
             if lines[rank].state in (RUNNING, STEPPING):
                 member.send(DUMP_SIGNAL)
         time.sleep(0.3)
-        found = {}
-        for rank in self.members:
-            with contextlib.suppress(OSError):
-                found[rank] = main_stack((self.folder / f"stack_{rank}.txt").read_text("utf-8", "replace"))
-        return found
+        return {rank: files[rank].read_bytes()[size:].decode("utf-8", "replace") for rank, size in before.items()}
+
+
+class Pace:
+    """How long a training step takes: the median of what was seen of all ranks lately."""
+
+    def __init__(self) -> None:
+        self._lines: Mapping[int, Line] = {}
+        self._looked = 0.0
+        self._steps: deque[float] = deque(maxlen=101)
+
+    def seen(self, lines: Mapping[int, Line], now: float) -> float | None:
+        """Take note of the ranks' lines; return the median step in seconds, or None before there is one."""
+        for rank, line in lines.items():
+            before = self._lines.get(rank, Line())
+            started, first = before.beat, before.batches
+            if before.phase != "train":  # the first batch began before the last look; those after it did not
+                started, first = self._looked, 1
+            if line.phase == "train" and line.batches > first:
+                self._steps.append((line.beat - started) / (line.batches - first))
+        self._lines, self._looked = lines, now
+        return sorted(self._steps)[len(self._steps) // 2] if self._steps else None
 
 
 class Stillness:
@@ -332,6 +419,13 @@ def processor_seconds(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return float("inf")
+
+
+def tell(text: str) -> None:
+    """Write a report to standard error, below a progress bar's line."""
+    start = "\n" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{start}lt: {text}\n")
+    sys.stderr.flush()
 
 
 def _shown(stacks: Mapping[int, str], ranks: Sequence[int]) -> list[str]:

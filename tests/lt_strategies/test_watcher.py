@@ -1,0 +1,127 @@
+"""A rank that is stuck in a step is reported long before the deadline; what may take long and is no step is not."""
+
+import pytest
+
+from lt_strategies.watcher import DUMP_SIGNAL, STEPPING, Line, Page, Watch
+
+pytestmark = pytest.mark.skipif(DUMP_SIGNAL is None, reason="ranks are asked by a signal")
+
+HANGS = 'File "/home/me/train.py", line 12 in training_step'
+WAITS = 'File "/site-packages/torch/distributed/distributed_c10d.py", line 3 in all_reduce'
+
+
+class Rank:
+    """A living process that answers with a stack."""
+
+    def __init__(self, file, stack):
+        self.file, self.stack = file, stack
+        file.touch()
+
+    def status(self):
+        return None
+
+    def send(self, number):
+        with self.file.open("a") as file:
+            file.write(f"Current thread 0x1 (most recent call first):\n  {self.stack}\n")
+
+
+class Job:
+    """Two ranks whose steps take ``step`` seconds, looked at by a clock of ours."""
+
+    def __init__(self, folder, stacks, step=1.0, deadline=10_000.0, steps=5):
+        self.now, self.said, self.batches = 0.0, [], 0
+        self.page = Page(folder / "page", len(stacks))
+        self.ranks = {rank: Rank(folder / f"stack_{rank}.txt", stack) for rank, stack in enumerate(stacks)}
+        self.watch = Watch(folder, self.ranks, len(stacks), deadline, say=self.said.append, clock=lambda: self.now)
+        for _ in range(steps):
+            self.train(step)
+
+    def train(self, seconds):
+        self.now += seconds
+        self.batches += 1
+        for rank in self.ranks:
+            self.page.write(rank, Line(1, self.now, STEPPING, self.batches, "train"))
+        assert self.watch.look() is None
+
+    def wait(self, seconds):
+        self.now += seconds
+        return self.watch.look()
+
+
+@pytest.mark.parametrize(("step", "patience"), [(0.1, 60), (10.0, 200)])
+def test_a_stuck_rank_is_reported_once_after_a_minute_or_twenty_steps_with_its_line(tmp_path, step, patience):
+    job = Job(tmp_path, [WAITS, HANGS], step)
+    assert job.wait(patience - 1) is None
+    assert job.said == []
+    assert job.wait(2) is None
+    (said,) = job.said
+    assert said.startswith(f"Rank 1 of 2 has been in train batch 6 of this run for {patience + 1} s; its steps take")
+    assert "The job ends after 10000 s" in said
+    assert "line 12 in training_step" in said
+    job.wait(patience * 3)
+    assert len(job.said) == 1
+
+
+def test_the_job_ends_at_the_deadline_only(tmp_path):
+    job = Job(tmp_path, [WAITS, HANGS], deadline=300.0)
+    assert job.wait(290) is None
+    assert job.wait(20).text.startswith("Rank 1 of 2 hangs in train batch 6")
+
+
+def test_a_rank_that_moves_and_hangs_again_is_reported_again(tmp_path):
+    job = Job(tmp_path, [WAITS, HANGS])
+    job.wait(61)
+    job.train(1.0)
+    job.wait(130)
+    assert len(job.said) == 2
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        'File "/site-packages/torch/_inductor/compile_fx.py", line 7 in compile_fx',
+        'File "/site-packages/torch/utils/data/dataloader.py", line 7 in _get_data',
+        'File "/site-packages/lt_data/feed.py", line 7 in _items',
+        'File "/home/me/train.py", line 7 in validation_step',
+        'File "/home/me/train.py", line 7 in on_validation_epoch_end',
+        'File "/site-packages/lt_loops/evaluate.py", line 7 in evaluate',
+        'File "/home/me/io.py", line 7 in save_checkpoint',
+    ],
+)
+def test_compiling_validating_saving_and_waiting_for_a_loader_are_no_steps(tmp_path, stack):
+    job = Job(tmp_path, [WAITS, f'File "/x.py", line 1 in wait\n  {stack}'])
+    job.wait(61)
+    assert job.said == []
+    job.ranks[1].stack = HANGS
+    job.wait(61)
+    assert len(job.said) == 1, "what follows it may hang all the same"
+
+
+def test_steps_that_were_done_between_two_looks_count(tmp_path):
+    job = Job(tmp_path, [WAITS, HANGS], steps=0)
+    for rank in (0, 1):
+        job.page.write(rank, Line(1, 0.0, STEPPING, 0, ""))
+    job.watch.look()
+    job.batches = 2
+    job.train(0.1)
+    job.wait(61)
+    assert "its steps take 0.05 s" in job.said[0]
+
+
+def test_one_step_alone_does_not_show_how_long_one_takes(tmp_path):
+    job = Job(tmp_path, [WAITS, HANGS], steps=1)
+    job.wait(500)
+    assert job.said == []
+
+
+def test_a_compiled_step_that_hangs_is_reported(tmp_path):
+    job = Job(tmp_path, [WAITS, HANGS + '\n  File "/site-packages/torch/_dynamo/eval_frame.py", line 7 in _fn'])
+    job.wait(61)
+    assert len(job.said) == 1
+
+
+def test_a_rank_is_judged_by_its_last_answer_and_a_stopped_one_has_none(tmp_path):
+    job = Job(tmp_path, [WAITS, HANGS], deadline=300.0)
+    job.wait(100)
+    job.ranks[1].send = lambda number: None
+    assert "It does not answer either" in job.wait(201).text
