@@ -109,6 +109,7 @@ class Reading:
             used_up: an iterable dataset was read to its end, and starts anew in the next epoch.
         """
         if not self.persistent:
+            _end_workers(self._iterator)
             self._iterator = None
         for worker, (host, owned, place, ended) in self.states.items():
             if used_up or ended:
@@ -118,6 +119,9 @@ class Reading:
 
     def close(self) -> None:
         """End all workers."""
+        _end_workers(self._iterator)
+        if self._twin is not None:
+            _end_workers(self._twin._iterator)
         self._iterator = self._twin = None
         self.states = {}
 
@@ -147,3 +151,10 @@ def _is_stream(loader: DataLoader[Any]) -> bool:
 def read_worker_states(states: dict[str, Any]) -> dict[int, WorkerState]:
     """Return what :meth:`Reading.worker_states` returned, as it was."""
     return {int(worker): unplain_state(state) for worker, state in states.items()}
+
+
+def _end_workers(iterator: Any) -> None:
+    """End an iterator's workers now: after an error its traceback holds the iterator, often until a collection."""
+    shut_down = getattr(iterator, "_shutdown_workers", None)
+    if shut_down is not None:
+        shut_down()
