@@ -77,6 +77,12 @@ def test_ranks_log_what_one_process_logs(name, on_one, ranks):
         assert rank["metrics"][name] == pytest.approx(on_one["metrics"][name], rel=1e-12, abs=1e-12)
 
 
+def test_a_validation_after_the_fit_gives_the_same_values_once_more(on_one, ranks):
+    for seen in (on_one, *ranks):
+        assert seen["again"] == {name: seen["metrics"][name] for name in seen["again"]}
+        assert set(seen["again"]) == {name for name in NAMES + METRICS if name.startswith("val_")}
+
+
 def test_the_loggers_get_the_same_epoch_row_from_rank_0_alone(on_one, ranks):
     def epoch_row(rows):
         return next(row for row in rows if "mean" in row)

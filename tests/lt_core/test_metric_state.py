@@ -107,6 +107,21 @@ def test_a_metric_that_is_not_updated_again_after_a_resume_keeps_its_value():
     assert other.epoch_values("train")["error"] == 3.5
 
 
+def test_the_sums_of_an_evaluation_do_not_come_back_with_a_resume():
+    """Neither where the metric stands in a module, nor where it is found only when it is logged again."""
+    for kept in (Holder(), torch.nn.Module()):
+        recorder, metric = recorder_of(kept), getattr(kept, "metric", torchmetrics.MeanSquaredError())
+        recorder.enter("validate_batch")
+        log(recorder, metric, 0, 4)
+        again = Holder() if hasattr(kept, "metric") else torch.nn.Module()
+        other, metric = recorder_of(again), getattr(again, "metric", torchmetrics.MeanSquaredError())
+        other.load_state_dict(recorder.state_dict())
+        assert metric.update_count == 0
+        other.enter("validate_batch")
+        log(other, metric, 4, 9)
+        assert other.epoch_values("validate") == {"error": (torch.arange(4.0, 9) ** 2).mean()}
+
+
 def test_what_is_put_into_callback_metrics_is_there_for_the_next_reader():
     recorder = Recorder()
     metrics = recorder.callback_metrics()

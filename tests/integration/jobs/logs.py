@@ -108,7 +108,7 @@ class OneKeyMissing(Logs):
 
 
 def run(ranks):
-    """Fit once; return what callbacks and loggers saw on this rank, and its number."""
+    """Fit once, and validate once more; return what callbacks and loggers saw on this rank, and its number."""
     rows, exchanges = Rows(), Exchanges()
     trainer = Trainer(
         accelerator="cpu",
@@ -121,9 +121,12 @@ def run(ranks):
         callbacks=[exchanges],
         **QUIET,
     )
-    trainer.fit(Logs())
+    module = Logs()
+    trainer.fit(module)
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
-    return {"metrics": metrics, "rows": rows.rows, "exchanges": exchanges.count}, trainer.global_rank
+    seen = {"metrics": metrics, "rows": list(rows.rows), "exchanges": exchanges.count}
+    [again] = trainer.validate(module, verbose=False)
+    return {**seen, "again": again}, trainer.global_rank
 
 
 def mistake(ranks):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["is_metric", "metric_state", "restore_metric", "restore_metrics_of", "states_of_metrics"]
+__all__ = [
+    "is_metric",
+    "metric_state",
+    "reset_metrics",
+    "reset_metrics_of",
+    "restore_metric",
+    "restore_metrics_of",
+    "states_of_metrics",
+    "with_shared_sums",
+]
 
 
 def is_metric(value: object) -> bool:
@@ -29,6 +38,33 @@ def restore_metric(metric: Any, states: Mapping[str, Any]) -> None:
         metric._computed = None
 
 
+def with_shared_sums(metrics: Iterable[Any], module: nn.Module | None) -> list[Any]:
+    """Return ``metrics``, each once, and the members of a collection in ``module`` that share sums with one of them.
+
+    A collection keeps one member's sums for all that need the same ones, and gives the others what that one holds.
+    """
+    found = {id(metric): metric for metric in metrics}
+    for collection in _collections_in(module) if module is not None and found else ():
+        for names in collection.compute_groups.values():
+            members = [getattr(collection, name) for name in names]
+            if any(id(member) in found for member in members):
+                found.update({id(member): member for member in members})
+    return list(found.values())
+
+
+def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
+    """Reset metric objects, and what shares its sums with them."""
+    for metric in with_shared_sums(metrics, module):
+        metric.reset()
+
+
+def reset_metrics_of(module: nn.Module) -> None:
+    """Reset the metric objects in a module that were updated."""
+    for part in module.modules():
+        if vars(part).get("_update_count") and is_metric(part):
+            part.reset()
+
+
 def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, dict[str, Any]]:
     """Return the sums of the metric objects in a module that were updated, by name.
 
@@ -37,9 +73,8 @@ def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, dict[str, A
         but: ids of those that are kept elsewhere.
     """
     parts = dict(module.named_modules())
-    for part in parts.values():
-        if hasattr(part, "compute_groups") and callable(getattr(part, "items", None)):
-            part.items(copy_state=False)  # a collection keeps the sums that its members share in one of them
+    for collection in _collections_in(module):
+        collection.items(copy_state=False)  # it keeps the sums that its members share in one of them
     updated = {name: part for name, part in parts.items() if vars(part).get("_update_count") and is_metric(part)}
     return {name: metric_state(part) for name, part in updated.items() if id(part) not in but}
 
@@ -50,6 +85,10 @@ def restore_metrics_of(module: nn.Module, states: Mapping[str, Mapping[str, Any]
     for name, state in states.items():
         if name in parts and is_metric(parts[name]):
             restore_metric(parts[name], state)
+
+
+def _collections_in(module: nn.Module) -> list[Any]:
+    return [p for p in module.modules() if hasattr(p, "compute_groups") and callable(getattr(p, "items", None))]
 
 
 def _beside(present: Any, state: Any) -> Any:

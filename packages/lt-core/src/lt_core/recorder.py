@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from lt_core.batch_size import batch_size_of
 from lt_core.errors import LogError, warn
-from lt_core.metric_state import restore_metrics_of, states_of_metrics
+from lt_core.metric_state import (
+    metric_state,
+    reset_metrics,
+    restore_metric,
+    restore_metrics_of,
+    states_of_metrics,
+    with_shared_sums,
+)
 from lt_core.slot import Given, Slot
 
 __all__ = ["PHASES", "Phase", "Recorder"]
@@ -81,6 +88,7 @@ class Recorder:
         self._sized: Any = None
         self._size = 1
         self._told_shared = False
+        self._aside: list[tuple[Any, dict[str, Any]]] = []
         self.callback_values: dict[str, Any] = {}
         self.logged_values: dict[str, Any] = {}
         self.bar_values: dict[str, Any] = {}
@@ -115,9 +123,36 @@ class Recorder:
             self.mute(False)
 
     def reset(self, group: str) -> None:
-        """Forget the sums of ``group``; slots keep their settings. Metric objects are reset."""
-        for slot in self._of(group):
+        """Forget the sums of ``group``; slots keep their settings. Metric objects that were logged are reset."""
+        slots = self._of(group)
+        reset_metrics(_metrics_in(slots), self.module)
+        for slot in slots:
             slot.reset()
+
+    def put_aside(self, *, continues: bool = True) -> None:
+        """Keep the sums that metric objects have in an unfinished epoch of training, and reset the objects.
+
+        A run ends so: another run, and the user, find them as they are between two epochs. :meth:`take_back` undoes it.
+
+        Args:
+            continues: whether a later run of this process may go on with the epoch; then objects whose sums cannot be
+                kept stay as they are.
+        """
+        if self._aside:
+            return
+        logged = _metrics_in(self._of("train"))
+        parts = [
+            part for metric in logged for part in (metric.modules() if isinstance(metric, nn.Module) else [metric])
+        ]
+        known = [part for part in with_shared_sums(parts, self.module) if hasattr(part, "_defaults")]
+        self._aside = [(part, metric_state(part)) for part in known]
+        reset_metrics([metric for metric in logged if not continues or hasattr(metric, "_defaults")], self.module)
+
+    def take_back(self) -> None:
+        """Give metric objects the sums again that :meth:`put_aside` kept."""
+        for metric, state in self._aside:
+            restore_metric(metric, state)
+        self._aside = []
 
     def forget_values(self) -> None:
         """Forget what was published, after the sanity check; groups start anew."""
@@ -194,6 +229,7 @@ class Recorder:
 
     def reopen(self, group: str) -> None:
         """Go on with an epoch whose values were read before its end."""
+        self.take_back()
         for slot in self._of(group):
             slot.closed = slot.published = False
 
@@ -333,20 +369,32 @@ class Recorder:
         Metric objects of the module that were updated and not logged yet are among the sums.
         """
         self._publish_all()
+        aside = bool(self._aside)
+        self.take_back()
         pages = [
             {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
             for (phase, loader), page in self._pages.items()
         ]
         values = {"callback": self.callback_values, "logged": self.logged_values, "bar": self.bar_values}
         kept = {kind: dict(names) for kind, names in values.items()}
-        return {"pages": pages, "values": kept, "metrics": self._metrics_not_logged()}
+        state = {"pages": pages, "values": kept, "metrics": self._metrics_not_logged()}
+        if aside:
+            self.put_aside()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next."""
+        """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next.
+
+        Sums of an evaluation are left out: a resume repeats one that did not come to its end.
+        """
         for page in state["pages"]:
             slots = self._pages.setdefault((page["phase"], page["loader"]), {})
+            evaluated = PHASES[page["phase"]].group != "train"
             for saved in page["slots"]:
-                slot = slots[saved["name"]] = Slot.from_state(saved, self, page["phase"], page["loader"])
+                kept = {**saved, "metric": None} if evaluated else saved
+                slot = slots[saved["name"]] = Slot.from_state(kept, self, page["phase"], page["loader"])
+                if evaluated:
+                    slot.reset()
                 self._note_steps(slot)
         values = state["values"]
         self.callback_values = dict(values["callback"])
@@ -387,6 +435,11 @@ class Recorder:
             self.callback_values[slot.plain_name] = value
         if slot.prog_bar:
             self.bar_values[shown] = value
+
+
+def _metrics_in(slots: list[Slot]) -> list[Any]:
+    """Return the metric objects that were logged in this epoch, each once."""
+    return list({id(slot.metric): slot.metric for slot in slots if slot.metric is not None and slot.updated}.values())
 
 
 class _CallbackMetrics(dict[str, Tensor]):

@@ -145,9 +145,8 @@ class Slot:
         self._values: list[Any] = []
 
     def reset(self) -> None:
-        """Start a new epoch."""
-        if self.metric is not None and self.updated:
-            self.metric.reset()
+        """Start a new epoch; the recorder resets the metric object."""
+        self._restored = None
         self._clear()
 
     # ---- the step ----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lt_core.data import Feed
+    from lt_core.recorder import Recorder
     from lt_loops.run import Run
 
     Hooks = list[tuple[Callable[..., Any], int]]
@@ -81,11 +82,10 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         return []  # the method that was asked for loaders gave an empty list
     several = len(feeds) > 1
     limits = run.trainer.eval_limits(group, feeds)
-    recorder.reset(group)
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.before_validation = capture_generators(), dict(run.eval_steps)
-    with model_in_eval_mode(run, word), gradients_off(run):
+    with sums_reset(run.recorder, group), model_in_eval_mode(run, word), gradients_off(run):
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
         for index, feed in enumerate(feeds):
@@ -191,6 +191,18 @@ def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:
     for part, training in modes:
         if part.training is not training:
             part.training = training
+
+
+@contextmanager
+def sums_reset(recorder: Recorder, group: str) -> Iterator[None]:
+    """Reset the sums of ``group`` and its metric objects afterwards, however it ends.
+
+    They must be reset where inference mode is over: what is made in it cannot be added to in training.
+    """
+    try:
+        yield
+    finally:
+        recorder.reset(group)
 
 
 @contextmanager

@@ -114,6 +114,7 @@ class Session:
             self.forgetting.remove()
         torch.autograd.set_detect_anomaly(self.anomaly)
         self.run.phase = ""
+        self.run.recorder.put_aside(continues=self.failed is None)
         detach(self.run)
 
     def _call_on_exception(self, error: BaseException) -> None:
