@@ -258,6 +258,58 @@ def test_the_transfer_hooks_get_each_batch_with_the_index_of_its_loader(trainer)
     assert seen == [(name, index) for index in (0, 1) for name in ("before", "cpu", "after")]
 
 
+# ---- what a module keeps from an evaluation ----
+
+
+class Caches(Doubles):
+    """Makes a table at its first use and scales by it; notes in ``bank``, in place, what it saw last."""
+
+    table = bank = None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table, self.bank = torch.full((1,), 3.0), torch.zeros(1)
+        self.bank.copy_(x.detach().max())
+        return self.layer(x) * self.table
+
+    def training_step(self, batch, batch_idx):
+        return (self(batch) - self.bank).square().mean()
+
+
+@pytest.mark.parametrize("first", ["sanity check", "validation"])
+def test_what_a_module_makes_in_a_validation_of_fit_can_be_trained_with(first, trainer, same):
+    class Forgets(Callback):
+        def on_validation_start(self, trainer, pl_module):
+            pl_module.table = None
+
+    module = Caches()
+    run = trainer(
+        num_sanity_val_steps=1 if first == "sanity check" else 0,
+        val_check_interval=1,
+        callbacks=[Forgets()] if first == "validation" else [],
+    )
+    run.fit(module, numbers(), numbers())
+    plain = Caches()
+    optimizer = plain.configure_optimizers()
+    for batch in numbers():
+        optimizer.zero_grad()
+        plain.training_step(batch, 0).backward()
+        optimizer.step()
+    same(module, plain)
+    assert not module.table.is_inference()
+
+
+def test_training_with_what_was_kept_from_inference_mode_says_what_to_do(trainer):
+    module = Caches()
+    trainer().validate(module, numbers())
+    with pytest.raises(RuntimeError, match="nference") as caught:
+        trainer().fit(module, numbers())
+    assert "Trainer(inference_mode=False). [LT226]" in caught.value.__notes__[0]
+    module.table = None
+    trainer(inference_mode=False).validate(module, numbers())
+    trainer().fit(module, numbers())
+
+
 # ---- callbacks of the module -----------------------------------------------------------------------------------------
 
 

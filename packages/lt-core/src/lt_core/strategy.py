@@ -46,7 +46,8 @@ class Capabilities:
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
         lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
             can be run as one (``Trainer(steps_per_execution=...)``).
-        inference_mode: evaluation can run under ``torch.inference_mode()``; elsewhere it runs under ``no_grad``.
+        inference_mode: evaluation outside ``fit`` can run under ``torch.inference_mode()``; elsewhere, and inside
+            ``fit``, it runs under ``no_grad``.
     """
 
     sharded_parameters: bool = False

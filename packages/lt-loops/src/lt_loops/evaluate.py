@@ -207,10 +207,13 @@ def sums_reset(recorder: Recorder, group: str) -> Iterator[None]:
 
 @contextmanager
 def gradients_off(run: Run) -> Iterator[None]:
-    """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``."""
-    capable = run.strategy.capabilities.inference_mode
-    mode = torch.inference_mode() if run.trainer.settings.inference_mode and capable else torch.no_grad()
-    with mode:
+    """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``.
+
+    Inside ``fit`` it is always ``no_grad``: what a module keeps from a validation (rotary tables, masks, a memory bank)
+    is used in training, and a tensor made in inference mode can neither be changed there nor saved for backward.
+    """
+    infers = run.trainer.settings.inference_mode and run.strategy.capabilities.inference_mode and run.stage != "fit"
+    with torch.inference_mode() if infers else torch.no_grad():
         yield
 
 

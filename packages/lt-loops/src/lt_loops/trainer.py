@@ -89,7 +89,8 @@ class Trainer(TrainerActions, LegacyArguments):
         gradient_clip_algorithm: ``"norm"`` (total norm) or ``"value"``.
         deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none.
         benchmark: torch's ``cudnn.benchmark``.
-        inference_mode: evaluate under ``torch.inference_mode``, else ``no_grad``.
+        inference_mode: ``validate``, ``test`` and ``predict`` run under ``torch.inference_mode``, else ``no_grad``, as
+            validation inside ``fit`` always does.
         use_distributed_sampler: shard the data over ranks; False leaves it to the user.
         profiler: a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
         detect_anomaly: torch's anomaly detection, and NaN losses are errors.
