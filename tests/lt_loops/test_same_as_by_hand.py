@@ -5,7 +5,9 @@ import torch
 from torch import nn
 from torch.optim import LBFGS, SGD, Adam, AdamW
 from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR, ReduceLROnPlateau, StepLR
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+
+from lt_loops import Trainer
 
 OPTIMIZERS = {
     "SGD": lambda module: SGD(module.parameters(), lr=0.1),
@@ -526,3 +528,63 @@ def test_hooks_around_backward_are_the_modules_own(window, trainer, net, loader,
     mine = seeded(Own)
     trainer(accumulate_grad_batches=window).fit(mine, loader(96))
     same(mine, theirs)
+
+
+# ---- what draws before the first batch -------------------------------------------------------------------------------
+
+
+def late(net, hook):
+    """Return a module that draws its first layer anew in ``hook``."""
+    return type("Late", (net,), {hook: lambda module: nn.init.normal_(module.layers[0].weight)})
+
+
+def by_hand_with(make_iterator_first, module, batches, hook):
+    """Two epochs of the plain loop; set-up code comes before the first ``iter``, or after it as in Lightning."""
+    optimizer = module.configure_optimizers()
+    for epoch in range(2):
+        iterator = iter(batches) if make_iterator_first and not epoch else None
+        if hook == "on_train_epoch_start" or not epoch:
+            getattr(module, hook)()
+        for batch in iter(batches) if iterator is None else iterator:
+            run_window(module, optimizer, [batch], None, None)
+    return module
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("hook", ["on_train_start", "on_train_epoch_start"])
+@pytest.mark.parametrize("lightning", [False, True])
+def test_draws_of_the_hooks_come_before_the_iterators_and_in_lightning_after_the_first(
+    lightning, hook, workers, trainer, net, loader, seeded, same, feed, monkeypatch
+):
+    theirs = by_hand_with(lightning, seeded(late(net, hook)), loader(num_workers=workers), hook)
+    monkeypatch.setattr(Trainer, "follows_lightning", lightning)
+    mine = seeded(late(net, hook))
+    trainer(max_epochs=2).fit(mine, loader(num_workers=workers))
+    same(mine, theirs)
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resume_in_the_first_epoch_is_exact_where_its_iterator_was_made_first(
+    workers, rows, trainer, net, loader, seeded, same, monkeypatch, tmp_path
+):
+    pytest.importorskip("lt_data")  # core's own feed makes the iterator and draws the order in one go
+    monkeypatch.setattr(Trainer, "follows_lightning", True)
+
+    def data():
+        return loader(12, num_workers=workers, **({} if rows else {"collate_fn": default_collate_of_its_own}))
+
+    kind = late(net, "on_train_start")
+    whole = seeded(kind)
+    trainer(max_epochs=2).fit(whole, data())
+    cut = trainer(max_steps=1)
+    cut.fit(seeded(kind), data())
+    cut.save_checkpoint(tmp_path / "cut.ckpt")
+    resumed = seeded(kind)
+    resumed.on_train_start = lambda: None  # else it would draw its weights anew
+    trainer(max_epochs=2).fit(resumed, data(), ckpt_path=tmp_path / "cut.ckpt")
+    same(resumed, whole)
+
+
+def default_collate_of_its_own(samples):
+    return default_collate(samples)

@@ -43,6 +43,8 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         automatic_optimization: False to call ``manual_backward`` and the optimizers' ``step`` yourself.
         example_input_array: an input of ``forward``, for the summary's sizes and the logger's graph.
         strict_loading: whether checkpoints must fit the module's keys exactly.
+        trains_without_loss: True where whole epochs in which ``training_step`` returns no loss are meant; else such an
+            epoch ends in an error.
     """
 
     CHECKPOINT_HYPER_PARAMS_KEY: ClassVar[str] = "hyper_parameters"
@@ -52,6 +54,7 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
     automatic_optimization: bool = True
     example_input_array: Any = None
     strict_loading: bool = True
+    trains_without_loss: bool = False
     truncated_bptt_steps: int = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -18,6 +18,7 @@ from lt_loops.profiled import measured_batches
 from lt_loops.run import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
+from lt_loops.sentinel import check_epoch_had_loss
 from lt_loops.shared_time import SharedTime
 from lt_loops.signals import name_of
 from lt_loops.state import feed_state
@@ -36,16 +37,18 @@ __all__ = [
     "leave_training",
     "limits_reached",
     "look_ahead",
+    "open_first_epoch",
     "skips_epoch",
 ]
 
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
-    from lt_loops.preparation import count_batches, ensure_train_feed
+    from lt_loops.preparation import ensure_train_feed
 
     position = run.position
-    run.phase, run.batches = "train", None
+    opened, run.batches = run.batches, None
+    run.phase = "train"
     if run.train_feed is not None and position.batch == 0 and _reloads(run, "train"):
         run.train_feed.close()
         run.train_feed = run.feed_state = None
@@ -55,22 +58,42 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     feed = run.train_feed
     assert feed is not None
     if position.batch == 0:
+        run.without_loss = 0
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
         run.recorder.reopen("train")
         run.plan = make_plan(run)  # a validation or a log may be due at this very boundary
     run.clock = time.perf_counter()
+    run.batches = _open(run, feed) if opened is None else opened
+    run.feed_state = None
+    return feed, measured_batches(run, run.batches)
+
+
+def open_first_epoch(run: Run) -> None:
+    """Make the iterator of the first epoch before the hooks that begin training, as Lightning does.
+
+    Making it may draw random numbers, and so may those hooks; lt makes it after them, as in a loop written by hand
+    set-up code comes before ``iter(loader)``.
+    """
+    position = run.position
+    if not (position.epoch or position.batch or run.restored):
+        assert run.train_feed is not None
+        run.batches = _open(run, run.train_feed)
+
+
+def _open(run: Run, feed: Feed) -> Iterator[Any]:
+    """Return an iterator over what is left of this epoch, made at once."""
+    from lt_loops.preparation import count_batches
+
+    position = run.position
     feed.set_epoch(position.epoch)
     count_batches(run)
     if position.exhausted:
-        run.batches = iter(())
-    elif feed.num_batches is None or run.num_train < feed.num_batches:
+        return iter(())
+    if feed.num_batches is None or run.num_train < feed.num_batches:
         left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
-        run.batches = iter(islice(feed, left))
-    else:
-        run.batches = iter(feed)
-    run.feed_state = None
-    return feed, measured_batches(run, run.batches)
+        return iter(islice(feed, left))
+    return iter(feed)
 
 
 def _restore_generators(run: Run) -> None:
@@ -303,6 +326,7 @@ def after_epoch(run: Run) -> None:
     """
     if run.leaving:
         return
+    check_epoch_had_loss(run)
     position, recorder = run.position, run.recorder
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
     values = recorder.epoch_values("train", gather)

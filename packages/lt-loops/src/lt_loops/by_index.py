@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch.optim import Optimizer
 
 from lt_loops.losses import log_old_keys, loss_and_weight
+from lt_loops.sentinel import note_no_loss
 from lt_loops.window import Window
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class ByIndex(Window):
         """Prepare for the run's optimizers."""
         super().__init__(run, plan)
         self.frequencies = run.frequencies
+        self.had_loss = False
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run the step for each optimizer whose turn it is; return the output, or the list of outputs."""
@@ -33,13 +35,15 @@ class ByIndex(Window):
         if position.micro == 0:
             self._begin(index)
         last = self._is_last(index)
-        outputs, stepped = [], False
+        outputs, stepped, self.had_loss = [], False, False
         for number in self._turns(index):
             optimizer = self.plan.optimizers[number]
             with self.run.module.toggled_optimizer(optimizer):
                 output = self.plan.step(batch, index, number)
                 outputs.append(output)
                 stepped |= self._one(optimizer, output, index, last)
+        if not self.had_loss:
+            note_no_loss(self.run)
         position.micro = 0 if last else position.micro + 1
         self._count(stepped)
         return outputs[0] if len(outputs) == 1 else outputs
@@ -61,6 +65,7 @@ class ByIndex(Window):
             self.plan.zero_grad(optimizer)
         if loss is None:
             return False
+        self.had_loss = True
         self._backward(self._scaled(loss, 1.0 / self.pending.divisor), None)
         if not last:
             return False

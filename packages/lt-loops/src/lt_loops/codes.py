@@ -12,6 +12,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT215",
         "LT218",
         "LT221",
+        "LT225",
         "LT309",
         "LT321",
         "LT322",

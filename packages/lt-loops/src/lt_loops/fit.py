@@ -18,6 +18,7 @@ from lt_loops.boundary import (
     leave_training,
     limits_reached,
     look_ahead,
+    open_first_epoch,
     skips_epoch,
 )
 from lt_loops.evaluate import evaluate
@@ -78,6 +79,8 @@ def run_fit(run: Run) -> RunResult:
         set_up(run)
         run.call("on_fit_start", phase="on_fit_start")
         _sanity_check(run)
+        if run.trainer.follows_lightning:
+            open_first_epoch(run)
         run.call("on_train_start", phase="train_start")
         begin_training(run)
         while not limits_reached(run):

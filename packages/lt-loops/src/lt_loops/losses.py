@@ -12,6 +12,7 @@ from torch import Tensor
 from lt_core.errors import HookError, did_you_mean
 from lt_loops.old_hooks import log_returned
 from lt_loops.problems import shown
+from lt_loops.sentinel import note_no_loss
 
 if TYPE_CHECKING:
     from lt_loops.run import Run
@@ -72,6 +73,8 @@ def balanced(run: Run, output: Any) -> Tensor | None:
     """Return the loss of a plain step that returned no bare tensor; weighted over ranks where it asked for it."""
     loss, weight = loss_and_weight(output)
     log_old_keys(run, output)
+    if loss is None:
+        note_no_loss(run)
     strategy = run.strategy
     if strategy.world_size == 1:
         return loss

@@ -164,6 +164,7 @@ class Run:
         graphed: the captured step of ``Trainer(cuda_graphs=True)``.
         generators: states to put back right before the first epoch of a resumed run.
         loss_seen: the optimizer step at which the loss was last found finite; ``loss_told`` once it was not.
+        without_loss: how many batches this epoch began with that had no loss, on this rank.
         clock: when the present stretch of training began (``time.perf_counter``).
         stop_reason: why the run ends, in words; empty while it goes on.
     """
@@ -228,6 +229,7 @@ class Run:
         "unconfirmed",
         "until_deadline",
         "until_validation",
+        "without_loss",
     )
 
     def __init__(self, trainer: Trainer, stage: str, module: LightningModule, loaders: Loaders, ckpt_path: Any) -> None:
@@ -279,6 +281,7 @@ class Run:
         self.graphed: GraphedStep | None = None
         self.leaving = self.interrupt_told = self.loss_told = False
         self.loss_seen: int | None = None
+        self.without_loss = 0
         self.begun = False
         self.strict = True
         self.trusted = False

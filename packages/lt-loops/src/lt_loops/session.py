@@ -210,7 +210,7 @@ def _explain(run: Run, error: BaseException) -> None:
 _MEANINGS = {
     "does not require grad and does not have a grad_fn": "training_step returned a loss that no parameter leads to: it "
     "was detached, made from a number, computed under no_grad, or all parameters are frozen. [LT307]",
-    "nference tensor": "validate(), test() and predict() run in inference mode, and a tensor that the module made there "
+    "nference tensor": "validate(), test() and predict() run in inference mode; a tensor that the module made there "
     "and kept (a cached table, a mask) cannot be trained with. Make it in __init__ or drop it afterwards, or take "
     "Trainer(inference_mode=False). [LT226]",
     "log_outside_the_graph": "torch.compile(..., fullgraph=True) lets nothing leave the graph, and what self.log takes "

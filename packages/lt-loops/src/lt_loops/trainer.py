@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -112,6 +112,11 @@ class Trainer(TrainerActions, LegacyArguments):
     Raises:
         ConfigError: for arguments that cannot be; the message lists all problems.
         PluginError: for a name that no installed package provides.
+    """
+
+    follows_lightning: ClassVar[bool] = False
+    """Whether to do as Lightning where lt differs on purpose and a script may depend on it: the first epoch's iterator
+    is made before ``on_train_start``, and an epoch without any loss is a warning, no error. ``lt.compat`` sets it.
     """
 
     def __init__(

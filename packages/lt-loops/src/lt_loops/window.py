@@ -21,6 +21,7 @@ from lt_core.strategy import Strategy
 from lt_loops.fitted import fitted
 from lt_loops.losses import read_losses, sum_weights, zero_loss
 from lt_loops.schedules import step_schedulers
+from lt_loops.sentinel import note_no_loss
 
 if TYPE_CHECKING:
     from lt_loops.plan import Plan
@@ -86,6 +87,7 @@ class Window:
         if run.position.micro == 0:
             self._clear()
         if not losses:
+            note_no_loss(run)
             if run.strategy.world_size > 1:
                 self.pending.counted += 1  # its zero gradients count, so that all ranks divide by the same number
                 if not plan.direct:
