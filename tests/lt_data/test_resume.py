@@ -1,5 +1,7 @@
 """A run that is cut anywhere and resumed in another process reads on as if nothing had happened, bit for bit."""
 
+import itertools
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -121,6 +123,125 @@ def test_an_endless_generator_goes_on_where_it_was(kit):
 
     with pytest.warns(LtWarning, match="LT445"):
         kit.assert_resumes(endless, epochs=3, limit=3)
+
+
+class OwnIterator:
+    """Six batches, given by ``__next__`` of the loader itself."""
+
+    total = 6
+
+    def __init__(self):
+        self.given = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.given == self.total:
+            raise StopIteration
+        self.given += 1
+        return torch.tensor([self.given]), torch.rand(1)
+
+
+class BeginsAtIter(OwnIterator):
+    """``iter`` begins anew, and draws an order."""
+
+    def __iter__(self):
+        self.given, self.order = 0, torch.randperm(self.total)
+        return self
+
+    def __next__(self):
+        batch = super().__next__()
+        return self.order[self.given - 1], batch
+
+
+class BeginsAtEnd(OwnIterator):
+    """The end begins anew; the order is drawn from a generator of its own at the first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(4)
+
+    def __next__(self):
+        if not self.given:
+            self.order = torch.randperm(self.total, generator=self.generator)
+        try:
+            batch = super().__next__()
+        except StopIteration:
+            self.given = 0
+            raise
+        return self.order[self.given - 1], batch
+
+
+class Sized(BeginsAtEnd):
+    def __len__(self):
+        return self.total
+
+
+class Long(OwnIterator):
+    """So many batches that they are trusted to draw nothing; the end begins anew."""
+
+    total = 300
+
+    def __next__(self):
+        if self.given == self.total:
+            self.given = 0
+            raise StopIteration
+        self.given += 1
+        return torch.tensor([self.given])
+
+
+@pytest.mark.parametrize("make", [BeginsAtIter, BeginsAtEnd, Sized, Long])
+def test_a_loader_that_is_its_own_iterator_is_read_as_by_hand(kit, make):
+    kit.seed()
+    expected, end = kit.by_hand(make(), epochs=3)
+    kit.seed()
+    seen, rest, _ = kit.train(make(), epochs=3)
+    assert (seen, rest) == (expected, end)
+
+
+@pytest.mark.filterwarnings("ignore:.*LT445", "ignore:.*says that it has 6 batches and gave 2")
+@pytest.mark.parametrize("limit", [None, 4, 6])
+@pytest.mark.parametrize("make", [BeginsAtIter, BeginsAtEnd, Sized])
+def test_a_loader_that_is_its_own_iterator_goes_on_after_a_resume(kit, make, limit):
+    kit.assert_resumes(make, epochs=4, limit=limit)
+
+
+@pytest.mark.filterwarnings("ignore:.*LT445")
+def test_a_long_loader_that_is_its_own_iterator_goes_on_after_a_resume(kit):
+    kit.assert_resumes(Long, epochs=3, places=[(0, 17), (0, 300), (1, 0), (1, 290), (2, 0), (2, 20)])
+
+
+@pytest.mark.parametrize("make", [BeginsAtIter, BeginsAtEnd])
+def test_limits_leave_a_loader_that_is_its_own_iterator_as_a_loop_by_hand_does(kit, make):
+    kit.seed()
+    loader, expected = make(), []
+    for epoch in range(3):
+        for index, batch in enumerate(itertools.islice(loader, 2)):
+            expected.append(((epoch, index), kit.step(batch)))
+    kit.seed()
+    assert kit.train(make(), epochs=3, limit=2)[0] == expected
+
+
+def test_a_generator_of_one_epoch_is_spent_in_the_second(kit):
+    with pytest.raises(DataError, match=r"generator gave no batch in epoch 1.*a generator spent.*LT410"):
+        kit.train((torch.rand(1) for _ in range(3)), epochs=2)
+    with pytest.raises(DataError, match="LT410"):
+        kit.train((torch.rand(1) for _ in range(3)), epochs=2, limit=3)
+
+
+@pytest.mark.filterwarnings("ignore:.*LT445")
+def test_an_iterable_with_a_generator_of_its_own_goes_on_at_an_epochs_start(kit):
+    class Owns:
+        def __init__(self):
+            self.generator = torch.Generator().manual_seed(4)
+
+        def __iter__(self):
+            for _ in range(4):
+                yield torch.rand(1, generator=self.generator)
+
+    kit.assert_resumes(Owns, epochs=3)
+    kit.assert_resumes(Owns, epochs=3, limit=2)
 
 
 def test_a_loader_with_a_state_of_its_own_continues_by_it(kit):

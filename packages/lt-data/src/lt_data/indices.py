@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -62,6 +64,9 @@ class Watched:
     Attributes:
         stopped: set it to end the epoch here; batches in flight can then be drained without drawing further indices.
         notes: the states of the generators before a draw, by the number of the index batch.
+        turns: where :meth:`go_on` asked for an iterator again, by the number of the index batch that came next, with
+            the generators' states before it where that drew; None where it did not.
+        ended: whether the iterator came to its end.
         born: state of ``generator`` just before the base seed of the workers is drawn.
     """
 
@@ -86,6 +91,7 @@ class Watched:
         self._generator = generator or torch.default_generator
         self._watch = watch
         self.notes: dict[int, HostState] = {}
+        self.turns: dict[int, HostState | None] = {}
         self._live: Iterator[Any] | None = None
         self._new_epoch()
 
@@ -109,7 +115,14 @@ class Watched:
         return self._hand_on(self._live)
 
     def go_on(self) -> Iterator[Any]:
-        """Return an iterator over what is left of one that lasts longer than an epoch."""
+        """Ask what lasts longer than an epoch for its iterator again, as a loop over it does; return what is left."""
+        before, state = probe(), host_state()
+        self._live = iter(self.sampler)
+        self.turns[self.drawn] = state if probe() != before else None
+        return self._hand_on(self._live)
+
+    def rest(self) -> Iterator[Any]:
+        """Return an iterator over what is left after :meth:`skip`."""
         assert self._live is not None
         return self._hand_on(self._live)
 
@@ -124,7 +137,14 @@ class Watched:
             self.born = None
 
     def replay(
-        self, skip: int, until: int, notes: dict[int, HostState], *, dummies: int = 0, born: torch.Tensor | None = None
+        self,
+        skip: int,
+        until: int,
+        notes: dict[int, HostState],
+        *,
+        turns: Mapping[int, HostState | None] = MappingProxyType({}),
+        dummies: int = 0,
+        born: torch.Tensor | None = None,
     ) -> None:
         """Have the next iteration drop the first ``skip`` index batches.
 
@@ -132,11 +152,12 @@ class Watched:
             skip: index batches whose samples are done.
             until: index batches that were drawn when the checkpoint was written; notes hold for those.
             notes: what :attr:`notes` held then.
+            turns: what :attr:`turns` held then.
             dummies: how many of the next calls of ``iter`` the uninterrupted run did not make.
             born: what :attr:`born` was.
         """
         self._new_epoch()
-        self.notes, self.born = dict(notes), born
+        self.notes, self.turns, self.born = dict(notes), dict(turns), born
         self._skip, self._until, self._dummies = skip, until, dummies
 
     def skip(self) -> None:
@@ -144,6 +165,7 @@ class Watched:
         assert self._live is not None
         skip, self._skip = self._skip, 0
         for _ in range(skip):
+            self._turn_again()
             try:
                 self._draw(self._live)
             except _EndError:
@@ -152,13 +174,22 @@ class Watched:
                     f"after {self.drawn}. Resume with the same data and batch size.",
                     code="LT443",
                 ) from None
+        self._turn_again()
         with contextlib.suppress(_EndError):
             while self._drawn < self._until:
                 self._ahead.append(self._draw(self._live))
 
+    def _turn_again(self) -> None:
+        """Ask for an iterator again where :meth:`go_on` did."""
+        if self._drawn in self.turns:
+            state = self.turns[self._drawn]
+            if state is not None:
+                set_host_state(state)
+            self._live = iter(self.sampler)
+
     def _new_epoch(self) -> None:
-        self.notes, self._live = {}, None
-        self._drawn, self._ticks, self.stopped = 0, iter(()), False
+        self.notes, self.turns, self._live = {}, {}, None
+        self._drawn, self._ticks, self.stopped, self.ended = 0, iter(()), False, False
         self._ahead: deque[Any] = deque()
         self._skip = self._until = self._dummies = 0
         self._last: tuple[Any, ...] | None = None
@@ -171,9 +202,12 @@ class Watched:
         while not self.stopped:
             if self._trust_quiet and self._is_trusted():
                 yield from self._unwatched(indices)
+                if self.ended:
+                    return
             try:
                 index = self._draw(indices)
             except _EndError:
+                self.ended = True
                 return
             yield index
 
@@ -189,8 +223,13 @@ class Watched:
         count = self._gap() - self._drawn % self._gap()
         self._ticks = iter(range(count))
         self._drawn += count
-        yield from map(_second, zip(self._ticks, indices, strict=False))
-        self._drawn, self._ticks = self.drawn, iter(())
+        yield from map(_second, zip(self._ticks, chain(indices, self._note_end()), strict=False))
+        self._drawn, self._ticks = self.drawn - self.ended, iter(())  # a tick came before the end was seen
+
+    def _note_end(self) -> Iterator[Any]:
+        """Yield nothing; note that what comes before is read to its end, where it may begin anew if asked again."""
+        self.ended = True
+        yield from ()
 
     def _draw(self, indices: Iterator[Any]) -> Any:
         number = self._drawn
@@ -305,11 +344,11 @@ def checked(index: Any, sampler: Any) -> Any:
     return index
 
 
-def plain_notes(notes: dict[int, HostState]) -> dict[str, Any]:
-    """Return :attr:`Watched.notes` as a checkpoint holds them."""
-    return {str(number): plain(state) for number, state in notes.items()}
+def plain_notes(notes: Mapping[int, HostState | None]) -> dict[str, Any]:
+    """Return :attr:`Watched.notes` or :attr:`Watched.turns` as a checkpoint holds them."""
+    return {str(number): None if state is None else plain(state) for number, state in notes.items()}
 
 
-def read_notes(notes: dict[str, Any]) -> dict[int, HostState]:
+def read_notes(notes: dict[str, Any]) -> dict[int, Any]:
     """Return what :func:`plain_notes` was given."""
-    return {int(number): unplain(state) for number, state in notes.items()}
+    return {int(number): None if state is None else unplain(state) for number, state in notes.items()}

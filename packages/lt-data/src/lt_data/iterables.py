@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from lt_core.data import length_of
@@ -22,8 +22,12 @@ class IterableSource(Source):
     """Reads an iterable as it is. A resume continues by the loader's own ``state_dict`` where it has one (torchdata's
     protocol); batches of a list are skipped; those of anything else are read again and dropped.
 
-    The state holds the batches read, the generators before the iterator was made, those that the loader owns then and
-    now, notes on its draws, and its own state.
+    An iterator, which is its own loader, is asked for itself in every epoch, as a loop over it does. It may begin anew
+    then or when it has ended, or go on where it was left. Who has ended begins anew, and is spent if nothing comes; who
+    was left early is taken to go on, and what it gave in earlier epochs is read again by a resume.
+
+    The state holds the batches read since it began anew, and how many of them in earlier epochs, the generators before
+    the iterator was made, those that the loader owns then and now, notes on its draws, and its own state.
     """
 
     kind = "iterable"
@@ -34,9 +38,10 @@ class IterableSource(Source):
         self.exact = exact
         self._listed = isinstance(loader, (list, tuple))
         self._stateful = all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
-        self._spends = isinstance(loader, Iterator)  # it goes on where it was left, epoch after epoch
+        self._lasts = isinstance(loader, Iterator)  # longer than an epoch, perhaps
         self._watched = Watched(loader, trust_quiet=True) if exact and not (self._listed or self._stateful) else None
         self._before: dict[str, Any] = {}
+        self._earlier = 0
 
     @property
     def length(self) -> int | None:
@@ -48,7 +53,7 @@ class IterableSource(Source):
     def batches_done(self, state: dict[str, Any], batches: int) -> int:
         if "read" not in state:
             return batches
-        total, read = length_of(self.loader), int(state["read"])
+        total, read = length_of(self.loader), int(state["read"]) - int(state.get("earlier", 0))
         if total is None:
             return -(-read // self.shard.count)
         return -(-total // self.shard.count) - -(-max(total - read, 0) // self.shard.count)
@@ -56,11 +61,24 @@ class IterableSource(Source):
     def begin(self, epoch: int) -> Iterator[Any]:
         if self._watched is None:
             return iter(self.loader)
-        if self._before and self._spends:
-            return self._watched.go_on()
+        if self._goes_on(self._watched):
+            self._earlier = self._watched.drawn
+            return self._go_on_or_begin_anew(self._watched, self._watched.go_on())
+        return self._begin_anew(self._watched)
+
+    def _goes_on(self, watched: Watched) -> bool:
+        return self._lasts and bool(self._before) and not watched.ended
+
+    def _begin_anew(self, watched: Watched) -> Iterator[Any]:
+        self._earlier = 0
         self._before = {"before": plain(host_state()), "owned_before": owned_states(self._owned())}
-        self._watched.begin(born=False)
-        return iter(self._watched)
+        watched.begin(born=False)
+        return iter(watched)
+
+    def _go_on_or_begin_anew(self, watched: Watched, rest: Iterator[Any]) -> Iterator[Any]:
+        """Yield what is left; where the last epoch took all there was and did not see the end, what comes after it."""
+        first = list(islice(rest, 1))
+        yield from chain(first, rest) if first else self._begin_anew(watched)
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
         if self._listed:
@@ -82,6 +100,8 @@ class IterableSource(Source):
         return {
             **self._before,
             "read": self._watched.drawn,
+            "earlier": self._earlier,
+            "turns": plain_notes(self._watched.turns),
             "notes": plain_notes(self._watched.notes),
             "owned": owned_states(self._owned()),
         }
@@ -93,11 +113,18 @@ class IterableSource(Source):
         return before if self._watched is None else {**before, "read": before["read"] - 1}
 
     def rest_state(self) -> dict[str, Any]:
-        return self.state(0) if self._spends and self._watched is not None and self._before else {}
+        if self._watched is None or not self._before:
+            return {}
+        if self._goes_on(self._watched):
+            return self.state(0)
+        owned = owned_states(self._owned())
+        return {"owned": owned} if owned else {}
 
     def rest(self, state: dict[str, Any]) -> None:
-        if self._spends and self._watched is not None:
+        if self._watched is not None and self._lasts and "read" in state:
             self._read_again(self._watched, state)
+        elif self._watched is not None and "owned" in state:
+            set_owned_states(self._owned(), state["owned"])
 
     def _items_read(self, batches: int) -> int:
         return batches
@@ -111,12 +138,14 @@ class IterableSource(Source):
         set_host_state(unplain(state["before"]))
         set_owned_states(self._owned(), state["owned_before"])
         tell_rereading(state["read"], type(self.loader).__name__)
-        watched.replay(state["read"], state["read"], read_notes(state["notes"]))
-        iterator = iter(watched)
+        self._earlier = state.get("earlier", 0)
+        turns = read_notes(state.get("turns", {}))
+        watched.replay(state["read"], state["read"], read_notes(state["notes"]), turns=turns)
+        iter(watched)
         watched.skip()
         set_owned_states(self._owned(), state["owned"])
         set_host_state(now)
-        return iterator
+        return watched.rest()
 
 
 class SharedIterableSource(IterableSource):
