@@ -60,7 +60,8 @@ def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
 
 def reset_metrics_of(module: nn.Module) -> None:
     """Reset the metric objects in a module that were updated."""
-    for part in module.modules():
+    parts: list[Any] = list(module.modules())
+    for part in parts:
         if vars(part).get("_update_count") and is_metric(part):
             part.reset()
 
