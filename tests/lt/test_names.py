@@ -34,6 +34,13 @@ def test_every_module_is_an_attribute_of_the_one_above(module):
         assert getattr(import_module(parent), child) is import_module(module)
 
 
+def test_a_folder_that_an_older_version_left_behind_hides_no_module(tmp_path):
+    (tmp_path / "lt" / "callbacks" / "__pycache__").mkdir(parents=True)
+    code = f"import lt; lt.__path__.append({str(tmp_path / 'lt')!r}); from lt.callbacks import Timer; print(Timer.__name__)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "Timer"
+
+
 def test_no_path_of_lightning_stands_in_the_way_of_a_module_of_lt():
     assert not set(TABLES) & set(PATHS)
 

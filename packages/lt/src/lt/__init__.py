@@ -9,7 +9,7 @@ import sys
 from lt.modules import Finder, listing, look_up, public
 
 if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-    sys.meta_path.append(Finder())
+    sys.meta_path.insert(0, Finder())  # first: an empty folder that an older version left is a module to Python
 
 __all__ = [*public("")]
 
