@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -145,7 +144,7 @@ class DDP(Distributed):
         if self._wrapper is None or self._wraps != _trained(module):
             self._release_wrapper()
             self._wrapper, self._wraps = self._wrapped(module), _trained(module)
-            self._opened.on_leave(partial(_release, weakref.ref(self._wrapper)))
+            self._opened.on_leave(self._wrapper, _release)
         wrapper = self._wrapper
         return partial(_first_output, wrapper) if self.find_unused_parameters else wrapper
 
@@ -199,7 +198,7 @@ class DDP(Distributed):
     def _release_wrapper(self) -> None:
         """Take torch's hooks off the parameters: outside of a run a backward of the user's concerns no other rank."""
         if self._wrapper is not None:
-            _release(weakref.ref(self._wrapper))
+            _release(self._wrapper)
             self._wrapper = None
 
     def _trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
@@ -243,12 +242,10 @@ def _trained(module: nn.Module) -> list[int]:
     return [id(param) for param in module.parameters() if param.requires_grad]
 
 
-def _release(wrapper: weakref.ref[DistributedDataParallel]) -> None:
+def _release(wrapper: DistributedDataParallel) -> None:
     """Drop what a wrapper holds of the process group; it is of no use without the group."""
-    held = wrapper()
-    if held is not None:
-        for name in ("reducer", "logger", "process_group"):
-            held.__dict__.pop(name, None)
+    for name in ("reducer", "logger", "process_group"):
+        wrapper.__dict__.pop(name, None)
 
 
 def _launcher_of(start_method: str) -> str:

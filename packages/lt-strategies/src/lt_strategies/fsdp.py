@@ -153,7 +153,7 @@ class FSDP(Distributed):
         """The ranks as a mesh; ``configure_model`` reads it for ``fully_shard`` calls of its own."""
         if self._mesh is None:
             self._mesh = self._made_mesh()
-            self._opened.on_leave(self._drop_mesh)
+            self._opened.on_leave(self, FSDP._drop_group)
         return self._mesh
 
     @property
@@ -188,7 +188,7 @@ class FSDP(Distributed):
         self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
         if plain:
             self._shared.append((None, plain))
-        self._opened.on_leave(self._shared.clear)
+        self._opened.on_leave(self, FSDP._drop_group)
         return module, make_optimizers() if make_optimizers is not None else []
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
@@ -288,8 +288,10 @@ class FSDP(Distributed):
         sizes = self.mesh_sizes
         return init_device_mesh(self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
-    def _drop_mesh(self) -> None:
+    def _drop_group(self) -> None:
+        """Drop what refers to the process group: the mesh, and the groups of copies."""
         self._mesh = None
+        self._shared.clear()
 
     def _shard(self, module: nn.Module) -> None:
         """Shard group by group: only one group is whole at a time, also where it is made only now."""

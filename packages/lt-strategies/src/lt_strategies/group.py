@@ -8,9 +8,11 @@ import socket
 import sys
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,6 +24,8 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
 
 __all__ = ["Group", "enter", "leave_group"]
+
+T = TypeVar("T")
 
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
 _group: Group | None = None
@@ -42,7 +46,7 @@ class Group:
     def __init__(self, rank: int, world_size: int, store: Store, control: ProcessGroup) -> None:
         self.rank, self.world_size, self.store = rank, world_size, store
         self._control: ProcessGroup | None = control
-        self._releases: list[Callable[[], object]] = []
+        self._releases: weakref.WeakKeyDictionary[Any, set[Callable[[Any], object]]] = weakref.WeakKeyDictionary()
         self._parts: dict[tuple[tuple[int, ...], ...], ProcessGroup] = {}
 
     def part(self, parts: Iterable[Iterable[int]]) -> ProcessGroup:
@@ -60,19 +64,23 @@ class Group:
         assert self._control is not None, "this process has left the group"
         return self._control
 
-    def on_leave(self, release: Callable[[], object]) -> None:
-        """Have ``release()`` called before the group is destroyed, to drop what refers to torch's group.
+    def on_leave(self, owner: T, release: Callable[[T], object]) -> None:
+        """Have ``release(owner)`` called before the group is destroyed, to drop what it holds of torch's group.
+
+        An owner that is gone by then is forgotten, and asking twice is asking once: a group outlives its fits.
 
         A group that something still refers to while Python shuts down aborts the process, now and then.
         """
-        self._releases.append(release)
+        self._releases.setdefault(owner, set()).add(release)
 
     def drop(self) -> None:
         """Drop everything that refers to torch's group."""
         self._control = None
         self._parts.clear()
-        while self._releases:
-            self._releases.pop()()
+        for owner, releases in list(self._releases.items()):
+            for release in releases:
+                release(owner)
+        self._releases.clear()
 
 
 def enter(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
