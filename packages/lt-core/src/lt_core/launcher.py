@@ -20,7 +20,7 @@ class RunResult:
 
     Attributes:
         outputs: what the run returns to the user: None for fit, a list of dicts for validate and test, predictions.
-        position: the counters where the run ended (see ``lt_loops.run.Position``).
+        position: the counters where the run ended (see ``lt_loops.run.position.Position``).
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
         status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
         stop_reason: why the run ended, in words.

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Agreement"]
 

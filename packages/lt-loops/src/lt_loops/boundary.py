@@ -15,7 +15,7 @@ from lt_loops.evaluate import evaluate
 from lt_loops.intervals import may_stop, next_validation, validation_due
 from lt_loops.plan import make_plan
 from lt_loops.profiled import measured_batches
-from lt_loops.run import NEVER
+from lt_loops.run.position import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
 from lt_loops.sentinel import check_epoch_had_loss
@@ -25,7 +25,7 @@ from lt_loops.state import feed_state
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = [
     "after_batch",

@@ -12,7 +12,7 @@ from lt_loops.window import Window
 
 if TYPE_CHECKING:
     from lt_loops.plan import Plan
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["ByIndex"]
 

@@ -17,7 +17,7 @@ from lt_loops.problems import a
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
     from lt_core.checkpoint_header import Header
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
     from lt_loops.trainer import Trainer
 
 __all__ = ["agreed_choice", "choose_checkpoint", "newest_first"]

@@ -14,7 +14,7 @@ import torch
 import lt_core
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["CompileReport", "compiled"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lt_core.data import Feed
     from lt_core.recorder import Recorder
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
     Hooks = list[tuple[Callable[..., Any], int]]
 

@@ -10,7 +10,7 @@ from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["batch_done_of", "check_executions"]
 

@@ -15,7 +15,7 @@ from lt_core.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_loops.intervals import validates
 from lt_loops.limits import TrainerLimits
-from lt_loops.run import Position
+from lt_loops.run.position import Position
 from lt_loops.sources import flatten, limited
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
     from lt_loops.resolve import Parts
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
     from lt_loops.scheduler_config import SchedulerConfig
     from lt_loops.settings import Settings
 

@@ -33,7 +33,7 @@ from lt_loops.sentinel import watch_loss
 from lt_loops.session import Session
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["run_fit", "train_epoch"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lt_loops.plan import Plan
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["GraphedStep", "graphed_step"]
 

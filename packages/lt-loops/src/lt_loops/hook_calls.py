@@ -14,7 +14,7 @@ from lt_loops.old_hooks import OldHooks
 
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["HookCalls", "order_callbacks"]
 

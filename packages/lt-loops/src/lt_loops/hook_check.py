@@ -20,7 +20,7 @@ from lt_loops.problems import shown
 from lt_loops.signatures import called, count_arguments, described, takes_first, unfit
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["check_signatures", "check_takes_index"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_loops.run import NEVER
+from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["check_interval", "may_stop", "next_validation", "validates", "validation_due"]
 

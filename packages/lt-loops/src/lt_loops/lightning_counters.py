@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lt_core.seed import capture_generators
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["LIGHTNING_VERSION", "lightning_loops", "take_lightning_counters"]
 

@@ -11,7 +11,7 @@ from lt_core.errors import LogError, did_you_mean, warn
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["LogSink"]
 

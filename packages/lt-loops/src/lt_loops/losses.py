@@ -15,7 +15,7 @@ from lt_loops.problems import shown
 from lt_loops.sentinel import note_no_loss
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["as_outputs", "balanced", "log_old_keys", "loss_and_weight", "read_losses", "sum_weights", "zero_loss"]
 

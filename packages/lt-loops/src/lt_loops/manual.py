@@ -14,7 +14,7 @@ from lt_core.optimizer import LightningOptimizer
 
 if TYPE_CHECKING:
     from lt_loops.plan import Plan
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Manual"]
 

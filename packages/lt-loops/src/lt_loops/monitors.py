@@ -9,7 +9,7 @@ from lt_core.errors import did_you_mean, warn
 from lt_core.overrides import nearest_name
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["check_monitors"]
 

@@ -18,7 +18,7 @@ from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
     from lt_loops.trainer import Trainer
 
 __all__ = [

@@ -23,7 +23,7 @@ from lt_loops.signatures import count_arguments
 from lt_loops.truncated import Truncated
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Plan", "bind_step", "make_plan"]
 

@@ -15,7 +15,7 @@ from lt_loops.profiled import measured_batches
 from lt_loops.session import Session
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["iterate_predictions", "run_predict"]
 

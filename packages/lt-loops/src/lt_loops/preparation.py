@@ -34,7 +34,7 @@ from lt_loops.state import (
 )
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["count_batches", "ensure_train_feed", "set_up"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lt_core.profiler import Profiler
     from lt_loops.plan import Plan
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = [
     "measure_logging",

@@ -18,7 +18,7 @@ from lt_loops.state import capture
 if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["SaveRequest", "confirm_saves", "save_now", "serve_requests"]
 

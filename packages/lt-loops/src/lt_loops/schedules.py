@@ -14,7 +14,7 @@ from lt_loops.intervals import validates
 
 if TYPE_CHECKING:
     from lt_loops.optimizers import SchedulerConfig
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["step_epoch_schedulers", "step_schedulers"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from lt_core.errors import HookError, LtError, warn
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["check_epoch_had_loss", "describe_anomaly", "note_no_loss", "watch_loss"]
 

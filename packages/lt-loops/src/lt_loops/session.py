@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
     from lt_core.data import DataSource
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Session"]
 

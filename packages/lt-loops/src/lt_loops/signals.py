@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lt_loops.agreement import Agreement
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["EXIT_STATUS", "Signals", "exits_process", "name_of"]
 

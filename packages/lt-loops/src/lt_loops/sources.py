@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lt_core.module import LightningModule
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Loaders", "check_loader", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
 

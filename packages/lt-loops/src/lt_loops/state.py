@@ -40,7 +40,7 @@ from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take
 from lt_loops.old_hooks import load_callback, save_callback
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = [
     "agree_on_checkpoint",

@@ -40,7 +40,7 @@ from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.problems import Problem, a, raise_problems, shown
 from lt_loops.resolve import find_unknown, resolve
 from lt_loops.returned_weights import take_weights
-from lt_loops.run import Run
+from lt_loops.run.frame import Run
 from lt_loops.settings import Settings, find_problems
 from lt_loops.signals import EXIT_STATUS, exits_process
 from lt_loops.sources import Loaders

@@ -12,7 +12,7 @@ from lt_core.errors import HookError
 from lt_core.transfer import map_batch
 
 if TYPE_CHECKING:
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Truncated"]
 

@@ -25,7 +25,7 @@ from lt_loops.sentinel import note_no_loss
 
 if TYPE_CHECKING:
     from lt_loops.plan import Plan
-    from lt_loops.run import Run
+    from lt_loops.run.frame import Run
 
 __all__ = ["Window"]
 
