@@ -14,6 +14,7 @@ from lt_core.errors import LogError, warn
 from lt_core.metric_state import (
     metric_state,
     reset_metrics,
+    reset_metrics_of,
     restore_metric,
     restore_metrics_of,
     states_of_metrics,
@@ -153,6 +154,17 @@ class Recorder:
         for metric, state in self._aside:
             restore_metric(metric, state)
         self._aside = []
+
+    @contextmanager
+    def metrics_kept(self) -> Iterator[None]:
+        """Give the module's metric objects, logged or not, their present sums back afterwards."""
+        assert self.module is not None
+        sums = states_of_metrics(self.module, set())
+        try:
+            yield
+        finally:
+            reset_metrics_of(self.module)
+            restore_metrics_of(self.module, sums)
 
     def forget_values(self) -> None:
         """Forget what was published, after the sanity check; groups start anew."""

@@ -13,12 +13,12 @@ from lt_core.overrides import is_overridden
 from lt_core.seed import restore_generators
 from lt_loops.evaluate import evaluate
 from lt_loops.intervals import may_stop, next_validation, validation_due
+from lt_loops.losses import check_epoch_had_loss
 from lt_loops.plan import make_plan
 from lt_loops.profiled import measured_batches
 from lt_loops.run.position import NEVER
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
-from lt_loops.sentinel import check_epoch_had_loss
 from lt_loops.shared_time import SharedTime
 from lt_loops.signals import name_of
 from lt_loops.state import feed_state

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from lt_loops.losses import log_old_keys, loss_and_weight
-from lt_loops.sentinel import note_no_loss
+from lt_loops.losses import log_old_keys, loss_and_weight, note_no_loss
 from lt_loops.window import Window
 
 if TYPE_CHECKING:

@@ -9,15 +9,27 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lt_core.errors import HookError, did_you_mean
+from lt_core.errors import HookError, did_you_mean, warn
 from lt_loops.old_hooks import log_returned
 from lt_loops.problems import shown
-from lt_loops.sentinel import note_no_loss
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["as_outputs", "balanced", "log_old_keys", "loss_and_weight", "read_losses", "sum_weights", "zero_loss"]
+__all__ = [
+    "as_outputs",
+    "balanced",
+    "check_epoch_had_loss",
+    "log_old_keys",
+    "loss_and_weight",
+    "note_no_loss",
+    "read_losses",
+    "sum_weights",
+    "zero_loss",
+]
+
+_FIRST_BATCHES = 20
+"""Batches without a loss at the start of training after which a warning says so."""
 
 
 def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
@@ -141,4 +153,53 @@ def _no_loss(output: Any, why: str) -> HookError:
         f"training_step returned {what}: {why}. Return the loss (a tensor with one element), a dict with the key "
         "'loss', or None to skip the batch; in manual optimization set self.automatic_optimization = False.",
         code="LT304",
+    )
+
+
+# ---- no loss at all --------------------------------------------------------------------------------------------------
+
+
+def note_no_loss(run: Run) -> None:
+    """Note that the batch in hand came without a loss; warn once where none of the first batches had one.
+
+    Only a batch without a loss comes here, so that others cost nothing.
+    """
+    at_first = run.count_without_loss() == _FIRST_BATCHES and not run.position.epoch
+    if at_first and _trains_by_loss(run) and run.strategy.rank == 0:
+        warn(_no_loss_in(run, f"the first {_FIRST_BATCHES} batches"), code="LT225", about=run.module.training_step)
+
+
+def check_epoch_had_loss(run: Run) -> None:
+    """Refuse an epoch in which no batch on any rank had a loss: nothing was trained.
+
+    Raises:
+        HookError: unless the module says that it is meant; with Lightning's behavior it is a warning.
+    """
+    position = run.position
+    if not _trains_by_loss(run):
+        return
+    had_loss = not position.exhausted or run.without_loss != position.batch or not position.batch
+    if run.strategy.world_size > 1:
+        mine = torch.tensor(float(had_loss), device=run.strategy.device)
+        had_loss = bool(run.strategy.all_reduce(mine, "sum").item())
+    if had_loss:
+        return
+    message = _no_loss_in(run, f"any of the {position.batch} batches of epoch {position.epoch}")
+    if not run.trainer.follows_lightning:
+        raise HookError(message, code="LT225")
+    if position.epoch or position.batch < _FIRST_BATCHES:
+        warn(message, code="LT225", about=run.module.training_step)
+
+
+def _trains_by_loss(run: Run) -> bool:
+    module = run.module  # a batch of several parts (truncated back-propagation) may have a loss in some of them
+    meant = module.trains_without_loss or module.truncated_bptt_steps
+    return bool(run.optimizers) and module.automatic_optimization and not meant
+
+
+def _no_loss_in(run: Run, batches: str) -> str:
+    return (
+        f"{type(run.module).__name__}.training_step returned no loss in {batches}, so no weight was trained. Is "
+        "`return loss` missing? If it is meant, set trains_without_loss = True in the module; to call backward and the "
+        "optimizers yourself, automatic_optimization = False."
     )

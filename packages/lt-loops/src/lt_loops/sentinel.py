@@ -1,4 +1,4 @@
-"""Watches the loss: one that is not finite is reported with the first such parameter; so is one that never comes."""
+"""Watches the loss: one that is not finite is reported once, with the first parameter that is not finite."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lt_core.errors import HookError, LtError, warn
+from lt_core.errors import LtError, warn
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["check_epoch_had_loss", "describe_anomaly", "note_no_loss", "watch_loss"]
-
-_FIRST_BATCHES = 20
-"""Batches without a loss at the start of training after which a warning says so."""
+__all__ = ["describe_anomaly", "watch_loss"]
 
 
 def watch_loss(run: Run, output: Any) -> None:
@@ -56,56 +53,3 @@ def _first_bad(run: Run) -> str:
         if not bool(torch.isfinite(parameter.detach()).all()):
             return f"the first parameter that is not finite is {name!r}"
     return "all parameters are still finite"
-
-
-# ---- no loss at all --------------------------------------------------------------------------------------------------
-
-
-def note_no_loss(run: Run) -> None:
-    """Note that the batch in hand came without a loss; warn once where none of the first batches had one.
-
-    Only a batch without a loss comes here: ``run.without_loss`` is how many of them the epoch began with. It stays
-    behind ``position.batch`` for good once a batch had a loss, and in an epoch that a resume continues.
-    """
-    position = run.position
-    if run.without_loss != position.batch:
-        return
-    run.without_loss += 1
-    if run.without_loss == _FIRST_BATCHES and not position.epoch and _trains_by_loss(run) and run.strategy.rank == 0:
-        warn(_no_loss_in(run, f"the first {_FIRST_BATCHES} batches"), code="LT225", about=run.module.training_step)
-
-
-def check_epoch_had_loss(run: Run) -> None:
-    """Refuse an epoch in which no batch on any rank had a loss: nothing was trained.
-
-    Raises:
-        HookError: unless the module says that it is meant; with Lightning's behavior it is a warning.
-    """
-    position = run.position
-    if not _trains_by_loss(run):
-        return
-    had_loss = not position.exhausted or run.without_loss != position.batch or not position.batch
-    if run.strategy.world_size > 1:
-        mine = torch.tensor(float(had_loss), device=run.strategy.device)
-        had_loss = bool(run.strategy.all_reduce(mine, "sum").item())
-    if had_loss:
-        return
-    message = _no_loss_in(run, f"any of the {position.batch} batches of epoch {position.epoch}")
-    if not run.trainer.follows_lightning:
-        raise HookError(message, code="LT225")
-    if position.epoch or position.batch < _FIRST_BATCHES:
-        warn(message, code="LT225", about=run.module.training_step)
-
-
-def _trains_by_loss(run: Run) -> bool:
-    module = run.module  # a batch of several parts (truncated back-propagation) may have a loss in some of them
-    meant = module.trains_without_loss or module.truncated_bptt_steps
-    return bool(run.optimizers) and module.automatic_optimization and not meant
-
-
-def _no_loss_in(run: Run, batches: str) -> str:
-    return (
-        f"{type(run.module).__name__}.training_step returned no loss in {batches}, so no weight was trained. Is "
-        "`return loss` missing? If it is meant, set trains_without_loss = True in the module; to call backward and the "
-        "optimizers yourself, automatic_optimization = False."
-    )

@@ -14,7 +14,6 @@ from torch import Tensor
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import DummyLogger
-from lt_core.metric_state import reset_metrics_of, restore_metrics_of, states_of_metrics
 from lt_core.seed import preserve_generators
 from lt_loops.boundary import limits_reached
 from lt_loops.fit import train_epoch
@@ -153,12 +152,10 @@ def _snapshot(run: Run) -> Iterator[None]:
     optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.optimizers]
     schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.schedulers]
     precision = copy.deepcopy(run.precision.state_dict())
-    sums = states_of_metrics(run.module, set())
     try:
-        yield
+        with run.recorder.metrics_kept():
+            yield
     finally:
-        reset_metrics_of(run.module)
-        restore_metrics_of(run.module, sums)
         run.module.load_state_dict(weights, strict=False)
         for part, training in modes:
             part.training = training

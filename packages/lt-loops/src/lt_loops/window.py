@@ -19,9 +19,8 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.fitted import fitted
-from lt_loops.losses import read_losses, sum_weights, zero_loss
+from lt_loops.losses import note_no_loss, read_losses, sum_weights, zero_loss
 from lt_loops.schedules import step_schedulers
-from lt_loops.sentinel import note_no_loss
 
 if TYPE_CHECKING:
     from lt_loops.plan import Plan

@@ -210,6 +210,16 @@ class Run:
         self.eval_steps[group] = count
         return count
 
+    def count_without_loss(self) -> int:
+        """Count the batch in hand if all before it in this epoch had no loss either; return how many these are, or 0.
+
+        The count stays behind the position for good once a batch had a loss, and in an epoch that a resume continues.
+        """
+        if self.without_loss != self.position.batch:
+            return 0
+        self.without_loss += 1
+        return self.without_loss
+
     def leave(self, reason: str) -> None:
         """End the run at this boundary because of a signal: no validation, no epoch end."""
         self.leaving = True
