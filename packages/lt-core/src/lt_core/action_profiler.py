@@ -59,9 +59,12 @@ class ActionProfiler(Profiler):
         return self._between(name)
 
     def stop(self) -> None:
+        stage, self._stage = self._stage, ""
+        if not stage:
+            return
         self.own.describe()
         if hasattr(self.own, "teardown"):
-            self.own.teardown(stage=self._stage)
+            self.own.teardown(stage=stage)
 
     def summary(self) -> str:
         return str(self.own.summary())

@@ -15,7 +15,7 @@ class Environment:
     """What one process knows of its job; the default is a job of one process.
 
     A subclass for a cluster (torchrun, SLURM...) overrides :meth:`detect`, which reads the variables that its scheduler
-    sets. It is found by an entry point in ``lt.environments``.
+    sets. It is found by an entry point in ``lt.environments``. ``lt_testing.EnvironmentKit`` tests what is said here.
 
     Attributes:
         priority: where several say that they are in force, the one of the highest counts: lt's own launchers have 20,
@@ -72,5 +72,13 @@ class Environment:
 
     @classmethod
     def detect(cls) -> Self | None:
-        """Return this process's facts where this kind of environment is in force, else None."""
+        """Return this process's facts where this kind of environment is in force, else None.
+
+        It is asked in every process, perhaps several times, and only reads: it sets no variable, opens no process group
+        and draws no random number. All ranks of a job give the same place to meet, which on several nodes is not
+        loopback. A job of one process may be None.
+
+        Raises:
+            ConfigError: where the variables of this kind are there and make no sense; never another rank in silence.
+        """
         return None

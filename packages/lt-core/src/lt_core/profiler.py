@@ -15,33 +15,41 @@ class Profiler:
     the slots are the bare callables. Found by an entry point in ``lt.profilers`` (a class or a function without
     arguments); users may also pass an instance. One as Lightning has them, with ``start(action_name)`` and
     ``stop(action_name)``, works too (:mod:`lt_core.action_profiler`).
+
+    Training is the same with it as without: it draws no random number and changes neither arguments, results nor
+    errors. One object serves several runs, one after another. A strategy that starts processes pickles it before a run.
+    ``lt_testing.ProfilerKit`` tests all of this.
     """
 
     def start(self, stage: str, log_dir: str | None) -> None:
         """A run of ``stage`` (``"fit"``, ``"validate"``, ``"test"``, ``"predict"``) begins; reports go to
-        ``log_dir``.
+        ``log_dir``, or to where the user wants them, and nowhere else.
         """
 
     def wrap(self, name: str, function: Any) -> Any:
         """Return ``function`` measured under ``name``, such as ``"training_step"`` or
         ``"MyCallback.on_train_start"``.
+
+        It is called in place of ``function``, with the same arguments, result and errors (``StopIteration`` too: the
+        next batch is measured as ``"get_batch"``), before :meth:`start` and after :meth:`stop` as well. Several
+        functions may be wrapped under one name, and measured calls stand in one another.
         """
         return function
 
     def profile(self, name: str) -> AbstractContextManager[Any]:
-        """Return a context that is measured under ``name``; for users, in their own steps."""
+        """Return a context that is measured under ``name``; for users, in their own steps. It lets errors out."""
         return nullcontext()
 
     def step(self) -> None:
         """One batch is done."""
 
     def stop(self) -> None:
-        """The run is over; write the report."""
+        """The run is over, be it by an error; write the report. Where no run has begun, do nothing."""
 
     def describe(self) -> None:
         """Print the report as it stands now."""
         print(self.summary())  # noqa: T201  (what it is for)
 
     def summary(self) -> str:
-        """Return the report as text."""
+        """Return the report as text; before, during and after a run."""
         return ""

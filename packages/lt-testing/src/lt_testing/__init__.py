@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pytest
 
-_KITS = ("accelerator", "callback", "checkpoint", "logger", "precision")
+_KITS = ("accelerator", "callback", "checkpoint", "environment", "logger", "precision", "profiler")
 _CHECKS = ("bench", "placing", "stepping", "talking", "saving", "training")
 pytest.register_assert_rewrite(
     *(f"lt_testing.{name}" for name in _KITS), *(f"lt_testing.strategy.{name}" for name in _CHECKS)
@@ -25,19 +25,23 @@ pytest.register_assert_rewrite(
 from lt_testing.accelerator import AcceleratorKit
 from lt_testing.callback import CallbackKit
 from lt_testing.checkpoint import CheckpointKit
+from lt_testing.environment import EnvironmentKit
 from lt_testing.exact_resume import assert_resumes_exactly
 from lt_testing.fake_trainer import FakeTrainer
 from lt_testing.logger import LoggerKit
 from lt_testing.precision import PrecisionKit
+from lt_testing.profiler import ProfilerKit
 from lt_testing.strategy import StrategyConformance, xfail
 
 __all__ = [
     "AcceleratorKit",
     "CallbackKit",
     "CheckpointKit",
+    "EnvironmentKit",
     "FakeTrainer",
     "LoggerKit",
     "PrecisionKit",
+    "ProfilerKit",
     "StrategyConformance",
     "assert_resumes_exactly",
     "xfail",

@@ -3,10 +3,12 @@
 from lt_testing.accelerator import AcceleratorKit as AcceleratorKit
 from lt_testing.callback import CallbackKit as CallbackKit
 from lt_testing.checkpoint import CheckpointKit as CheckpointKit
+from lt_testing.environment import EnvironmentKit as EnvironmentKit
 from lt_testing.exact_resume import assert_resumes_exactly as assert_resumes_exactly
 from lt_testing.fake_trainer import FakeTrainer as FakeTrainer
 from lt_testing.logger import LoggerKit as LoggerKit
 from lt_testing.precision import PrecisionKit as PrecisionKit
+from lt_testing.profiler import ProfilerKit as ProfilerKit
 from lt_testing.strategy.conformance import StrategyConformance as StrategyConformance
 from lt_testing.strategy.conformance import xfail as xfail
 
@@ -14,9 +16,11 @@ __all__ = [
     "AcceleratorKit",
     "CallbackKit",
     "CheckpointKit",
+    "EnvironmentKit",
     "FakeTrainer",
     "LoggerKit",
     "PrecisionKit",
+    "ProfilerKit",
     "StrategyConformance",
     "assert_resumes_exactly",
     "xfail",
