@@ -25,6 +25,7 @@ MODULES = {
         "lt_core.checkpoint_header",
         "lt_core.errors",
         "lt_core.overrides",
+        "lt_core.parent",
         "lt_core.plain_data",
         "lt_core.plugins",
     ),

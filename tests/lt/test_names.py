@@ -36,7 +36,8 @@ def test_every_module_is_an_attribute_of_the_one_above(module):
 
 def test_a_folder_that_an_older_version_left_behind_hides_no_module(tmp_path):
     (tmp_path / "lt" / "callbacks" / "__pycache__").mkdir(parents=True)
-    code = f"import lt; lt.__path__.append({str(tmp_path / 'lt')!r}); from lt.callbacks import Timer; print(Timer.__name__)"
+    left = str(tmp_path / "lt")
+    code = f"import lt; lt.__path__.append({left!r}); from lt.callbacks import Timer; print(Timer.__name__)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "Timer"
 

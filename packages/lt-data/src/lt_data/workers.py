@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from lt_core.parent import end_with_parent
 from lt_data.generators import HostState, find_owned, host_state, owned_states, plain, set_host_state, set_owned_states
 from lt_data.generators import unplain as unplain_host
 
@@ -69,6 +70,7 @@ class Restoring:
 
     def __call__(self, worker_id: int) -> None:
         """Initialise worker ``worker_id``."""
+        end_with_parent()  # torch's own workers look for theirs every five seconds
         if self.init is not None:
             self.init(worker_id)
         if worker_id not in self.states:

@@ -22,6 +22,7 @@ import torch
 
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult
+from lt_core.parent import end_with_parent
 from lt_core.strategy import Strategy
 from lt_strategies import group, watcher
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
@@ -169,7 +170,7 @@ class _Spawned:
 
 def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
     """Be one rank: run the function and leave its result, or its error, in the job's folder."""
-    _end_with_parent()
+    end_with_parent()
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # Ctrl-C reaches the parent, which hands it on once
     mine = Seat(folder, rank, world_size).take()
@@ -195,18 +196,6 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         os._exit(1)
     group.leave_group()
     mine.leave()
-
-
-def _end_with_parent() -> None:
-    """Die with the parent, however it dies."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True, name="lt-parent").start()
 
 
 def _flush() -> None:
