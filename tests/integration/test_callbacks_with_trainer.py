@@ -25,7 +25,7 @@ from lt_callbacks import (
     ThroughputMonitor,
     Tuner,
 )
-from lt_callbacks.nan_guard import NonFiniteError
+from lt_callbacks.monitors.nan_guard import NonFiniteError
 from lt_core import Callback, LightningModule
 from lt_core.errors import CheckpointError, ConfigError, LogError
 from lt_core.logger import Logger

@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from lt_callbacks import EMAWeightAveraging, StochasticWeightAveraging, WeightAveraging
-from lt_callbacks.averaged_weights import AveragedWeights
+from lt_callbacks.averaging.averaged_weights import AveragedWeights
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_testing import FakeTrainer

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lt_callbacks import EarlyStopping
-from lt_callbacks.early_stopping import EarlyStoppingReason
+from lt_callbacks.stopping.early_stopping import EarlyStoppingReason
 from lt_core.errors import ConfigError, LogError, LtWarning
 from lt_core.strategy import Strategy
 from lt_testing import FakeTrainer

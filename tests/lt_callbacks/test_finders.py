@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lt_callbacks import BatchSizeFinder, LearningRateFinder, Tuner
-from lt_callbacks.lr_finder import LearningRateCurve
+from lt_callbacks.finders.lr_finder import LearningRateCurve
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.logger import DummyLogger

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from lt_callbacks import ModelSummary, RichModelSummary
-from lt_callbacks.module_table import ModuleTable, human_count
+from lt_callbacks.summary.module_table import ModuleTable, human_count
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
 from lt_testing import FakeTrainer

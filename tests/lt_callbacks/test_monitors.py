@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lt_callbacks import DeviceStatsMonitor, LearningRateMonitor, ThroughputMonitor, Timer
-from lt_callbacks.chip_flops import available_flops, measure_flops
+from lt_callbacks.monitors.chip_flops import available_flops, measure_flops
 from lt_core import LightningModule
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError
@@ -135,7 +135,7 @@ def test_cpu_readings_need_psutil_or_name_it():
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("lt_callbacks.throughput_monitor.perf_counter", lambda: now[0])
+    monkeypatch.setattr("lt_callbacks.monitors.throughput.perf_counter", lambda: now[0])
     return now
 
 
@@ -202,7 +202,7 @@ def test_a_cpu_has_no_known_number_of_operations():
 @pytest.fixture
 def hands(monkeypatch):
     now = [0.0]
-    for module in ("timer", "agreed_interval"):
+    for module in ("stopping.timer", "agreed_interval"):
         monkeypatch.setattr(f"lt_callbacks.{module}.monotonic", lambda: now[0])
     return now
 

@@ -15,8 +15,8 @@ from lt_callbacks import (
     OnExceptionCheckpoint,
     SpikeDetection,
 )
-from lt_callbacks.nan_guard import NonFiniteError
-from lt_callbacks.spike import TrainingSpikeException
+from lt_callbacks.monitors.nan_guard import NonFiniteError
+from lt_callbacks.monitors.spike import TrainingSpikeException
 from lt_core import LightningModule
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtWarning

@@ -141,7 +141,7 @@ NAMES: dict[str, dict[str, str]] = {
         "LightningModule": "lt_core.module:LightningModule",
     },
     "core.memory": {
-        "ModelSummary": "lt_callbacks.module_table:ModuleTable",
+        "ModelSummary": "lt_callbacks.summary.module_table:ModuleTable",
     },
     "core.mixins": {
         "HyperparametersMixin": "lt_core.hparams:HyperparametersMixin",
@@ -381,10 +381,10 @@ NAMES: dict[str, dict[str, str]] = {
         "is_overridden": "lt_compat.answers:is_overridden",
     },
     "utilities.model_summary": {
-        "LayerSummary": "lt_callbacks.module_table:LayerRow",
-        "ModelSummary": "lt_callbacks.module_table:ModuleTable",
-        "get_human_readable_count": "lt_callbacks.module_table:human_count",
-        "summarize": "lt_callbacks.module_table:ModuleTable",
+        "LayerSummary": "lt_callbacks.summary.module_table:LayerRow",
+        "ModelSummary": "lt_callbacks.summary.module_table:ModuleTable",
+        "get_human_readable_count": "lt_callbacks.summary.module_table:human_count",
+        "summarize": "lt_callbacks.summary.module_table:ModuleTable",
     },
     "utilities.parsing": {
         "AttributeDict": "lt_core.hparams:AttributeDict",

@@ -1,21 +1,25 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.batch_size_finder import BatchSizeFinder as BatchSizeFinder
-from lt_callbacks.checkpoint_base import Checkpoint as Checkpoint
-from lt_callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
-from lt_callbacks.early_stopping import EarlyStopping as EarlyStopping
+from lt_callbacks.averaging.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
+from lt_callbacks.averaging.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
+from lt_callbacks.averaging.weight_averaging import WeightAveraging as WeightAveraging
+from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
+from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
+from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
+from lt_callbacks.finders.batch_size_finder import BatchSizeFinder as BatchSizeFinder
+from lt_callbacks.finders.lr_finder import LearningRateFinder as LearningRateFinder
+from lt_callbacks.finders.tuner import Tuner as Tuner
 from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_callbacks.finetuning import BaseFinetuning as BaseFinetuning
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
-from lt_callbacks.lr_finder import LearningRateFinder as LearningRateFinder
-from lt_callbacks.lr_monitor import LearningRateMonitor as LearningRateMonitor
-from lt_callbacks.memory_snapshot import MemorySnapshot as MemorySnapshot
-from lt_callbacks.model_checkpoint import ModelCheckpoint as ModelCheckpoint
-from lt_callbacks.model_summary import ModelSummary as ModelSummary
-from lt_callbacks.nan_guard import NaNGuard as NaNGuard
-from lt_callbacks.nan_guard import NonFiniteError as NonFiniteError
-from lt_callbacks.on_exception_checkpoint import OnExceptionCheckpoint as OnExceptionCheckpoint
+from lt_callbacks.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
+from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningRateMonitor
+from lt_callbacks.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
+from lt_callbacks.monitors.nan_guard import NaNGuard as NaNGuard
+from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
+from lt_callbacks.monitors.spike import SpikeDetection as SpikeDetection
+from lt_callbacks.monitors.throughput import ThroughputMonitor as ThroughputMonitor
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBarBase
@@ -23,14 +27,10 @@ from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressB
 from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProgressBarTheme
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
 from lt_callbacks.pruning import ModelPruning as ModelPruning
-from lt_callbacks.rich_model_summary import RichModelSummary as RichModelSummary
-from lt_callbacks.spike import SpikeDetection as SpikeDetection
-from lt_callbacks.stochastic_weight_avg import StochasticWeightAveraging as StochasticWeightAveraging
-from lt_callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
-from lt_callbacks.timer import Timer as Timer
-from lt_callbacks.tuner import Tuner as Tuner
-from lt_callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
-from lt_callbacks.weight_averaging import WeightAveraging as WeightAveraging
+from lt_callbacks.stopping.early_stopping import EarlyStopping as EarlyStopping
+from lt_callbacks.stopping.timer import Timer as Timer
+from lt_callbacks.summary.model_summary import ModelSummary as ModelSummary
+from lt_callbacks.summary.rich_model_summary import RichModelSummary as RichModelSummary
 from lt_core.callback import Callback as Callback
 
 __all__ = [

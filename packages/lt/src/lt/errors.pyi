@@ -1,7 +1,7 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.nan_guard import NonFiniteError as NonFiniteError
-from lt_callbacks.spike import TrainingSpikeException as TrainingSpikeException
+from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
+from lt_callbacks.monitors.spike import TrainingSpikeException as TrainingSpikeException
 from lt_core.errors import CheckpointError as CheckpointError
 from lt_core.errors import ConfigError as ConfigError
 from lt_core.errors import ConfigTypeError as ConfigTypeError

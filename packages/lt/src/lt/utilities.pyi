@@ -1,7 +1,7 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.chip_flops import measure_flops as measure_flops
-from lt_callbacks.module_table import ModuleTable as ModelSummary
+from lt_callbacks.monitors.chip_flops import measure_flops as measure_flops
+from lt_callbacks.summary.module_table import ModuleTable as ModelSummary
 from lt_compat.answers import apply_to_collection as apply_to_collection
 from lt_compat.answers import disable_possible_user_warnings as disable_possible_user_warnings
 from lt_compat.answers import find_shared_parameters as find_shared_parameters

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from lt_callbacks.arguments import whole
-from lt_callbacks.chip_flops import available_flops as flops_of_chip
+from lt_callbacks.monitors.chip_flops import available_flops as flops_of_chip
 from lt_core.arguments import checks_arguments
 from lt_core.batch_size import batch_size_of
 from lt_core.callback import Callback

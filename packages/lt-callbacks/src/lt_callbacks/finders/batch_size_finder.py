@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.tuned_attribute import TunedAttribute
+from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_core.arguments import checks_arguments
 from lt_core.batch_size import batch_size_of
 from lt_core.callback import Callback

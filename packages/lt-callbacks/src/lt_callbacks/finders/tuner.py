@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lt_callbacks.batch_size_finder import BatchSizeFinder
-from lt_callbacks.lr_finder import LearningRateCurve, LearningRateFinder
+from lt_callbacks.finders.batch_size_finder import BatchSizeFinder
+from lt_callbacks.finders.lr_finder import LearningRateCurve, LearningRateFinder
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.logger import DummyLogger

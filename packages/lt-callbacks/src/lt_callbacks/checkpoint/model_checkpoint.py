@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice
-from lt_callbacks.checkpoint_base import Checkpoint
-from lt_callbacks.checkpoint_files import CheckpointFiles, absolute, is_remote, real_paths, relative_name, run_folder
-from lt_callbacks.checkpoint_name import check_template, fill_template
-from lt_callbacks.checkpoint_ranking import CheckpointRanking
-from lt_callbacks.checkpoint_schedule import CheckpointSchedule
-from lt_callbacks.failed_together import failed_together
+from lt_callbacks.checkpoint.base import Checkpoint
+from lt_callbacks.checkpoint.failed_together import failed_together
+from lt_callbacks.checkpoint.files import CheckpointFiles, absolute, is_remote, real_paths, relative_name, run_folder
+from lt_callbacks.checkpoint.naming import check_template, fill_template
+from lt_callbacks.checkpoint.pending_saves import PendingSave, PendingSaves
+from lt_callbacks.checkpoint.ranking import CheckpointRanking
+from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_callbacks.monitored import missing, validation_is_off
-from lt_callbacks.pending_saves import PendingSave, PendingSaves
 from lt_core.arguments import checks_arguments
 from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.partial_save import check_patterns

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from lt_callbacks.ledger import Ledger
+from lt_callbacks.checkpoint.ledger import Ledger
 from lt_core.atomic_folder import standing
 from lt_core.checkpoint import CheckpointIO, clean_leftovers
 from lt_core.errors import CheckpointError, ConfigError

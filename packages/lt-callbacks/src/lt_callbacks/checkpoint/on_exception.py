@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lt_callbacks.checkpoint_files import absolute
-from lt_callbacks.checkpoint_name import check_template
-from lt_callbacks.failed_together import failed_together
+from lt_callbacks.checkpoint.failed_together import failed_together
+from lt_callbacks.checkpoint.files import absolute
+from lt_callbacks.checkpoint.naming import check_template
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError

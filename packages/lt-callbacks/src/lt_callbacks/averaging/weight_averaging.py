@@ -10,7 +10,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from lt_callbacks.arguments import device as a_device
 from lt_callbacks.arguments import whole
-from lt_callbacks.averaged_weights import AveragedWeights
+from lt_callbacks.averaging.averaged_weights import AveragedWeights
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn

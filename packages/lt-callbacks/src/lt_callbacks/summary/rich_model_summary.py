@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lt_callbacks.model_summary import ModelSummary
-from lt_callbacks.module_table import ModuleTable
+from lt_callbacks.summary.model_summary import ModelSummary
+from lt_callbacks.summary.module_table import ModuleTable
 from lt_core import plugins
 from lt_core.errors import ConfigError
 

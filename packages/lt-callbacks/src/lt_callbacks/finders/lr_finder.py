@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.step_outputs import loss_of
-from lt_callbacks.tuned_attribute import TunedAttribute
+from lt_callbacks.finders.tuned_attribute import TunedAttribute
+from lt_callbacks.monitors.step_outputs import loss_of
 from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback

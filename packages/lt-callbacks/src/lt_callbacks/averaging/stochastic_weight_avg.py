@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, whole
 from lt_callbacks.arguments import device as a_device
-from lt_callbacks.averaged_weights import AveragedWeights, AverageFunction
+from lt_callbacks.averaging.averaged_weights import AveragedWeights, AverageFunction
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import whole
-from lt_callbacks.module_table import ModuleTable
+from lt_callbacks.summary.module_table import ModuleTable
 from lt_core.callback import Callback
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Callbacks that average the weights of a run."""

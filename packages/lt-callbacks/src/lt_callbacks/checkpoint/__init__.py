@@ -1,0 +1,1 @@
+"""Callbacks that have checkpoints saved: when, under which names, and which ones are kept."""

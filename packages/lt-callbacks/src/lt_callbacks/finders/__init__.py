@@ -1,0 +1,1 @@
+"""Short trials that find a learning rate or a batch size."""
