@@ -14,14 +14,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LIMITS = {
-    "files in import circles": 50,
-    "files in the largest circle": 38,
-    "files that write slots of Run": 18,
+    "files in import circles": 49,
+    "files in the largest circle": 37,
+    "files that write slots of Run or its owners": 16,
     "unpromised names that siblings use": 53,
     "lines of lt-core": 10_300,
     "lines of lt-loops": 10_800,
     "lines of all packages": 51_000,
-    "files in the fullest folder": 62,
+    "files in the fullest folder": 57,
 }
 
 
@@ -84,7 +84,12 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
 
 
 def written_slots(files: dict[str, Path]) -> dict[str, set[str]]:
-    """Return, by module of lt_loops, the attributes of a ``run`` that are assigned outside of the class."""
+    """Return, by module of lt_loops, the attributes of a ``run`` or of an owner that are assigned outside of its class.
+
+    Every class in the folder ``run/`` is an owner, named as its module, but the position: that is data.
+    """
+    owners = {name.rpartition(".")[2] for name in files if name.startswith("lt_loops.run.")} - {"position"}
+    written = rf"(self\.)?_?(run|inner|outer)|(.*\.)?_?({'|'.join(owners)})"
     found: dict[str, set[str]] = {}
     for name, path in files.items():
         if not name.startswith("lt_loops."):
@@ -94,9 +99,7 @@ def written_slots(files: dict[str, Path]) -> dict[str, set[str]]:
             targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else targets
             flat = [part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])]
             for target in flat:
-                if isinstance(target, ast.Attribute) and re.fullmatch(
-                    r"(self\.)?_?(run|inner|outer)", ast.unparse(target.value)
-                ):
+                if isinstance(target, ast.Attribute) and re.fullmatch(written, ast.unparse(target.value)):
                     found.setdefault(name, set()).add(target.attr)
     return found
 
@@ -131,7 +134,7 @@ def figures() -> dict[str, int]:
     return {
         "files in import circles": sum(map(len, rings)),
         "files in the largest circle": max(map(len, rings), default=0),
-        "files that write slots of Run": len(written_slots(files)),
+        "files that write slots of Run or its owners": len(written_slots(files)),
         "unpromised names that siblings use": len(unpromised(files)),
         "lines of lt-core": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_core"),
         "lines of lt-loops": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_loops"),

@@ -30,20 +30,21 @@ class TrainerActions(TrainerFacts, Collectives):
     """The doing half of the Trainer."""
 
     _fitted: Run | None
-    _should_stop = False
     _media_told = False
     _log_axis = "step"
 
     @property
     def should_stop(self) -> bool:
-        """Set it to True to end training at the next boundary, once ``min_epochs`` and ``min_steps`` are reached."""
-        return self._should_stop
+        """Set it to True to end training at the next boundary, once ``min_epochs`` and ``min_steps`` are reached.
+
+        A fit begins with False.
+        """
+        return self._run is not None and self._run.stopping.requested
 
     @should_stop.setter
     def should_stop(self, value: bool) -> None:
-        self._should_stop = bool(value)
         if self._run is not None:
-            self._run.attention = True
+            self._run.stopping.request(bool(value))
 
     @property
     def log_axis(self) -> str:
@@ -115,7 +116,7 @@ class TrainerActions(TrainerFacts, Collectives):
             raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
         contents = Contents.of(weights_only, trainable_only, exclude)
         self._run.requests.append(SaveRequest(os.fspath(path), contents, owner, mark))
-        self._run.attention = True
+        self._run.ahead.look_up()
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
         """Delete a checkpoint."""

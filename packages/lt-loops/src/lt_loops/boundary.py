@@ -12,15 +12,13 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import restore_generators
 from lt_loops.evaluate import evaluate
-from lt_loops.intervals import may_stop, next_validation, validation_due
+from lt_loops.intervals import next_validation, validation_due
 from lt_loops.losses import check_epoch_had_loss
 from lt_loops.plan import make_plan
 from lt_loops.profiled import measured_batches
-from lt_loops.run.position import NEVER
+from lt_loops.run.shared_time import SharedTime
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
-from lt_loops.shared_time import SharedTime
-from lt_loops.signals import name_of
 from lt_loops.state import feed_state
 
 if TYPE_CHECKING:
@@ -31,11 +29,9 @@ __all__ = [
     "after_batch",
     "after_epoch",
     "begin_epoch",
-    "begin_training",
     "end_of_data",
     "leave_batches",
     "leave_training",
-    "limits_reached",
     "look_ahead",
     "open_first_epoch",
     "skips_epoch",
@@ -90,8 +86,8 @@ def _open(run: Run, feed: Feed) -> Iterator[Any]:
     count_batches(run)
     if position.exhausted:
         return iter(())
-    if feed.num_batches is None or run.num_train < feed.num_batches:
-        left = None if run.num_train == float("inf") else max(int(run.num_train) - position.batch, 0)
+    if feed.num_batches is None or run.ahead.num_batches < feed.num_batches:
+        left = None if run.ahead.num_batches == float("inf") else max(int(run.ahead.num_batches) - position.batch, 0)
         return iter(islice(feed, left))
     return iter(feed)
 
@@ -129,27 +125,16 @@ def _finish_window(run: Run) -> None:
 
 def look_ahead(run: Run) -> None:
     """Work out the next batch at which the loop must look up."""
-    position, trainer = run.position, run.trainer
-    due = [run.num_train]
-    window = run.plan.window
-    if run.sink.active and trainer.log_every_n_steps:
-        every = trainer.log_every_n_steps
-        run.next_log = (position.step // every + 1) * every
-        due.append(_batch_of_step(run, run.next_log, window))
-    if trainer.max_steps >= 0:
-        due.append(_batch_of_step(run, trainer.max_steps, window))
-    if run.deadline != float("inf") or trainer.should_stop:
-        due.append(position.batch + trainer.settings.steps_per_execution)
-    due += [_batch_of_step(run, (position.step // every + 1) * every, window) for every in plateau_frequencies(run)]
+    ahead = run.ahead
+    ahead.step_by(run.plan.window)
+    due = [run.stopping.next_due(), next_validation(run)]
+    if run.sink.active and (every := run.trainer.log_every_n_steps):
+        run.next_log = (run.position.step // every + 1) * every
+        due.append(ahead.batch_of_step(run.next_log))
+    due += [ahead.batch_of_next(every) for every in plateau_frequencies(run)]
     if run.graphed is not None:
-        rhythms = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]
-        due += [_batch_of_step(run, (position.step // every + 1) * every, window) for every in rhythms]
-    run.next_due = int(min(*due, next_validation(run), NEVER))
-
-
-def _batch_of_step(run: Run, step: int, window: int) -> int:
-    """Return the number of batches done in this epoch when ``step`` can be reached at the earliest."""
-    return run.position.batch + max(step - run.position.step, 0) * window - run.position.micro
+        due += [ahead.batch_of_next(cb.batch_hooks_every) for cb in run.callbacks if cb.batch_hooks_every > 1]
+    ahead.run_until(min(due))
 
 
 def after_batch(run: Run, *, resumed: bool = False) -> bool:
@@ -160,7 +145,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
         resumed: the run goes on at this very boundary, whose hooks and logs are done.
     """
     position = run.position
-    run.attention = False
+    run.ahead.looked_up()
     run.settle()
     if not resumed:
         _log_steps(run)
@@ -174,18 +159,14 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     step_plateau_schedulers(run)
     if not resumed:
         look_ahead(run)
-    return _must_stop(run)
+    return run.stopping.ends_epoch()
 
 
 def _obeys_signal(run: Run) -> bool:
     """Return whether a signal ends the run here; then save what resumes it."""
-    if run.agreement is not None and not run.leaving and run.agreement.reached():
-        run.signal = run.agreement.signal
-        run.leave(name_of(run.agreement.signal or 0))
-    if not run.leaving:
+    if not run.stopping.obeys_signal():
         return False
-    if run.signal is not None and not run.interrupt_told:
-        run.interrupt_told = True
+    if run.stopping.announces_signal():
         run.call("on_interrupt", phase="on_interrupt")
         serve_requests(run)
     return True
@@ -199,7 +180,7 @@ def end_of_data(run: Run) -> None:
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
     position.exhausted = True
     _finish_window(run)
-    if not run.stop_reason:
+    if not run.stopping.reason:
         after_batch(run)
 
 
@@ -225,7 +206,7 @@ def validate(run: Run) -> None:
     run.phase = "validate"
     evaluate(run, "validate")
     run.phase = "train"
-    if run.leaving:
+    if run.stopping.leaving:
         return  # the state that is saved is that before this validation; a resume repeats it
     position.mark_validated()
     run.until_validation = SharedTime(run.strategy)
@@ -247,45 +228,11 @@ def stop_clock(run: Run) -> None:
     run.clock = now
 
 
-def _must_stop(run: Run) -> bool:
-    """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
-    trainer, position = run.trainer, run.position
-    if 0 <= trainer.max_steps <= position.step:
-        run.stop_reason = run.stop_reason or f"max_steps={trainer.max_steps} reached"
-        return True
-    if trainer.should_stop and may_stop(run):
-        run.stop_reason = run.stop_reason or "trainer.should_stop was set"
-        return True
-    if run.deadline != float("inf") and run.until_deadline.is_over(run.deadline - time.perf_counter()):
-        run.stop_reason = run.stop_reason or f"max_time={trainer.settings.max_time} reached"
-        return True
-    return False
-
-
-def begin_training(run: Run) -> None:
-    """Work out when ``max_time`` ends this fit (time of earlier processes counts); say where nothing is left to
-    train.
-    """
-    position, trainer, longest = run.position, run.trainer, run.trainer.settings.max_time
-    if longest is not None:
-        run.deadline = time.perf_counter() + longest.total_seconds() - position.seconds
-    if (position.epoch or position.step) and limits_reached(run):
-        limit = run.stop_reason.partition("=")[0]
-        more = (
-            f"set trainer.{limit} = ... to a higher value before fit" if hasattr(trainer, limit) else f"raise {limit}"
-        )
-        warn(
-            f"fit trains nothing: {run.stop_reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
-            f"{more}; to start anew take a new Trainer.",
-            code="LT322",
-        )
-
-
 def leave_batches(run: Run) -> None:
     """Stop the clock. The iterator of an epoch that was left early stays, for a checkpoint or a fit that continues."""
     stop_clock(run)
     position = run.position
-    position.exhausted = position.exhausted or position.batch >= run.num_train
+    position.exhausted = run.ahead.at_end()
     if position.exhausted:
         run.batches = None
 
@@ -304,27 +251,13 @@ def leave_training(run: Run) -> None:
         warn(hint, code="LT801")
 
 
-def limits_reached(run: Run) -> bool:
-    """Return whether no further epoch is to be trained."""
-    trainer = run.trainer
-    if run.stop_reason or _must_stop(run):
-        return True
-    if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= run.position.epoch:
-        run.stop_reason = f"max_epochs={trainer.max_epochs} reached"
-        return True
-    if trainer.limit_train_batches == 0:
-        run.stop_reason = "limit_train_batches=0"
-        return True
-    return False
-
-
 def after_epoch(run: Run) -> None:
     """End an epoch: fold its metrics, call the hooks, step schedulers, move on, save.
 
     An epoch that a limit cut short has its hooks called too, but the position stays in its middle, so that raising the
     limit continues there.
     """
-    if run.leaving:
+    if run.stopping.leaving:
         return
     check_epoch_had_loss(run)
     position, recorder = run.position, run.recorder

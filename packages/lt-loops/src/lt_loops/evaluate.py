@@ -64,7 +64,7 @@ def run_evaluate(run: Run) -> RunResult:
         set_up(run)
         run.phase = run.stage
         run.outputs = evaluate(run, run.stage)
-        run.status = "finished" if not run.stop_reason else "interrupted"
+        run.status = "finished" if not run.stopping.reason else "interrupted"
     return run.result()
 
 
@@ -91,10 +91,10 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         for index, feed in enumerate(feeds):
             recorder.enter(f"{group}_batch", index if several else None)
             _read(run, group, feed, index, several, limits[index] if limit is None else min(limit, limits[index]))
-            if run.attention and run.stop_reason:
+            if run.ahead.asked and run.stopping.reason:
                 break
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
-        complete = not (repeats and run.leaving)
+        complete = not (repeats and run.stopping.leaving)
         values = recorder.epoch_values(group, gather) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
         if complete:
@@ -135,7 +135,7 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
             done(group)
         if group in stepping and logs_steps:
             run.sink.send(recorder.step_values(group), step=run.next_eval_step(group))
-        if run.attention and run.stop_reason:
+        if run.ahead.asked and run.stopping.reason:
             break
 
 

@@ -53,9 +53,9 @@ class _Grouped:
     def batch_done(self, phase: str) -> None:
         run = self.run
         if self.left == 0:
-            room = run.next_due - run.position.batch + 1
+            room = run.ahead.due - run.position.batch + 1
             self.left = self.size if room >= self.size else 1
         self.left -= 1
-        if self.left == 0 or run.attention:
+        if self.left == 0 or run.ahead.asked:
             self.left = 0
             run.strategy.batch_done(phase)

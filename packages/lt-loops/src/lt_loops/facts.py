@@ -363,17 +363,17 @@ class TrainerFacts(TrainerLimits):
     def interrupted(self) -> bool:
         """Whether a signal or Ctrl-C ended the last run, or ends this one."""
         run = self._run
-        return run is not None and (run.status == "interrupted" or (run.status == "running" and run.leaving))
+        return run is not None and (run.status == "interrupted" or (run.status == "running" and run.stopping.leaving))
 
     @property
     def received_sigterm(self) -> bool:
         """Whether a signal has asked this run to stop."""
-        return self._run is not None and self._run.signal is not None
+        return self._run is not None and self._run.stopping.signal is not None
 
     @property
     def stop_reason(self) -> str:
         """Why the last fit ended, in words."""
-        return "" if self._run is None else self._run.stop_reason
+        return "" if self._run is None else self._run.stopping.reason
 
     @property
     def current_epoch(self) -> int:
@@ -394,7 +394,7 @@ class TrainerFacts(TrainerLimits):
     def is_last_batch(self) -> bool:
         """Whether the present training batch is the epoch's last one; False where the loader has no length."""
         run = self._run
-        return run is not None and run.train_feed is not None and run.train_feed.batches_done >= run.num_train
+        return run is not None and run.train_feed is not None and run.train_feed.batches_done >= run.ahead.num_batches
 
     @property
     def global_samples(self) -> int:
@@ -416,7 +416,7 @@ class TrainerFacts(TrainerLimits):
             from lt_loops.preparation import ensure_train_feed
 
             ensure_train_feed(self._run)
-        return self._run.num_train
+        return self._run.ahead.num_batches
 
     def _counts(self, group: str) -> list[int | float]:
         run = self._run

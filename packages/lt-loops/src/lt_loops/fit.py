@@ -12,11 +12,9 @@ from lt_loops.boundary import (
     after_batch,
     after_epoch,
     begin_epoch,
-    begin_training,
     end_of_data,
     leave_batches,
     leave_training,
-    limits_reached,
     look_ahead,
     open_first_epoch,
     skips_epoch,
@@ -82,14 +80,14 @@ def run_fit(run: Run) -> RunResult:
         if run.trainer.follows_lightning:
             open_first_epoch(run)
         run.call("on_train_start", phase="train_start")
-        begin_training(run)
-        while not limits_reached(run):
+        run.stopping.begin_training()
+        while not run.stopping.ends_training():
             train_epoch(run)
             after_epoch(run)
         leave_training(run)
         run.call("on_train_end", phase="on_train_end")
         run.call("on_fit_end", phase="on_fit_end")
-        run.status = "interrupted" if run.signal is not None else "finished"
+        run.status = "interrupted" if run.stopping.signal is not None else "finished"
     return run.result()
 
 
@@ -99,7 +97,7 @@ def train_epoch(run: Run) -> None:
     One training step of the plain plan stands here in full, in the order in which things happen. Other plans
     (accumulation, closures, several optimizers, manual) are ``plan.run_batch``.
     """
-    position, recorder, hooks = run.position, run.recorder, run.hooks
+    position, ahead, recorder, hooks = run.position, run.ahead, run.recorder, run.hooks
     feed, batches = begin_epoch(run)
     steps_by_step = any(config.interval == "step" for config in run.schedulers)
     batch_done = batch_done_of(run)
@@ -163,7 +161,7 @@ def train_epoch(run: Run) -> None:
                     hook(outputs, batch, index - 1)
             if batch_done is not None:
                 batch_done("train")
-            if index >= run.next_due or run.attention or len(groups) != num_groups:
+            if index >= ahead.due or ahead.asked or len(groups) != num_groups:
                 watch_loss(run, output)
                 if after_batch(run):
                     finished = True

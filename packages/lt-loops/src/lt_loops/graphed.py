@@ -148,7 +148,7 @@ class GraphedStep:
             self._done(1, single.replay())
 
     def _begin(self, layout: Layout, index: int) -> Any:
-        room = self.run.next_due - index
+        room = self.run.ahead.due - index
         graph = self._graph(self.size if room >= self.size else 1, layout, index)
         return self._join(graph, layout)
 

@@ -1,4 +1,4 @@
-"""When a fit validates: by a fraction of the epoch, by batches, by time; and whether it may stop early."""
+"""When a fit validates: by a fraction of the epoch, by batches, by time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lt_loops.run.position import NEVER
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["check_interval", "may_stop", "next_validation", "validates", "validation_due"]
+__all__ = ["check_interval", "next_validation", "validates", "validation_due"]
 
 
 def validates(run: Run) -> bool:
@@ -32,7 +32,7 @@ def check_interval(run: Run) -> None:
     Raises:
         ConfigError: for a count longer than the epoch, or a fraction of an epoch of unknown length.
     """
-    interval, batches = run.trainer.val_check_interval, run.num_train
+    interval, batches = run.trainer.val_check_interval, run.ahead.num_batches
     if (
         not validates(run)
         or run.trainer.check_val_every_n_epoch is None
@@ -64,7 +64,7 @@ def validation_due(run: Run) -> bool:
     position, interval = run.position, run.trainer.val_check_interval
     if position.validated == position.batch or not validates(run) or not _epoch_validates(run):
         return False
-    if run.trainer.should_stop and may_stop(run):
+    if run.stopping.fulfils_request():
         return True  # the metrics of the state that training ends with
     if isinstance(interval, timedelta):
         since = position.seconds + time.perf_counter() - run.clock - position.validated_seconds
@@ -72,8 +72,7 @@ def validation_due(run: Run) -> bool:
     if run.trainer.check_val_every_n_epoch is None:
         return (position.total_batches + position.batch) % int(interval) == 0
     every = _batches_between(run)
-    at_end = run.position.exhausted or position.batch >= run.num_train
-    return at_end if every is None else position.batch % every == 0
+    return run.ahead.at_end() if every is None else position.batch % every == 0
 
 
 def _batches_between(run: Run) -> int | None:
@@ -81,9 +80,9 @@ def _batches_between(run: Run) -> int | None:
     interval = run.trainer.val_check_interval
     if isinstance(interval, int):
         return interval
-    if interval == 1.0 or run.num_train == float("inf"):
+    if interval == 1.0 or run.ahead.num_batches == float("inf"):
         return None
-    return max(int(run.num_train * interval), 1)
+    return max(int(run.ahead.num_batches * interval), 1)
 
 
 def next_validation(run: Run) -> float:
@@ -95,10 +94,3 @@ def next_validation(run: Run) -> float:
         return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
     every = _batches_between(run)
     return NEVER if every is None else (position.batch // every + 1) * every
-
-
-def may_stop(run: Run) -> bool:
-    """Return whether ``min_epochs`` and ``min_steps`` are reached, before which nobody can stop early."""
-    trainer, position = run.trainer, run.position
-    epochs = position.epoch + (run.position.exhausted or position.batch >= run.num_train)
-    return epochs >= (trainer.min_epochs or 0) and position.step >= (trainer.min_steps or 0)

@@ -37,7 +37,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
             run.outputs = _in_order(run, collected)
         elif run.strategy.world_size > 1:
             run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
-        run.status = "finished" if not run.stop_reason else "interrupted"
+        run.status = "finished" if not run.stopping.reason else "interrupted"
     return run.result()
 
 
@@ -56,7 +56,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
                 yield found[1]
         except GeneratorExit:  # the caller has seen enough: no error
             predictions.close()
-        run.status = "finished" if not run.stop_reason else "interrupted"
+        run.status = "finished" if not run.stopping.reason else "interrupted"
 
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
@@ -84,7 +84,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
                     done("predict")
                 if not stands_in:
                     yield loader_idx, output
-                if run.attention and run.stop_reason:
+                if run.ahead.asked and run.stopping.reason:
                     return
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
         run.call("on_predict_end", phase="on_predict_end")

@@ -77,7 +77,7 @@ def count_batches(run: Run) -> None:
     """Work out how many training batches this epoch has; a loader may have grown since the last one."""
     assert run.train_feed is not None
     limit = run.trainer.settings.overfit_batches or run.trainer.limit_train_batches
-    run.num_train = limited(run.train_feed.num_batches, limit, "limit_train_batches")
+    run.ahead.count(limited(run.train_feed.num_batches, limit, "limit_train_batches"))
 
 
 def _check_schedules(run: Run) -> None:

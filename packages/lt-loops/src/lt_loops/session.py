@@ -20,9 +20,9 @@ from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
 from lt_loops.profiled import measure_logging, profile_begins, profile_ends
+from lt_loops.run.signals import Signals
 from lt_loops.saving import confirm_saves
 from lt_loops.sentinel import describe_anomaly
-from lt_loops.signals import Signals
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -43,7 +43,7 @@ class Session:
     def __init__(self, run: Run) -> None:
         """Note the run; nothing happens yet."""
         self.run = run
-        self.signals = Signals(run)
+        self.signals = Signals(run.stopping, run.strategy, run.stage, run.trainer.callbacks)
         self.failed: BaseException | None = None
         self.anomaly = False
         self.forgetting: RemovableHandle | None = None
@@ -65,6 +65,8 @@ class Session:
         run = self.run
         if run.trainer.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
+        if run.stage == "fit":
+            run.stopping.agree_with_ranks()
         self.signals.install()
         formats = (run.precision, run.trainer.eval_precision_plugin)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
@@ -109,6 +111,7 @@ class Session:
 
     def _leave(self) -> None:
         """Give signals, torch's settings and the module back as they were."""
+        self.run.stopping.close()
         self.signals.restore()
         if self.forgetting is not None:
             self.forgetting.remove()

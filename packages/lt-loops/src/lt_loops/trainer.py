@@ -41,8 +41,8 @@ from lt_loops.problems import Problem, a, raise_problems, shown
 from lt_loops.resolve import find_unknown, resolve
 from lt_loops.returned_weights import take_weights
 from lt_loops.run.frame import Run
+from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.settings import Settings, find_problems
-from lt_loops.signals import EXIT_STATUS, exits_process
 from lt_loops.sources import Loaders
 from lt_loops.table import format_results
 
@@ -188,7 +188,6 @@ class Trainer(TrainerActions, LegacyArguments):
         self._parts = resolve(settings)
         self._run: Run | None = None
         self._fitted: Run | None = None
-        self._should_stop = False
         self._media_told = False
         self._log_axis = "step"
         call_init_hooks(self)
@@ -368,7 +367,8 @@ class Trainer(TrainerActions, LegacyArguments):
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
         run = self._new_run(stage, model, datamodule, ckpt_path, weights_only, **{stage: dataloaders})
         if self._fitted is not None:
-            run.position = self._fitted.position
+            run.position.load_state_dict(self._fitted.position.state_dict())
+        run.stopping.request(self.should_stop)
         return run
 
     def _new_run(
@@ -424,10 +424,10 @@ class Trainer(TrainerActions, LegacyArguments):
     def _continue(self, run: Run) -> None:
         """Take over the last fit's optimizers, counters and place where this one continues it."""
         last, self._fitted = self._fitted, None  # a fit that fails leaves nothing to continue
-        self._should_stop = False
         if last is None or last.module is not run.module or run.ckpt_path is not None:
             return
-        run.position, run.pending, run.recorder = last.position, last.pending, last.recorder
+        run.position.load_state_dict(last.position.state_dict())
+        run.pending, run.recorder = last.pending, last.recorder
         run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
         run.frequencies, run.header = last.frequencies, last.header
         run.feed_state, run.eval_steps = last.feed_state, last.eval_steps
@@ -441,11 +441,13 @@ class Trainer(TrainerActions, LegacyArguments):
         if run.stage == "fit":
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
-                self.print(f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stop_reason}.")
+                self.print(
+                    f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stopping.reason}."
+                )
                 self._say_where_it_is_shown()
         if result.save_error:
             raise CheckpointError(
-                f"Training ended ({run.stop_reason}), but the last state that was to be saved is not on disk: "
+                f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
                 f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by "
                 "trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
@@ -453,8 +455,9 @@ class Trainer(TrainerActions, LegacyArguments):
         self._exit_after_signal(run)
 
     def _exit_after_signal(self, run: Run) -> None:
-        if run.signal is not None and exits_process(self.settings.on_signal):
-            raise SystemExit(EXIT_STATUS[run.signal])
+        number = run.stopping.signal
+        if number is not None and exits_process(self.settings.on_signal):
+            raise SystemExit(EXIT_STATUS[number])
 
     def _say_where_it_is_shown(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""
@@ -467,7 +470,7 @@ class Trainer(TrainerActions, LegacyArguments):
     def _absorb(self, run: Run, result: RunResult) -> None:
         """Bring the results of a run in other processes into this one."""
         run.position.load_state_dict(result.position)
-        run.stop_reason = result.stop_reason
+        run.stopping.ended_elsewhere(result.stop_reason)
         if result.weights is not None:
             take_weights(run.module, result.weights)
         recorder = run.recorder

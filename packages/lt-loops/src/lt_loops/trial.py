@@ -15,7 +15,6 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import DummyLogger
 from lt_core.seed import preserve_generators
-from lt_loops.boundary import limits_reached
 from lt_loops.fit import train_epoch
 from lt_loops.hook_calls import HookCalls, order_callbacks
 from lt_loops.limits import LIMITS
@@ -108,9 +107,9 @@ def _train(run: Run, losses: _Losses) -> Trial:
     started = time.perf_counter()
     run.module.train()
     run.call("on_train_start", phase="train_start")
-    while not limits_reached(run):
+    while not run.stopping.ends_training():
         train_epoch(run)
-        if run.stop_reason:
+        if run.stopping.reason:
             break
         run.position.next_epoch(0)
     kept = [float("nan") if loss is None else float(loss) for loss in losses.kept]
@@ -124,7 +123,7 @@ def _train(run: Run, losses: _Losses) -> Trial:
         batches=len(kept),
         seconds=time.perf_counter() - started,
         metrics=metrics,
-        stop_reason=run.stop_reason,
+        stop_reason=run.stopping.reason,
     )
 
 
@@ -170,15 +169,13 @@ def _snapshot(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _overridden(trainer: TrainerActions, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
-    limits, stop, loggers = dict(trainer._limits), trainer._should_stop, list(trainer.loggers)
+    limits, loggers = dict(trainer._limits), list(trainer.loggers)
     trainer.loggers[:] = [DummyLogger()] * bool(loggers)  # the module's own calls of self.logger go nowhere
     trainer._limits.update({name: value for name, value in overrides.items() if name in LIMITS})
     trainer._limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
-    trainer._should_stop = False
     try:
         yield
     finally:
         trainer._limits.clear()
         trainer._limits.update(limits)
-        trainer._should_stop = stop
         trainer.loggers[:] = loggers

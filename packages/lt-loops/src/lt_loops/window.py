@@ -50,7 +50,7 @@ class Window:
         self.hooked_step = is_overridden(run.module, "optimizer_step", LightningModule)
         self.step_hook = fitted(run.module.optimizer_step, "optimizer_step")
         self.backward_to: Callable[..., None] | None = None
-        self.pending = run.pending
+        self.pending, self.ahead = run.pending, run.ahead
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
 
@@ -73,10 +73,10 @@ class Window:
             self._finish(self.run.position.batch - 1)
 
     def _is_last(self, index: int) -> bool:
-        return self.run.position.micro + 1 >= self.plan.window or index + 1 >= self.run.num_train
+        return self.run.position.micro + 1 >= self.plan.window or index + 1 >= self.ahead.num_batches
 
     def _begin(self, index: int) -> None:
-        left = self.run.num_train - index
+        left = self.ahead.num_batches - index
         self.pending.begin(float(min(self.plan.window, left)))
 
     def _micro(self, batch: Any, index: int) -> Any:

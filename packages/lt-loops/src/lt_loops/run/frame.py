@@ -11,8 +11,10 @@ from lt_core.launcher import RunResult
 from lt_core.partial_save import Contents
 from lt_core.recorder import Recorder
 from lt_loops.gaps import Gaps
+from lt_loops.run.ahead import Ahead
 from lt_loops.run.position import NEVER, Pending, Position
-from lt_loops.shared_time import SharedTime
+from lt_loops.run.shared_time import SharedTime
+from lt_loops.run.stopping import Stopping
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.strategy import Strategy
-    from lt_loops.agreement import Agreement
     from lt_loops.compile_report import CompileReport
     from lt_loops.graphed import GraphedStep
     from lt_loops.hook_calls import HookCalls
@@ -48,26 +49,22 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
+        ahead: how far the loop runs before it looks up.
+        stopping: where the run ends, and why.
         plan: the training step, chosen for this run.
         before_validation: generators and ``eval_steps`` at the start of a validation that has not come to its end.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
-        next_due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
-        attention: something happened that the loop must look at now: stop, signal, dirty.
         dirty: the plan must be made again.
-        signal: the signal that asked the run to stop; ``leaving`` where it is obeyed at this boundary.
-        agreement: how several ranks agree on that boundary.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
         graphed: the captured step of ``Trainer(cuda_graphs=True)``.
         generators: states to put back right before the first epoch of a resumed run.
         loss_seen: the optimizer step at which the loss was last found finite; ``loss_told`` once it was not.
         without_loss: how many batches this epoch began with that had no loss, on this rank.
         clock: when the present stretch of training began (``time.perf_counter``).
-        stop_reason: why the run ends, in words; empty while it goes on.
     """
 
     __slots__ = (
-        "agreement",
-        "attention",
+        "ahead",
         "batches",
         "before_validation",
         "begun",
@@ -76,7 +73,6 @@ class Run:
         "clock",
         "compile_report",
         "datamodule",
-        "deadline",
         "dirty",
         "eval_feeds",
         "eval_steps",
@@ -86,17 +82,13 @@ class Run:
         "graphed",
         "header",
         "hooks",
-        "interrupt_told",
-        "leaving",
         "loaders",
         "loggers",
         "loss_seen",
         "loss_told",
         "model",
         "module",
-        "next_due",
         "next_log",
-        "num_train",
         "open_gradients",
         "optimizer_names",
         "optimizers",
@@ -112,18 +104,16 @@ class Run:
         "save_errors",
         "saved",
         "schedulers",
-        "signal",
         "sink",
         "stage",
         "status",
-        "stop_reason",
+        "stopping",
         "strategy",
         "strict",
         "train_feed",
         "trainer",
         "trusted",
         "unconfirmed",
-        "until_deadline",
         "until_validation",
         "without_loss",
     )
@@ -138,6 +128,8 @@ class Run:
         self.loggers: list[Logger] = []
         self.model: nn.Module = module
         self.position = Position()
+        self.ahead = Ahead(self.position, trainer.settings.steps_per_execution)
+        self.stopping = Stopping(self.ahead, self.strategy, trainer, trainer.settings.max_time)
         self.pending = Pending()
         self.recorder = Recorder()
         self.optimizers: list[Optimizer] = []
@@ -152,9 +144,7 @@ class Run:
         self.feed_state: dict[str, Any] | None = None
         self.eval_feeds: dict[str, list[Feed]] = {}
         self.eval_steps: dict[str, int] = {}
-        self.num_train: int | float = float("inf")
-        self.deadline = float("inf")
-        self.until_deadline, self.until_validation = SharedTime(self.strategy), SharedTime(self.strategy)
+        self.until_validation = SharedTime(self.strategy)
         self.outputs: Any = None
         self.before_validation: tuple[dict[str, Any], dict[str, int]] | None = None
         self.open_gradients: list[Optimizer] = []
@@ -167,15 +157,12 @@ class Run:
         self.phase = ""
         self.generators: dict[str, Any] | None = None
         self.clock = 0.0
-        self.next_due = self.next_log = NEVER
-        self.attention = self.dirty = False
-        self.stop_reason = ""
+        self.next_log = NEVER
+        self.dirty = False
         self.status = "running"
-        self.signal: int | None = None
-        self.agreement: Agreement | None = None
         self.compile_report: CompileReport | None = None
         self.graphed: GraphedStep | None = None
-        self.leaving = self.interrupt_told = self.loss_told = False
+        self.loss_told = False
         self.loss_seen: int | None = None
         self.without_loss = 0
         self.begun = False
@@ -199,11 +186,6 @@ class Run:
         if self.graphed is not None:
             self.graphed.settle()
 
-    def stop(self, reason: str) -> None:
-        """End training at the next boundary; the first reason counts."""
-        self.stop_reason = self.stop_reason or reason
-        self.attention = True
-
     def next_eval_step(self, group: str) -> int:
         """Count the batches of ``group`` whose step values went to the loggers: their x axis."""
         count = self.eval_steps.get(group, -1) + 1
@@ -220,14 +202,10 @@ class Run:
         self.without_loss += 1
         return self.without_loss
 
-    def leave(self, reason: str) -> None:
-        """End the run at this boundary because of a signal: no validation, no epoch end."""
-        self.leaving = True
-        self.stop(reason)
-
     def mark_dirty(self) -> None:
         """Have the plan made again at the next boundary."""
-        self.dirty = self.attention = True
+        self.dirty = True
+        self.ahead.look_up()
 
     def result(self) -> RunResult:
         """Return what the run leaves behind."""
@@ -248,7 +226,7 @@ class Run:
             position=self.position.state_dict(),
             metrics=self._metrics() if crosses else {},
             status=self.status,
-            stop_reason=self.stop_reason,
+            stop_reason=self.stopping.reason,
             save_error=self._why_unsaved(),
             callbacks=states,
             weights=self._cpu_weights() if crosses and self.stage == "fit" else None,

@@ -7,7 +7,8 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.strategy import Strategy
+    from lt_loops.run.ahead import Ahead
 
 __all__ = ["Agreement"]
 
@@ -20,18 +21,22 @@ _runs = itertools.count()
 class Agreement:
     """Brings a signal that any rank got to all ranks, and finds a batch at which all of them stop.
 
-    A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it sets
-    ``run.attention``. From then on each rank posts, once, the batch at which it noticed. When all have posted, all stop
+    A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it has
+    the loop look up. From then on each rank posts, once, the batch at which it noticed. When all have posted, all stop
     at the largest + 2: ranks in lock-step differ by at most one batch, so none is past it. Ranks without lock-step stop
     where they are.
+
+    Attributes:
+        signal: the one that all ranks obey, as soon as this rank knows of it.
     """
 
-    def __init__(self, run: Run) -> None:
-        """Prepare for ``run``; every rank makes the same runs, so a counter names them alike."""
-        self._run = run
+    def __init__(self, strategy: Strategy, ahead: Ahead) -> None:
+        """Prepare for one run; every rank makes the same runs, so a counter names them alike."""
+        self._strategy, self._ahead = strategy, ahead
         self._key = f"lt/stop/{next(_runs)}"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lt-stop-watcher", daemon=True)
+        self._proposed: int | None = None
         self._posted = False
         self._stop_at: int | None = None
         self.signal: int | None = None
@@ -45,26 +50,29 @@ class Agreement:
         self._done.set()
         self._thread.join()
 
+    def propose(self, number: int) -> None:
+        """Have the other ranks hear of a signal that this one got."""
+        self._proposed = number
+
     def _watch(self) -> None:
-        strategy = self._run.strategy
+        strategy = self._strategy
         announced = False
         while not self._done.wait(_LOOK_SECONDS):
-            if self._run.signal is not None and not announced:
-                strategy.post(self._key, str(self._run.signal))
+            if self._proposed is not None and not announced:
+                strategy.post(self._key, str(self._proposed))
                 announced = True
             told = strategy.peek(self._key)
             if told is not None:
                 self.signal = int(told)
-                self._run.attention = True
+                self._ahead.look_up()
                 return
 
     def reached(self) -> bool:
         """Return whether this rank stands at the batch at which all stop; call it at every boundary."""
-        run = self._run
         if self.signal is None:
             return False
-        here = run.position.total_batches + run.position.batch
-        strategy = run.strategy
+        strategy, position = self._strategy, self._ahead.position
+        here = position.total_batches + position.batch
         if not self._posted:
             strategy.post(f"{self._key}/{strategy.rank}", str(here))
             self._posted = True
@@ -75,5 +83,5 @@ class Agreement:
                 self._stop_at = max(int(place) for place in posted if place is not None) + 2 if lock_step else here
         if self._stop_at is not None and here >= self._stop_at:
             return True
-        run.attention = True  # look again after the next batch
+        self._ahead.look_up()  # again after the next batch
         return False

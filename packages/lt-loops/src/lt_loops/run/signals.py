@@ -11,12 +11,12 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from lt_loops.agreement import Agreement
-
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.callback import Callback
+    from lt_core.strategy import Strategy
+    from lt_loops.run.stopping import Stopping
 
-__all__ = ["EXIT_STATUS", "Signals", "exits_process", "name_of"]
+__all__ = ["EXIT_STATUS", "Signals", "exits_process"]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 _HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}
@@ -29,20 +29,17 @@ class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
 
     The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end
-    run; several ranks agree on the boundary (see ``agreement.py``). The first Ctrl-C says so at once, for a step may
+    run; several ranks agree on the boundary (see ``stopping.py``). The first Ctrl-C says so at once, for a step may
     take minutes; a second one raises ``KeyboardInterrupt`` at once.
     """
 
-    def __init__(self, run: Run) -> None:
-        """Note the run; :meth:`install` sets the handlers."""
-        self._run = run
+    def __init__(self, stopping: Stopping, strategy: Strategy, stage: str, callbacks: list[Callback]) -> None:
+        """Note who hears of a signal, and what the first Ctrl-C says; :meth:`install` sets the handlers."""
+        self._stopping, self._strategy, self._stage, self._callbacks = stopping, strategy, stage, callbacks
         self._before: dict[int, Any] = {}
 
     def install(self) -> None:
         """Set the handlers, in the main thread only (Python allows it nowhere else)."""
-        if self._run.stage == "fit" and self._run.strategy.world_size > 1:
-            self._run.agreement = Agreement(self._run)
-            self._run.agreement.start()
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _HANDLED:
@@ -51,34 +48,23 @@ class Signals:
 
     def restore(self) -> None:
         """Put the user's handlers back."""
-        if self._run.agreement is not None:
-            self._run.agreement.close()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        run = self._run
-        if run.signal is not None and number == signal.SIGINT:
+        first = self._stopping.signal is None
+        if not first and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if run.signal is None and number == signal.SIGINT and run.strategy.rank == 0:
-            _say_at_once(_promise(run))
-        run.signal = number
-        run.attention = True
-        if run.agreement is None:
-            run.leave(name_of(number))
+        if first and number == signal.SIGINT and self._strategy.rank == 0:
+            _say_at_once(self._promise())
+        self._stopping.receive_signal(number)
 
-
-def name_of(number: int) -> str:
-    """Return a signal's name for the stop reason."""
-    return f"signal {signal.Signals(number).name}"
-
-
-def _promise(run: Run) -> str:
-    """Return what the first Ctrl-C leads to."""
-    saves = run.stage == "fit" and run.trainer.checkpoint_callbacks
-    then = " A checkpoint is saved there." if saves else ""
-    return f"lt: Ctrl-C: {run.stage} ends after this batch.{then} Press Ctrl-C again to stop at once."
+    def _promise(self) -> str:
+        """Return what the first Ctrl-C leads to."""
+        saves = self._stage == "fit" and any(callback.role == "checkpoint" for callback in self._callbacks)
+        then = " A checkpoint is saved there." if saves else ""
+        return f"lt: Ctrl-C: {self._stage} ends after this batch.{then} Press Ctrl-C again to stop at once."
 
 
 def _say_at_once(text: str) -> None:

@@ -1,0 +1,65 @@
+"""How far the loop runs before it looks up."""
+
+from __future__ import annotations
+
+from lt_loops.run.position import NEVER, Position
+
+__all__ = ["Ahead"]
+
+
+class Ahead:
+    """What lies between here and the next batch at which something is due: all that a step looks at.
+
+    Attributes:
+        position: where the run stands.
+        num_batches: training batches of this epoch on this rank, limits applied; ``inf`` where unknown.
+        window: micro-batches for one optimizer step.
+        group: training batches that the device is given at once (``steps_per_execution``).
+        due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
+        asked: the loop must look up after this very batch.
+    """
+
+    __slots__ = ("asked", "due", "group", "num_batches", "position", "window")
+
+    def __init__(self, position: Position, group: int) -> None:
+        """Know nothing of what is due yet."""
+        self.position, self.group, self.window = position, group, 1
+        self.num_batches: int | float = float("inf")
+        self.due, self.asked = NEVER, False
+
+    def look_up(self) -> None:
+        """Have the loop look up after this batch; may be called from another thread, or a signal's handler."""
+        self.asked = True
+
+    def looked_up(self) -> None:
+        """Note that the loop stands at a boundary and does what is due; what is asked from here on is for the next."""
+        self.asked = False
+
+    def run_until(self, due: float) -> None:
+        """Have the loop run on to the batch ``due``, or to the end of the data."""
+        self.due = int(min(due, self.num_batches, NEVER))
+
+    def count(self, num_batches: int | float) -> None:
+        """Note how many batches this epoch has."""
+        self.num_batches = num_batches
+
+    def step_by(self, window: int) -> None:
+        """Note how many micro-batches make an optimizer step."""
+        self.window = window
+
+    def batch_of_step(self, step: int) -> int:
+        """Return the number of batches done in this epoch when ``step`` can be reached at the earliest."""
+        position = self.position
+        return position.batch + max(step - position.step, 0) * self.window - position.micro
+
+    def batch_of_next(self, every: int) -> int:
+        """Return the same for the next optimizer step that ``every`` divides."""
+        return self.batch_of_step((self.position.step // every + 1) * every)
+
+    def after_group(self) -> int:
+        """Return the batch after which the loop can look up at the earliest."""
+        return self.position.batch + self.group
+
+    def at_end(self) -> bool:
+        """Return whether no batch of this epoch is left."""
+        return self.position.exhausted or self.position.batch >= self.num_batches

@@ -1,0 +1,175 @@
+"""Where a run ends: limits, time, a user's wish, signals; and why."""
+
+from __future__ import annotations
+
+import signal
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from lt_core.errors import warn
+from lt_loops.limits import LIMITS
+from lt_loops.run.agreement import Agreement
+from lt_loops.run.position import NEVER
+from lt_loops.run.shared_time import SharedTime
+
+if TYPE_CHECKING:
+    from lt_core.strategy import Strategy
+    from lt_loops.limits import TrainerLimits
+    from lt_loops.run.ahead import Ahead
+
+__all__ = ["Stopping"]
+
+
+class Stopping:
+    """Decides at each boundary whether the run ends there, and keeps the first reason for it.
+
+    Attributes:
+        reason: why the run ends; empty while it goes on.
+        requested: whether ``trainer.should_stop`` is set: training ends once ``min_epochs`` and ``min_steps`` are
+            reached.
+        signal: the signal that asked this process to stop, or all ranks.
+        leaving: the run ends at this boundary because of it: no validation, no epoch end.
+    """
+
+    __slots__ = (
+        "_agreement",
+        "_ahead",
+        "_announced",
+        "_deadline",
+        "_limits",
+        "_max_time",
+        "_position",
+        "_strategy",
+        "_until_deadline",
+        "leaving",
+        "reason",
+        "requested",
+        "signal",
+    )
+
+    def __init__(self, ahead: Ahead, strategy: Strategy, limits: TrainerLimits, max_time: timedelta | None) -> None:
+        """Go on without an end in sight; ``limits`` may change while the run goes on."""
+        self._ahead, self._position, self._strategy = ahead, ahead.position, strategy
+        self._limits, self._max_time = limits, max_time
+        self._deadline, self._until_deadline = float("inf"), SharedTime(strategy)
+        self._agreement: Agreement | None = None
+        self._announced = False
+        self.reason = ""
+        self.requested = self.leaving = False
+        self.signal: int | None = None
+
+    # ---- what happened -----------------------------------------------------------------------------------------------
+
+    def request(self, wanted: bool) -> None:
+        """Note what a user or a callback wants: that training ends as soon as it may, or that it goes on."""
+        self.requested = wanted
+        self._ahead.look_up()
+
+    def receive_signal(self, number: int) -> None:
+        """Note a signal that this process got: obeyed at the next boundary, or at that on which all ranks agree."""
+        self.signal = number
+        self._ahead.look_up()
+        if self._agreement is None:
+            self._leave(number)
+        else:
+            self._agreement.propose(number)
+
+    def ended_elsewhere(self, reason: str) -> None:
+        """Take over why the run ended in other processes."""
+        self.reason = reason
+
+    def agree_with_ranks(self) -> None:
+        """Have a signal that any rank gets stop all of them at the same batch."""
+        if self._strategy.world_size > 1:
+            self._agreement = Agreement(self._strategy, self._ahead)
+            self._agreement.start()
+
+    def close(self) -> None:
+        """Stop looking for signals of other ranks."""
+        if self._agreement is not None:
+            self._agreement.close()
+
+    def begin_training(self) -> None:
+        """Work out when ``max_time`` ends this fit (time of earlier processes counts); say where nothing is left to
+        train.
+        """
+        position = self._position
+        if self._max_time is not None:
+            self._deadline = time.perf_counter() + self._max_time.total_seconds() - position.seconds
+        if (position.epoch or position.step) and self.ends_training():
+            limit = self.reason.partition("=")[0]
+            more = f"set trainer.{limit} = ... to a higher value before fit" if limit in LIMITS else f"raise {limit}"
+            warn(
+                f"fit trains nothing: {self.reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
+                f"{more}; to start anew take a new Trainer.",
+                code="LT322",
+            )
+
+    # ---- what follows ------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> int:
+        """Return the batch of this epoch after which training may have to end."""
+        due = NEVER
+        if self._limits.max_steps >= 0:
+            due = self._ahead.batch_of_step(self._limits.max_steps)
+        if self._deadline != float("inf") or self.requested:
+            due = min(due, self._ahead.after_group())
+        return due
+
+    def obeys_signal(self) -> bool:
+        """Return whether a signal ends the run at this boundary."""
+        agreement = self._agreement
+        if agreement is not None and not self.leaving and agreement.reached():
+            self.signal = agreement.signal
+            self._leave(agreement.signal or 0)
+        return self.leaving
+
+    def announces_signal(self) -> bool:
+        """Return whether the run's hooks must hear of the signal that ends it now: once."""
+        first = self.signal is not None and not self._announced
+        self._announced = self._announced or first
+        return first
+
+    def may_stop_early(self) -> bool:
+        """Return whether ``min_epochs`` and ``min_steps`` are reached, before which nobody can stop early."""
+        limits, position = self._limits, self._position
+        epochs = position.epoch + self._ahead.at_end()
+        return epochs >= (limits.min_epochs or 0) and position.step >= (limits.min_steps or 0)
+
+    def fulfils_request(self) -> bool:
+        """Return whether training ends here because somebody wants it to."""
+        return self.requested and self.may_stop_early()
+
+    def ends_epoch(self) -> bool:
+        """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
+        limits = self._limits
+        if 0 <= limits.max_steps <= self._position.step:
+            self._end(f"max_steps={limits.max_steps} reached")
+        elif self.fulfils_request():
+            self._end("trainer.should_stop was set")
+        elif self._deadline != float("inf") and self._until_deadline.is_over(self._deadline - time.perf_counter()):
+            self._end(f"max_time={self._max_time} reached")
+        else:
+            return False
+        return True
+
+    def ends_training(self) -> bool:
+        """Return whether no further epoch is to be trained; notes why."""
+        limits = self._limits
+        if self.reason or self.ends_epoch():
+            return True
+        if limits.max_epochs is not None and 0 <= limits.max_epochs <= self._position.epoch:
+            self._end(f"max_epochs={limits.max_epochs} reached")
+        elif limits.limit_train_batches == 0:
+            self._end("limit_train_batches=0")
+        return bool(self.reason)
+
+    def _leave(self, number: int) -> None:
+        self.leaving = True
+        self._end(f"signal {signal.Signals(number).name}")
+        self._ahead.look_up()
+
+    def _end(self, reason: str) -> None:
+        """Note why the run ends; the first reason counts."""
+        self.reason = self.reason or reason
