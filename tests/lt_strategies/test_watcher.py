@@ -22,7 +22,8 @@ class Rank:
 
     def send(self, number):
         with self.file.open("a") as file:
-            file.write(f"Current thread 0x1 (most recent call first):\n  {self.stack}\n")
+            head = "Thread 0x2" if "Current thread" in self.stack else "Current thread 0x1"
+            file.write(f"{head} (most recent call first):\n  {self.stack}\n")
 
 
 class Job:
@@ -118,6 +119,27 @@ def test_a_compiled_step_that_hangs_is_reported(tmp_path):
     job = Job(tmp_path, [WAITS, HANGS + '\n  File "/site-packages/torch/_dynamo/eval_frame.py", line 7 in _fn'])
     job.wait(61)
     assert len(job.said) == 1
+
+
+@pytest.mark.parametrize(
+    "thread",
+    [
+        'File "/site-packages/torch/utils/data/_utils/pin_memory.py", line 35 in do_one_step',
+        'File "/site-packages/lt_core/background.py", line 90 in save_checkpoint',
+    ],
+)
+def test_a_thread_that_pins_batches_or_writes_a_file_hides_no_stuck_step(tmp_path, thread):
+    beside = f"  {thread}\n\nCurrent thread 0x1 (most recent call first):\n  {HANGS}"
+    job = Job(tmp_path, [WAITS, beside.strip()])
+    job.wait(61)
+    assert len(job.said) == 1
+
+
+def test_a_backward_that_is_compiled_in_a_thread_of_torch_is_no_step(tmp_path):
+    thread = 'Thread 0x2 (most recent call first):\n  File "/torch/_inductor/compile_fx.py", line 7 in bw_compiler'
+    job = Job(tmp_path, [WAITS, f"{HANGS}\n\n{thread}"])
+    job.wait(61)
+    assert job.said == []
 
 
 def test_a_rank_is_judged_by_its_last_answer_and_a_stopped_one_has_none(tmp_path):

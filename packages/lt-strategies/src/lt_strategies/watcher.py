@@ -63,14 +63,16 @@ OURS = re.compile(
 """Files whose frames tell a user nothing."""
 
 
+_COMPILES = re.compile(r"[/\\](convert_frame|compile_fx)\.py")
+"""Frames of torch compiling, a backward also in a thread of its own; what it compiled runs below other files of it."""
+
 _NO_STEP = re.compile(
-    r"[/\\](convert_frame|compile_fx)\.py"  # torch compiles: what it compiled runs below other files of it
-    r"|torch[/\\]utils[/\\]data[/\\]|[/\\]lt_data[/\\]"  # waits for a loader
+    r"torch[/\\]utils[/\\]data[/\\]|[/\\]lt_data[/\\]"  # waits for a loader
     r"| in (evaluate|validate|\w*(validation|sanity|test|predict)_(step|epoch|batch)\w*)$"
     r"| in \w*(save|load)_(checkpoint|state_dict)\w*$",
     re.MULTILINE,
 )
-"""Frames of what may take long and is no step."""
+"""Frames of the main thread in what may take long and is no step; other threads pin batches or write a file."""
 
 
 class Line(NamedTuple):
@@ -339,7 +341,7 @@ class Watch:
             return
         self._asked = now
         dumps = self._dumps(lines)
-        if any(_NO_STEP.search(dump) for dump in dumps.values()):
+        if any(_COMPILES.search(dump) or _NO_STEP.search(_main_thread(dump)) for dump in dumps.values()):
             return  # the others wait for it; asked again when as much time has passed
         stacks = {rank: main_stack(dump) for rank, dump in dumps.items()}
         suspects = [rank for rank in late if rank in stacks and not waits_for_others(stacks[rank])] or late
@@ -439,10 +441,13 @@ def waits_for_others(stack: str) -> bool:
 
 def main_stack(dump: str) -> str:
     """Return the main thread's frames from faulthandler's dump: the innermost one, then those of the user's files."""
-    parts = re.split(r"\n(?=(?:Current thread|Thread) )", dump.strip())
-    chosen = next((part for part in parts if part.startswith("Current thread")), parts[-1])
-    frames = chosen.splitlines()[1:]
+    frames = _main_thread(dump).splitlines()[1:]
     return "\n".join(frame for i, frame in enumerate(frames) if i == 0 or not OURS.search(frame))
+
+
+def _main_thread(dump: str) -> str:
+    parts = re.split(r"\n(?=(?:Current thread|Thread) )", dump.strip())
+    return next((part for part in parts if part.startswith("Current thread")), parts[-1])
 
 
 def read_report(folder: Path, rank: int) -> dict[str, Any] | None:
