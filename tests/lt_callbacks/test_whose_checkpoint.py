@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.lt_callbacks.test_model_checkpoint import epoch, names, start
+from tests.lt_callbacks.test_model_checkpoint import LateTrainer, epoch, names, start
 
 from lt_callbacks import ModelCheckpoint
 from lt_core.errors import LtWarning
+from lt_core.strategy import Strategy
 
 
 def run(folder, numbers, state=None, **arguments):
@@ -132,3 +133,53 @@ def test_of_a_signal_one_file_is_enough_for_all_callbacks(tmp_path):
         trainer = start(callback, tmp_path, global_step=3, callbacks=callbacks)
         callback.on_interrupt(trainer, trainer.lightning_module)
     assert names(tmp_path) == ["interrupted.ckpt"]
+
+
+class Rank(Strategy):
+    """One of two ranks, run one after the other: rank 0 writes down what it broadcasts, rank 1 reads it."""
+
+    def __init__(self, said, reads):
+        super().__init__()
+        self.said, self.reads = said, reads
+
+    def broadcast(self, value, src=0):
+        if self.reads:
+            return self.said.pop(0)
+        self.said.append(value)
+        return value
+
+
+def test_ranks_take_over_alike_where_rank_0_alone_sees_that_two_folders_are_one(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").symlink_to("old")
+    killed = ModelCheckpoint(tmp_path / "old", filename="{epoch}")
+    epoch(killed, start(killed, tmp_path, LateTrainer), 0)
+    said, asked = [], []
+    for rank in range(2):
+        callback = ModelCheckpoint(tmp_path / "new", filename="{epoch}")
+        if rank:
+            monkeypatch.setattr("lt_callbacks.model_checkpoint.real_paths", set)
+        trainer = start(
+            callback,
+            tmp_path,
+            LateTrainer,
+            killed.state_dict(),
+            strategy=Rank(said, reads=rank),
+            is_global_zero=not rank,
+            global_step=10,
+        )
+        asked.append([path for path, *_ in trainer.asked])
+    assert asked == [[str(tmp_path / "new" / "epoch=0.ckpt")]] * 2
+    assert said == []
+
+
+@pytest.mark.parametrize("kept", range(6))
+def test_ranks_delete_what_an_interruption_left_in_one_order(tmp_path, kept):
+    said, first = [], ModelCheckpoint(tmp_path, filename="{epoch}")
+    trainer = start(first, tmp_path, strategy=Rank(said, reads=False))
+    epoch(first, trainer, 0)
+    state, deleted = {**first.state_dict(), "interrupted": str(tmp_path / f"interrupted-v{kept}.ckpt")}, []
+    first.load_state_dict(state)
+    first._delete = lambda trainer, path: deleted.append(Path(path).name)
+    first.on_fit_end(trainer, trainer.lightning_module)
+    assert deleted == [f"interrupted-v{kept}.ckpt", "interrupted.ckpt"]

@@ -327,8 +327,9 @@ class ModelCheckpoint(Checkpoint):
         if not finished or self.dirpath is None:
             return
         if self.kept_paths():
-            for path in {self._interrupted, self.format_checkpoint_name({}, "interrupted")} - {""}:
-                self._delete(trainer, path)
+            for path in dict.fromkeys([self._interrupted, self.format_checkpoint_name({}, "interrupted")]):
+                if path:
+                    self._delete(trainer, path)
             self._interrupted = ""
         if trainer.is_global_zero:
             self._folder.retire_ledger()
@@ -528,12 +529,15 @@ class ModelCheckpoint(Checkpoint):
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
         for path in paths:
-            if path not in self.kept_paths() and not self._kept_by_others(path) and not self._delete(trainer, path):
+            if path not in self.kept_paths() and not self._delete(trainer, path) and not self._kept_by_others(path):
                 self._left.add(path)
 
     def _delete(self, trainer: TrainerAPI, path: str) -> bool:
-        """Delete ``path`` where it is this callback's; return whether it is."""
-        own = bool(trainer.strategy.broadcast(trainer.is_global_zero and self._owns(path)))
+        """Delete ``path`` where it is this callback's alone; return whether it is. Rank 0 looks: others may see other
+        links, or no such folder.
+        """
+        own = trainer.is_global_zero and not self._kept_by_others(path) and self._owns(path)
+        own = bool(trainer.strategy.broadcast(own))
         if own:
             trainer.remove_checkpoint(path)
         return own
@@ -556,6 +560,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _take_over(self, trainer: TrainerAPI) -> None:
         """Finish what a killed predecessor had begun at the boundary that this run resumes from."""
+        self._moved_from = trainer.strategy.broadcast(self._moved_from)
         self._forget_missing(trainer)
         if self._moved_from is not None:
             self._leave_behind()
