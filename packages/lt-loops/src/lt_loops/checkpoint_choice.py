@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_core.errors import CheckpointError, ConfigTypeError, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
 from lt_core.remote_file import is_remote
 from lt_loops.problems import a
 
@@ -88,6 +88,9 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
     if word == "best":
         return _best(trainer, stage)
     if word not in ("last", "auto", "hpc"):
+        near = did_you_mean(word, _WORDS)
+        if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
+            raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
         return word
     newest = _newest(trainer, stage)
     if newest is None and word == "last":
@@ -97,6 +100,10 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
             code="LT611",
         )
     return newest
+
+
+_WORDS = ("best", "last", "auto")
+"""What ``ckpt_path`` may be beside a path."""
 
 
 def _best(trainer: Trainer, stage: str) -> str:
