@@ -80,8 +80,16 @@ class Feed:
 
     A run makes one feed for each loader and iterates it once an epoch. A resume is exact: the generators are set back
     to where they stood before the epoch's iterator was made, the batches done are read again and dropped, and then the
-    generators of the checkpoint come back. Loaders with worker processes, shards, batch indexing and prefetching are
-    lt-data's, which registers its own feed as ``feed`` in ``lt.data``.
+    generators of the checkpoint come back (where no batch was done, the epoch begins again as it began). Loaders with
+    worker processes, shards, batch indexing and prefetching are lt-data's, which registers its own feed as ``feed`` in
+    ``lt.data``.
+
+    An epoch gives the batches of the plain loop ``for batch in loader``, in its order, and draws the same random
+    numbers and no others. No batch is read before it is asked for, and none is read twice; an epoch that was left
+    begins anew, the user's errors come out as they are, and the place is known after them. What :meth:`state_dict`
+    returns is plain data. Where ranks share a loader in training, all yield equally many batches, and each sample is
+    read once.
+    ``lt_testing.FeedKit`` tests what is said here.
 
     Attributes:
         loader: what the user gave.
@@ -159,7 +167,8 @@ class Feed:
         for _ in range(state["batches"]):
             next(iterator, None)
         self._done = state["batches"]
-        restore_generators(now)
+        if self._done:  # else the sampler has yet to draw its order, and does so as it did
+            restore_generators(now)
         return iterator
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:

@@ -47,7 +47,10 @@ class Launcher:
     A launcher that starts processes gives each its :class:`~lt_core.environment.Environment` by
     ``strategy.join(environment)`` before it calls ``fn``, and must pickle ``fn``, ``args`` and ``strategy`` together,
     so that the strategy inside ``args`` is the same object. Where nothing is to be started (one process, or
-    ``strategy.environment.processes_exist``) it calls ``fn`` right here.
+    ``strategy.environment.processes_exist``) it calls ``fn`` right here, and errors come out as they are.
+
+    It may be used again, after a failure too, and leaves this process's variables, folder and random generators as they
+    were. ``lt_testing.LauncherKit`` tests what is said here.
 
     Attributes:
         returns_results: True where ranks run in processes that end with the launch, so that the caller's process gets
@@ -60,10 +63,14 @@ class Launcher:
     notebook: bool = True
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
-        """Call ``fn(*args)`` on each rank and return rank 0's result.
+        """Call ``fn(*args)`` once on each rank and return rank 0's result, its tensors on the CPU.
+
+        With :attr:`returns_results` no rank runs any more when it returns or raises; otherwise none outlives the
+        script. A failure on one rank ends all of them, and so does the death of the process that launched them.
 
         Raises:
-            Exception: whatever ``fn`` raised on the rank that failed first.
-            RankError: when a process died without an exception; names its rank and the signal.
+            Exception: whatever ``fn`` raised on the rank that failed first, with all of its text where it cannot be
+                pickled. Where this process is rank 0 itself, a RankError may tell of another rank's.
+            RankError: when a process died without an exception; names its rank and the signal, or the exit status.
         """
         return fn(*args)

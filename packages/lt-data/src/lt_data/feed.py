@@ -186,7 +186,8 @@ class LoaderFeed(Feed):
             self._done += 1
             if self.source.unwrap is not None:
                 self.source.unwrap(item)
-        restore_generators(now)
+        if self._done:  # else the sampler has yet to draw its order, and does so as it did
+            restore_generators(now)
         return iterator
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pytest
 
-_KITS = ("accelerator", "callback", "checkpoint", "environment", "logger", "precision", "profiler")
+_KITS = ("accelerator", "callback", "checkpoint", "environment", "feed", "launcher", "logger", "precision", "profiler")
 _CHECKS = ("bench", "placing", "stepping", "talking", "saving", "training")
 pytest.register_assert_rewrite(
     *(f"lt_testing.{name}" for name in _KITS), *(f"lt_testing.strategy.{name}" for name in _CHECKS)
@@ -28,6 +28,8 @@ from lt_testing.checkpoint import CheckpointKit
 from lt_testing.environment import EnvironmentKit
 from lt_testing.exact_resume import assert_resumes_exactly
 from lt_testing.fake_trainer import FakeTrainer
+from lt_testing.feed import FeedKit
+from lt_testing.launcher import LauncherKit
 from lt_testing.logger import LoggerKit
 from lt_testing.precision import PrecisionKit
 from lt_testing.profiler import ProfilerKit
@@ -39,6 +41,8 @@ __all__ = [
     "CheckpointKit",
     "EnvironmentKit",
     "FakeTrainer",
+    "FeedKit",
+    "LauncherKit",
     "LoggerKit",
     "PrecisionKit",
     "ProfilerKit",

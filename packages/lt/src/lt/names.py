@@ -184,6 +184,8 @@ NAMES: dict[str, dict[str, str]] = {
         "CheckpointKit": "lt_testing:CheckpointKit",
         "EnvironmentKit": "lt_testing:EnvironmentKit",
         "FakeTrainer": "lt_testing:FakeTrainer",
+        "FeedKit": "lt_testing:FeedKit",
+        "LauncherKit": "lt_testing:LauncherKit",
         "LoggerKit": "lt_testing:LoggerKit",
         "PrecisionKit": "lt_testing:PrecisionKit",
         "ProfilerKit": "lt_testing:ProfilerKit",

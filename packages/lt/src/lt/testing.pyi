@@ -6,6 +6,8 @@ from lt_testing.checkpoint import CheckpointKit as CheckpointKit
 from lt_testing.environment import EnvironmentKit as EnvironmentKit
 from lt_testing.exact_resume import assert_resumes_exactly as assert_resumes_exactly
 from lt_testing.fake_trainer import FakeTrainer as FakeTrainer
+from lt_testing.feed import FeedKit as FeedKit
+from lt_testing.launcher import LauncherKit as LauncherKit
 from lt_testing.logger import LoggerKit as LoggerKit
 from lt_testing.precision import PrecisionKit as PrecisionKit
 from lt_testing.profiler import ProfilerKit as ProfilerKit
@@ -18,6 +20,8 @@ __all__ = [
     "CheckpointKit",
     "EnvironmentKit",
     "FakeTrainer",
+    "FeedKit",
+    "LauncherKit",
     "LoggerKit",
     "PrecisionKit",
     "ProfilerKit",

@@ -1,0 +1,215 @@
+"""What the kit for launchers starts: a script that launches one scenario after another, and what each rank does in it.
+
+Run by ``python -c "from lt_testing.launched import main; main()" ORDER``, so that a launcher that starts the script
+once more finds one. Everything that is to be known of a scenario is left as JSON in the order's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from lt_core import plugins
+from lt_core.environment import Environment
+from lt_core.errors import RankError
+from lt_core.launcher import Launcher, RunResult
+from lt_core.strategy import Placement, Strategy
+
+__all__ = ["ENDINGS", "DeliberateError", "Ranks", "StubbornError", "is_running", "main", "placed", "read_facts"]
+
+ENDINGS = {
+    "returns": "all ranks return",
+    "again": "all ranks return, in a second launch",
+    "raises": "the last rank raises, the others wait",
+    "raises on rank 0": "rank 0 raises, the others wait",
+    "raises what pickle refuses": "the last rank raises an error that cannot be pickled, the others wait",
+    "is killed": "the last rank is killed by SIGKILL, the others wait",
+    "exits": "the last rank's process exits with status 7, the others wait",
+    "is abandoned": "all ranks wait, and the process that launched them is killed",
+}
+"""The scenarios, in the order in which they are launched."""
+
+BIG = 1_000_000
+"""Numbers in a result: more than fits in a pipe that nobody reads."""
+
+
+class DeliberateError(Exception):
+    """What a rank raises on purpose."""
+
+
+class StubbornError(Exception):
+    """What a rank raises that cannot cross to another process."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled."""
+        raise TypeError("a StubbornError holds what cannot be pickled")
+
+
+class Ranks(Strategy):
+    """Processes that do not talk to one another: all that a launcher needs of a strategy."""
+
+    name = "ranks"
+
+    @property
+    def world_size(self) -> int:
+        """As many as the environment says, or as there are devices."""
+        if self.environment.processes_exist:
+            return self.environment.world_size
+        return len(self.placement.devices) * self.placement.num_nodes
+
+
+def placed(launcher: Launcher, world_size: int, environment: Environment | None = None) -> Ranks:
+    """Return a strategy that is placed on so many devices."""
+    strategy = Ranks()
+    where = environment or Environment()
+    strategy.place(Placement(devices=tuple(range(world_size)), launcher=launcher, environment=where))
+    return strategy
+
+
+def work(scenario: str, folder: Path, shared: list[Strategy], strategy: Strategy, patience: float) -> RunResult:
+    """Be one rank: note who this is, and end as the scenario wants it."""
+    rank, last = strategy.rank, strategy.world_size - 1
+    _append(folder / f"{scenario}.{rank}.jsonl", _facts(shared[0] is strategy, strategy))
+    if scenario in ("returns", "again"):
+        weights = {"weight": torch.full((BIG,), float(rank))}
+        return RunResult(outputs={"rank": rank, "scenario": scenario}, status=f"from rank {rank}", weights=weights)
+    while not all((folder / f"{scenario}.{other}.jsonl").exists() for other in range(last + 1)):
+        time.sleep(0.01)
+    if scenario == "raises on rank 0" and rank == 0:
+        raise DeliberateError(f"rank {rank} raises on purpose")
+    if rank == last:
+        _fail(scenario, rank)
+    end = time.monotonic() + 3 * patience  # by then the kit has ended this process
+    while time.monotonic() < end:
+        time.sleep(0.02)
+    return RunResult()
+
+
+def _fail(scenario: str, rank: int) -> None:
+    if scenario == "raises":
+        raise DeliberateError(f"rank {rank} raises on purpose")
+    if scenario == "raises what pickle refuses":
+        raise StubbornError(f"rank {rank} raises on purpose")
+    if scenario == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if scenario == "exits":
+        os._exit(7)
+
+
+def _facts(shared: bool, strategy: Strategy) -> dict[str, Any]:
+    environment = strategy.environment
+    return {
+        "pid": os.getpid(),
+        "rank": environment.rank,
+        "local_rank": environment.local_rank,
+        "world_size": environment.world_size,
+        "local_world_size": environment.local_world_size,
+        "processes_exist": environment.processes_exist,
+        "shared": shared,
+    }
+
+
+# ---- the script ------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Launch the scenarios of the order, and leave an outcome of each; on every rank, where the script runs on each."""
+    torch.set_num_threads(1)  # a fork has none of the threads that sums of many numbers would start here
+    order = json.loads(sys.argv[-1])
+    folder = Path(order["folder"])
+    launcher: Launcher = pickle.loads((folder / "launcher.pickle").read_bytes())
+    for scenario in order["scenarios"]:
+        strategy = placed(launcher, order["world_size"], _environment())
+        outcome = _outcome(scenario, folder, strategy, order["patience"])
+        if strategy.rank == 0:
+            _append(folder / f"{scenario}.outcome", outcome)
+        if outcome["error"] is not None and not launcher.returns_results:
+            sys.exit(1)  # a rank is gone, and the next launch would need it
+
+
+def _environment() -> Environment:
+    """Return what a Trainer would find."""
+    kinds: list[type[Environment]] = [plugins.load("environments", name) for name in plugins.names("environments")]
+    found = (kind.detect() for kind in sorted(kinds, key=lambda kind: -kind.priority))
+    return next((environment for environment in found if environment is not None), Environment())
+
+
+def _outcome(scenario: str, folder: Path, strategy: Strategy, patience: float) -> dict[str, Any]:
+    before = _state()
+    told: dict[str, Any] = {"error": None, "result": None}
+    try:
+        result = strategy.launch(work, scenario, folder, [strategy], strategy, patience)
+        told["result"] = _described(result)
+    except Exception as error:
+        kind = next((kind for kind in (DeliberateError, RankError) if isinstance(error, kind)), type(error))
+        told["error"] = {"kind": kind.__name__, "text": "".join(traceback.format_exception(error))}
+    after = _state()
+    told["changed"] = [name for name in before if before[name] != after[name]]
+    told["variables"] = sorted(dict(before["variables"].items() ^ after["variables"].items()))
+    if isinstance(strategy.launcher, Launcher) and strategy.launcher.returns_results:
+        told["left"] = _left_of(folder, scenario, patience)
+    return told
+
+
+def _state() -> dict[str, Any]:
+    return {
+        "variables": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "random numbers": (random.getstate(), torch.get_rng_state().tolist()),
+    }
+
+
+def _described(result: RunResult) -> dict[str, Any]:
+    weight = (result.weights or {}).get("weight")
+    numbers = None if weight is None else [weight.device.type, weight.numel(), weight.min().item(), weight.max().item()]
+    return {"outputs": result.outputs, "status": result.status, "weight": numbers}
+
+
+def _left_of(folder: Path, scenario: str, patience: float) -> list[int]:
+    """Return the ranks that still run in processes of their own, after a while in which they may end."""
+    end = time.monotonic() + patience
+    while True:
+        facts = [told for told in read_facts(folder, scenario) if told["pid"] != os.getpid()]
+        left = [int(told["rank"]) for told in facts if is_running(told["pid"])]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.05)
+
+
+# ---- for both sides --------------------------------------------------------------------------------------------------
+
+
+def read_facts(folder: Path, scenario: str) -> list[dict[str, Any]]:
+    """Return what the ranks noted, one entry for each call of the function on a rank."""
+    files = sorted(folder.glob(f"{scenario}.[0-9]*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and that nobody has asked for yet does not."""
+    status = Path(f"/proc/{pid}/stat")
+    if status.parent.parent.joinpath("self").exists():
+        try:
+            return status.read_text("utf-8").rpartition(")")[2].split()[0] not in ("Z", "X")
+        except OSError:
+            return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _append(path: Path, entry: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")

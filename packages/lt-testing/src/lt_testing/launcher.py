@@ -1,0 +1,325 @@
+"""What every launcher must do, as tests: subclass :class:`LauncherKit` and let pytest run it.
+
+::
+
+    class TestMyLauncher(LauncherKit):
+        def make_launcher(self):
+            return MyLauncher()
+
+The tests look at a few launches of real processes, which a script started for it makes, one after another: ranks that
+return, raise, are killed, exit, and that lose the process that launched them. The launcher is pickled on its way to the
+script, so its class must be importable there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from lt_core import plugins
+from lt_core.environment import Environment
+from lt_core.launcher import Launcher, RunResult
+from lt_testing.kit import Kit
+from lt_testing.launched import BIG, ENDINGS, DeliberateError, is_running, placed, read_facts
+
+__all__ = ["LauncherKit"]
+
+
+class LauncherKit(Kit):
+    """Tests of the :class:`~lt_core.launcher.Launcher` interface; each name says what must hold.
+
+    A test can be overridden only to mark it: ``@pytest.mark.xfail(reason=...)``.
+
+    Attributes:
+        registered: whether an installed package provides it by its name.
+        world_size: ranks in each launch, at least 2; 1 for a launcher that starts nothing.
+        patience: seconds without any progress after which a launch counts as hung.
+    """
+
+    registered: ClassVar[bool] = True
+    world_size: ClassVar[int] = 2
+    patience: ClassVar[float] = 300.0
+    _scenarios: ClassVar[tuple[str, ...]] = tuple(ENDINGS)
+    _outcomes: ClassVar[dict[str, dict[str, Any]]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let each class have launches of its own."""
+        super().__init_subclass__(**kwargs)
+        cls._outcomes = {}
+
+    def make_launcher(self) -> Launcher:
+        """Return a new launcher."""
+        raise NotImplementedError(f"{type(self).__name__} must define make_launcher()")
+
+    # ---- by itself ---------------------------------------------------------------------------------------------------
+
+    def test_its_name_finds_it(self) -> None:
+        launcher = self.make_launcher()
+        if not self.registered:
+            self.skip("registered is False")
+        assert isinstance(plugins.load("launchers", launcher.name)(), type(launcher))
+
+    def test_it_says_what_it_can_do_in_the_right_types(self) -> None:
+        launcher = self.make_launcher()
+        assert isinstance(launcher.name, str)
+        assert isinstance(launcher.returns_results, bool)
+        assert isinstance(launcher.notebook, bool)
+
+    def test_one_process_is_this_one(self) -> None:
+        strategy = placed(self.make_launcher(), 1)
+        result = strategy.launch(lambda number: RunResult(outputs=[number, os.getpid()]), 7)
+        assert result.outputs == [7, os.getpid()]
+
+    def test_processes_that_exist_are_not_started_again(self) -> None:
+        job = Environment(rank=1, local_rank=1, world_size=2, local_world_size=2, num_nodes=1, processes_exist=True)
+        strategy = placed(self.make_launcher(), 2, job)
+        assert strategy.launch(lambda: RunResult(outputs=os.getpid())).outputs == os.getpid()
+        assert strategy.rank == 1
+
+    def test_an_error_in_this_process_comes_out_as_it_is(self) -> None:
+        error = DeliberateError("on purpose")
+
+        def fails() -> RunResult:
+            raise error
+
+        try:
+            placed(self.make_launcher(), 1).launch(fails)
+        except DeliberateError as caught:
+            assert caught is error  # noqa: PT017  (which object it is matters)
+        else:
+            raise AssertionError("the error was lost")
+
+    # ---- ranks that return -------------------------------------------------------------------------------------------
+
+    def test_each_rank_runs_once_in_a_process_of_its_own(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        ranks = self._outcome("returns", tmp_path_factory)["ranks"]
+        assert [rank["rank"] for rank in ranks] == list(range(self.world_size))
+        assert len({rank["pid"] for rank in ranks}) == self.world_size
+
+    def test_each_rank_knows_its_place(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        ranks = self._outcome("returns", tmp_path_factory)["ranks"]
+        assert {rank["world_size"] for rank in ranks} == {self.world_size}
+        assert all(rank["processes_exist"] for rank in ranks), "it would launch once more"
+        assert all(0 <= rank["local_rank"] < rank["local_world_size"] for rank in ranks)
+        if all(rank["local_world_size"] == self.world_size for rank in ranks):
+            assert len({rank["local_rank"] for rank in ranks}) == self.world_size, "two ranks on one device"
+
+    def test_what_is_one_object_here_is_one_object_there(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        ranks = self._outcome("returns", tmp_path_factory)["ranks"]
+        assert all(rank["shared"] for rank in ranks), "pickle fn, args and strategy in one piece"
+
+    def test_the_result_is_rank_0_s(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        result = self._result("returns", tmp_path_factory)
+        assert result["outputs"] == {"rank": 0, "scenario": "returns"}
+        assert result["status"] == "from rank 0"
+
+    def test_a_large_result_arrives_on_the_cpu(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        assert self._result("returns", tmp_path_factory)["weight"] == ["cpu", BIG, 0.0, 0.0]
+
+    def test_a_second_launch_works_like_the_first(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        assert self._result("again", tmp_path_factory)["outputs"] == {"rank": 0, "scenario": "again"}
+
+    def test_no_rank_runs_on_after_the_launch(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        assert self._outcome("returns", tmp_path_factory)["left"] == []
+
+    # ---- this process ------------------------------------------------------------------------------------------------
+
+    def test_a_launch_leaves_this_process_s_variables_as_they_were(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        for scenario in ("returns", "raises"):
+            assert self._outcome(scenario, tmp_path_factory)["variables"] == [], "what starts next would inherit them"
+
+    def test_a_launch_draws_no_random_number_and_stays_in_its_folder(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        changed = self._outcome("returns", tmp_path_factory)["changed"]
+        assert "random numbers" not in changed
+        assert "folder" not in changed
+
+    # ---- ranks that fail ---------------------------------------------------------------------------------------------
+
+    def test_an_error_of_the_last_rank_comes_out(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        error = self._error("raises", tmp_path_factory)
+        assert f"rank {self.world_size - 1} raises on purpose" in error["text"]
+        if self.make_launcher().returns_results:
+            assert error["kind"] == "DeliberateError", "the user's own error is expected"
+        else:
+            assert error["kind"] in ("DeliberateError", "RankError")
+
+    def test_an_error_of_rank_0_comes_out(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        error = self._error("raises on rank 0", tmp_path_factory)
+        assert error["kind"] == "DeliberateError"
+        assert "rank 0 raises on purpose" in error["text"]
+
+    def test_an_error_that_cannot_be_pickled_comes_out_by_its_text(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        error = self._error("raises what pickle refuses", tmp_path_factory)
+        assert f"rank {self.world_size - 1} raises on purpose" in error["text"]
+
+    def test_a_rank_that_is_killed_is_an_error_that_names_it_and_the_signal(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        error = self._error("is killed", tmp_path_factory)
+        assert error["kind"] == "RankError"
+        assert re.search(rf"\brank {self.world_size - 1}\b", error["text"], re.IGNORECASE), error["text"]
+        assert re.search(r"SIGKILL|signal 9\b", error["text"]), error["text"]
+
+    def test_a_rank_whose_process_exits_is_an_error_that_names_it_and_the_status(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        error = self._error("exits", tmp_path_factory)
+        assert error["kind"] == "RankError"
+        assert re.search(rf"\brank {self.world_size - 1}\b", error["text"], re.IGNORECASE), error["text"]
+        assert re.search(r"\b7\b", error["text"]), error["text"]
+
+    def test_no_rank_runs_on_after_a_failure(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        for scenario in ("raises", "raises on rank 0", "is killed"):
+            left = self._outcome(scenario, tmp_path_factory)["left"]
+            assert left == [], f"where a rank {scenario}, ranks {left} run on"
+
+    def test_ranks_end_when_the_process_that_launched_them_is_killed(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        assert self._outcome("is abandoned", tmp_path_factory)["left"] == []
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _outcome(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
+        """Return what a scenario left; the first question launches all of them."""
+        if self.world_size < 2:
+            self.skip("it starts no process")
+        cls = type(self)
+        if scenario not in cls._outcomes:
+            wanted = cls._scenarios if scenario in cls._scenarios else (scenario,)
+            cls._outcomes.update(_Jobs(self.make_launcher(), cls, factory.mktemp("launches")).outcomes(wanted))
+        outcome = cls._outcomes[scenario]
+        if "trouble" in outcome:
+            pytest.fail(f"{ENDINGS[scenario]}: {outcome['trouble']}", pytrace=False)
+        return outcome
+
+    def _result(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
+        outcome = self._outcome(scenario, factory)
+        assert outcome["error"] is None, outcome["error"]["text"]
+        result: dict[str, Any] = outcome["result"]
+        return result
+
+    def _error(self, scenario: str, factory: pytest.TempPathFactory) -> dict[str, str]:
+        outcome = self._outcome(scenario, factory)
+        assert outcome["error"] is not None, f"{ENDINGS[scenario]}: the launch raised nothing, and returned a result"
+        error: dict[str, str] = outcome["error"]
+        return error
+
+
+class _Jobs:
+    """Starts the script that launches, and reads what it leaves."""
+
+    def __init__(self, launcher: Launcher, kit: type[LauncherKit], folder: Path) -> None:
+        self._returns, self._kit, self._folder = launcher.returns_results, kit, folder
+        (folder / "launcher.pickle").write_bytes(pickle.dumps(launcher))
+
+    def outcomes(self, scenarios: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+        """Launch the scenarios; a script that hangs or dies costs the one that it was at."""
+        found: dict[str, dict[str, Any]] = {}
+        while todo := [scenario for scenario in scenarios if scenario not in found]:
+            together = self._together(todo)
+            text = self._run(together)
+            for scenario in together:
+                path = self._folder / f"{scenario}.outcome"
+                if scenario == "is abandoned":
+                    found[scenario] = {"trouble": text} if text else {"left": self._left(scenario)}
+                elif not path.exists():
+                    found[scenario] = {"trouble": text or self._output()}
+                    break
+                else:
+                    told = json.loads(path.read_text("utf-8"))
+                    ranks = read_facts(self._folder, scenario)
+                    found[scenario] = {"left": self._left(scenario), "ranks": ranks, **told}
+            self._end_all()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return found
+
+    def _together(self, todo: list[str]) -> list[str]:
+        """Return the scenarios of the next script: a failure ends a script that is rank 0 itself."""
+        if todo[0] == "is abandoned":
+            return todo[:1]
+        ends = {"is abandoned"} if self._returns else set(todo) - {"returns", "again"}
+        if todo[0] in ends:
+            return todo[:1]
+        stop = next((at for at, scenario in enumerate(todo) if scenario in ends), len(todo))
+        return todo[:stop]
+
+    def _run(self, scenarios: list[str]) -> str:
+        """Run a script; return what was wrong where it hangs."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        order = {
+            "folder": str(self._folder),
+            "patience": self._kit.patience,
+            "scenarios": scenarios,
+            "world_size": self._kit.world_size,
+        }
+        command = [sys.executable, "-c", "from lt_testing.launched import main; main()", json.dumps(order)]
+        with (self._folder / "output").open("w") as output:
+            process = subprocess.Popen(
+                command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                return self._wait(process, scenarios)
+            finally:
+                process.kill()
+                process.wait()
+                self._group = process.pid
+
+    def _wait(self, process: subprocess.Popen[bytes], scenarios: list[str]) -> str:
+        seen, since = -1, time.monotonic()
+        while process.poll() is None:
+            if (files := len(list(self._folder.iterdir()))) > seen:
+                seen, since = files, time.monotonic()
+            # a launch may wait as long as this for ranks to end, before it says that they have not
+            if time.monotonic() - since > 2 * self._kit.patience:
+                return f"hangs: nothing has happened for {2 * self._kit.patience:g} s. {self._output()}"
+            if scenarios == ["is abandoned"] and self._all_there():
+                process.kill()
+            time.sleep(0.05)
+        if scenarios == ["is abandoned"] and not self._all_there():
+            return f"ended before all ranks ran. {self._output()}"
+        return ""
+
+    def _all_there(self) -> bool:
+        return len(read_facts(self._folder, "is abandoned")) == self._kit.world_size
+
+    def _left(self, scenario: str) -> list[int]:
+        """Return the ranks that still run some time after the script's end."""
+        end = time.monotonic() + self._kit.patience
+        while True:
+            left = [fact["rank"] for fact in read_facts(self._folder, scenario) if is_running(fact["pid"])]
+            if not left or time.monotonic() > end:
+                return left
+            time.sleep(0.05)
+
+    def _end_all(self) -> None:
+        """Leave no process behind, once it has been seen which ones run on."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._group, signal.SIGKILL)
+        for scenario in ENDINGS:
+            for fact in read_facts(self._folder, scenario):
+                with contextlib.suppress(OSError):
+                    os.kill(fact["pid"], signal.SIGKILL)
+
+    def _output(self) -> str:
+        text = (self._folder / "output").read_text("utf-8", errors="replace")
+        return f"The script's output:\n{text[-3000:]}"
