@@ -47,7 +47,7 @@ def made() -> str:
     for path in TABLES:
         table = runpy.run_path(str(path))
         for title, mistakes in table["MISTAKES"].items():
-            parts.append(f"\n## {title}\n\n| You write | You are told |\n| --- | --- |\n")
+            parts.append(f"\n## {title}\n\n| You write | lt answers |\n| --- | --- |\n")
             parts += [line(mistake, table["message_of"](mistake)) for mistake in mistakes]
     return "".join(parts)
 

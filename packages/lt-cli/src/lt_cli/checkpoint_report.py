@@ -1,4 +1,4 @@
-"""What a checkpoint holds, in words: for ``lt ckpt show``."""
+"""What a checkpoint holds, as text: for ``lt ckpt show``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class RunResult:
         position: the counters where the run ended (see ``lt_loops.run.position.Position``).
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
         status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
-        stop_reason: why the run ended, in words.
+        stop_reason: why the run ended, as a short text.
         save_error: why the newest state that was to be saved is not on disk; empty where it is.
         callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
         weights: the module's state dict, on the CPU; only filled where the run was in another process.

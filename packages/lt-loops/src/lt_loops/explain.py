@@ -1,4 +1,4 @@
-"""What a Trainer would do, in words: who runs where, on how much data, and what happens when."""
+"""What a Trainer would do, as text: who runs where, on how much data, and what happens when."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ class TrainerFacts(TrainerLimits):
 
     @property
     def stop_reason(self) -> str:
-        """Why the last fit ended, in words."""
+        """Why the last fit ended, as a short text."""
         return "" if self._run is None else self._run.stopping.reason
 
     @property

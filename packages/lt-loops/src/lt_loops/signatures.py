@@ -83,7 +83,7 @@ def unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> Ho
     """Return the error for a hook whose parameters cannot be filled."""
     return HookError(
         f"{described(function)} does not fit: lt calls {called(function, name, offered)}. Take these parameters, in "
-        "this order; the later ones may be left away.",
+        "this order; later ones may be left out.",
         code="LT211",
     )
 

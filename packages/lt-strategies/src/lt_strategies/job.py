@@ -233,7 +233,7 @@ class Seat:
 
 
 def place_of(line: watcher.Line, error: BaseException) -> str:
-    """Return where a rank failed, in words: its line knows the last batch done, the error the hook that was running."""
+    """Return where a rank failed, as text: its line knows the last batch done, the error the hook that was running."""
     names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     phase = next((phase for name in names if (phase := _phase_of(name))), line.phase)
     if phase == line.phase or line.state not in (watcher.RUNNING, watcher.STEPPING):

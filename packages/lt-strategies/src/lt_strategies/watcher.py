@@ -86,7 +86,7 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the rank is, in words."""
+        """Where the rank is, as text."""
         if self.state in (STARTING, IDLE) or not self.phase:
             return {STARTING: "while it started", IDLE: "between two runs"}.get(self.state, "before its first batch")
         return f"in {self.phase} batch {self.batches + 1} of this run"
