@@ -158,7 +158,7 @@ def test_ranks_take_over_alike_where_rank_0_alone_sees_that_two_folders_are_one(
     for rank in range(2):
         callback = ModelCheckpoint(tmp_path / "new", filename="{epoch}")
         if rank:
-            monkeypatch.setattr("lt_callbacks.model_checkpoint.real_paths", set)
+            monkeypatch.setattr("lt_callbacks.checkpoint.model_checkpoint.real_paths", set)
         trainer = start(
             callback,
             tmp_path,

@@ -120,7 +120,7 @@ class ModelCheckpoint(Checkpoint):
         self.batch_hooks_every = self._schedule.every_n_train_steps
         self._ranking = CheckpointRanking(monitor, mode, save_top_k)
         self._saves = PendingSaves()
-        self._run_id = ""
+        self._owner_id = ""
         self._trainer: TrainerAPI | None = None
         self._files: CheckpointFiles | None = None
         self._resumed = self._validated = False
@@ -208,7 +208,7 @@ class ModelCheckpoint(Checkpoint):
             "newest": ranking.newest,
             "last_global_step_saved": self._last_global_step_saved,
             "validated": self._validated,
-            "run_id": self._run_id,
+            "run_id": self._owner_id,  # as 0.1 named it; the run itself is named in the header
             "interrupted": self._interrupted,
             "unfinished": self._saves.state_dict(),
         }
@@ -238,7 +238,7 @@ class ModelCheckpoint(Checkpoint):
         )
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
         self._validated = bool(state_dict.get("validated", False))
-        self._run_id = str(state_dict.get("run_id") or self._run_id)
+        self._owner_id = str(state_dict.get("run_id") or self._owner_id)
         self._interrupted = place(state_dict.get("interrupted"))
         self._saves.load_state_dict(state_dict.get("unfinished", {}), place, self._last_global_step_saved)
         self._resumed = True
@@ -255,7 +255,7 @@ class ModelCheckpoint(Checkpoint):
             return
         self._trainer = trainer
         self._left = set()
-        self._run_id = self._run_id or uuid4().hex  # not before: copies of a callback are callbacks of their own
+        self._owner_id = self._owner_id or uuid4().hex  # not before: copies of a callback are callbacks of their own
         if self._own_dirpath is None:
             self.dirpath = _join(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
@@ -488,7 +488,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _files_of(self, trainer: TrainerAPI) -> CheckpointFiles:
         written = self._files.written if self._files is not None else ()
-        return CheckpointFiles(self.dirpath or "", self._run_id, trainer.checkpoint_io, written)
+        return CheckpointFiles(self.dirpath or "", self._owner_id, trainer.checkpoint_io, written)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
         value = float(trainer.strategy.broadcast(float(score)))
