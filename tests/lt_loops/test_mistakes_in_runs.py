@@ -262,6 +262,7 @@ ATTRIBUTES = [
         ("trainer.log_axis = 'tokns'", "'tokns'", "Did you mean 'tokens'?"),
         ("net.automatic_optimisation = False", "Net.automatic_optimisation", "mean 'automatic_optimization'?"),
         ("net.strict_loadng = False", "Net.strict_loadng", "Did you mean 'strict_loading'?"),
+        ("net.trains_without_los = True", "Net.trains_without_los", "Did you mean 'trains_without_loss'?"),
         ("data.prepare_data_per_nod = False", "Data.prepare_data_per_nod", "Did you mean 'prepare_data_per_node'?"),
     ]
 ] + [

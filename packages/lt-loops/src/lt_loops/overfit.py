@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
@@ -18,7 +17,7 @@ def in_order(loaders: Any) -> Any:
 
     The user's loaders stay as they are. Those with a sampler of the user's own are left alone, and that is said.
     """
-    if isinstance(loaders, Mapping) and type(loaders) is dict:
+    if type(loaders) is dict:
         return {name: in_order(loader) for name, loader in loaders.items()}
     if type(loaders) in (list, tuple):
         return type(loaders)(in_order(loader) for loader in loaders)

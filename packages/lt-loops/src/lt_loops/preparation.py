@@ -154,7 +154,13 @@ def _check_hooks(run: Run) -> None:
         warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | OLD_HOOKS)
 
 
-_SETTINGS = ("automatic_optimization", "example_input_array", "prepare_data_per_node", "strict_loading")
+_SETTINGS = (
+    "automatic_optimization",
+    "example_input_array",
+    "prepare_data_per_node",
+    "strict_loading",
+    "trains_without_loss",
+)
 """What lt reads of a module and a datamodule, beside their methods."""
 
 
