@@ -125,6 +125,7 @@ def expected(hook):
     return callback, logged, bar, rows, refused
 
 
+@pytest.mark.filterwarnings(r"ignore:(?s).*LT571")  # that the combination False, False is logged nowhere
 @pytest.mark.parametrize(("hook", "by_callback"), CASES)
 def test_every_combination_shows_where_lightning_shows_it(hook, by_callback, trainer):
     made, found, errors = run(hook, trainer, by_callback=by_callback)

@@ -146,6 +146,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Precision": "lt_core.precision:Precision",
         "PrecisionPlugin": "lt_core.precision:Precision",
         "ScaledMixed": "lt_strategies.precision:ScaledMixed",
+        "Plain": "lt_strategies.environments:Plain",
         "Slurm": "lt_strategies.environments:Slurm",
         "TorchCheckpointIO": "lt_core.checkpoint:CheckpointIO",
         "Torchrun": "lt_strategies.environments:Torchrun",

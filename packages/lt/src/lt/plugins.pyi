@@ -12,6 +12,7 @@ from lt_strategies.ddp import ddp_spawn as DDPSpawnPlugin
 from lt_strategies.environments import Kubernetes as Kubernetes
 from lt_strategies.environments import Lsf as Lsf
 from lt_strategies.environments import Mpi as Mpi
+from lt_strategies.environments import Plain as Plain
 from lt_strategies.environments import Slurm as Slurm
 from lt_strategies.environments import Torchrun as Torchrun
 from lt_strategies.job import LaunchedEnvironment as LaunchedEnvironment
@@ -44,6 +45,7 @@ __all__ = [
     "MixedPrecisionPlugin",
     "Mpi",
     "NativeMixedPrecisionPlugin",
+    "Plain",
     "Precision",
     "PrecisionPlugin",
     "ScaledMixed",
