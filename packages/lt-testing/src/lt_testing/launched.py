@@ -83,13 +83,16 @@ def work(scenario: str, folder: Path, shared: list[Strategy], strategy: Strategy
     if scenario in ("returns", "again"):
         weights = {"weight": torch.full((BIG,), float(rank))}
         return RunResult(outputs={"rank": rank, "scenario": scenario}, status=f"from rank {rank}", weights=weights)
+    end = time.monotonic() + patience
     while not all((folder / f"{scenario}.{other}.jsonl").exists() for other in range(last + 1)):
+        if time.monotonic() > end:
+            raise TimeoutError(f"rank {rank} waits for other ranks that never ran")
         time.sleep(0.01)
     if scenario == "raises on rank 0" and rank == 0:
         raise DeliberateError(f"rank {rank} raises on purpose")
     if rank == last:
         _fail(scenario, rank)
-    end = time.monotonic() + 3 * patience  # by then the kit has ended this process
+    end = time.monotonic() + 2 * patience  # by then the kit has ended this process
     while time.monotonic() < end:
         time.sleep(0.02)
     return RunResult()
@@ -135,6 +138,8 @@ def main() -> None:
             _append(folder / f"{scenario}.outcome", outcome)
         if outcome["error"] is not None and not launcher.returns_results:
             sys.exit(1)  # a rank is gone, and the next launch would need it
+        if scenario == "returns" and len(read_facts(folder, scenario)) < order["world_size"]:
+            sys.exit(f"the launcher called the function on fewer than {order['world_size']} ranks")
 
 
 def _environment() -> Environment:
@@ -177,7 +182,7 @@ def _described(result: RunResult) -> dict[str, Any]:
 
 def _left_of(folder: Path, scenario: str, patience: float) -> list[int]:
     """Return the ranks that still run in processes of their own, after a while in which they may end."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + patience / 2
     while True:
         facts = [told for told in read_facts(folder, scenario) if told["pid"] != os.getpid()]
         left = [int(told["rank"]) for told in facts if is_running(told["pid"])]

@@ -45,7 +45,7 @@ class LauncherKit(Kit):
     Attributes:
         registered: whether an installed package provides it by its name.
         world_size: ranks in each launch, at least 2; 1 for a launcher that starts nothing.
-        patience: seconds without any progress after which a launch counts as hung.
+        patience: seconds without any progress after which a launch counts as hung; what comes after it is not launched.
     """
 
     registered: ClassVar[bool] = True
@@ -232,9 +232,14 @@ class _Jobs:
         (folder / "launcher.pickle").write_bytes(pickle.dumps(launcher))
 
     def outcomes(self, scenarios: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-        """Launch the scenarios; a script that hangs or dies costs the one that it was at."""
+        """Launch the scenarios; after one in which the script hangs or dies, the rest is not launched."""
         found: dict[str, dict[str, Any]] = {}
         while todo := [scenario for scenario in scenarios if scenario not in found]:
+            broken = next((scenario for scenario, told in found.items() if "trouble" in told), None)
+            if broken is not None:
+                why = f"not launched, for it went wrong where {ENDINGS[broken]}"
+                found.update({scenario: {"trouble": why} for scenario in todo})
+                break
             together = self._together(todo)
             text = self._run(together)
             for scenario in together:
@@ -289,9 +294,8 @@ class _Jobs:
         while process.poll() is None:
             if (files := len(list(self._folder.iterdir()))) > seen:
                 seen, since = files, time.monotonic()
-            # a launch may wait as long as this for ranks to end, before it says that they have not
-            if time.monotonic() - since > 2 * self._kit.patience:
-                return f"hangs: nothing has happened for {2 * self._kit.patience:g} s. {self._output()}"
+            if time.monotonic() - since > self._kit.patience:
+                return f"hangs: nothing has happened for {self._kit.patience:g} s. {self._output()}"
             if scenarios == ["is abandoned"] and self._all_there():
                 process.kill()
             time.sleep(0.05)
@@ -304,7 +308,7 @@ class _Jobs:
 
     def _left(self, scenario: str) -> list[int]:
         """Return the ranks that still run some time after the script's end."""
-        end = time.monotonic() + self._kit.patience
+        end = time.monotonic() + self._kit.patience / 2
         while True:
             left = [fact["rank"] for fact in read_facts(self._folder, scenario) if is_running(fact["pid"])]
             if not left or time.monotonic() > end:
