@@ -19,7 +19,7 @@ from lt_core.strategy import Strategy
 from lt_loops.explain import explain, imagine
 from lt_loops.facts import TrainerFacts
 from lt_loops.run.frame import Run
-from lt_loops.saving import SaveRequest, save_now
+from lt_loops.saving import save_now
 from lt_loops.sources import Loaders, make_train_feed
 from lt_loops.trial import Trial, run_trial
 
@@ -115,8 +115,7 @@ class TrainerActions(TrainerFacts, Collectives):
         if self._run is None:
             raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
         contents = Contents.of(weights_only, trainable_only, exclude)
-        self._run.requests.append(SaveRequest(os.fspath(path), contents, owner, mark))
-        self._run.ahead.look_up()
+        self._run.saves.request(os.fspath(path), contents, owner, mark)
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
         """Delete a checkpoint."""

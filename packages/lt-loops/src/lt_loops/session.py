@@ -21,7 +21,6 @@ from lt_loops.hook_calls import HookCalls
 from lt_loops.log_sink import LogSink
 from lt_loops.profiled import measure_logging, profile_begins, profile_ends
 from lt_loops.run.signals import Signals
-from lt_loops.saving import confirm_saves
 from lt_loops.sentinel import describe_anomaly
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class Session:
             _explain(run, error)
             self._try(run.settle)
             self._try(partial(self._call_on_exception, error))
-        self._try(lambda: confirm_saves(run, together=error is None))
+        self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
         self._try(lambda: profile_ends(run))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
@@ -143,7 +142,7 @@ class Session:
         self._try(action)
         if fine and self.failed is not None:
             self._try(partial(self._call_on_exception, self.failed))
-            self._try(lambda: confirm_saves(run, together=False))
+            self._try(lambda: run.saves.confirm(together=False))
 
     def _try(self, action: Callable[[], object]) -> None:
         """Do ``action``; keep its error if it is the first one, else report it."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
-from lt_core.partial_save import Contents
 from lt_core.recorder import Recorder
 from lt_loops.gaps import Gaps
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.position import NEVER, Pending, Position
+from lt_loops.run.saves import Saves
 from lt_loops.run.shared_time import SharedTime
 from lt_loops.run.stopping import Stopping
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lt_loops.log_sink import LogSink
     from lt_loops.optimizers import SchedulerConfig
     from lt_loops.plan import Plan
-    from lt_loops.saving import SaveRequest
     from lt_loops.sources import Loaders
     from lt_loops.trainer import Trainer
 
@@ -44,13 +43,12 @@ class Run:
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-        saved: for each kind of contents, the batches done in the newest state that is on disk; ``save_errors`` those
-            of the newest one that could not be written, and why.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         module: the user's module; ``model`` is the same as the strategy set it up.
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
         ahead: how far the loop runs before it looks up.
         stopping: where the run ends, and why.
+        saves: what is to be saved, what is being written, and what became of it.
         plan: the training step, chosen for this run.
         before_validation: generators and ``eval_steps`` at the start of a validation that has not come to its end.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
@@ -99,10 +97,8 @@ class Run:
         "position",
         "precision",
         "recorder",
-        "requests",
         "restored",
-        "save_errors",
-        "saved",
+        "saves",
         "schedulers",
         "sink",
         "stage",
@@ -113,7 +109,6 @@ class Run:
         "train_feed",
         "trainer",
         "trusted",
-        "unconfirmed",
         "until_validation",
         "without_loss",
     )
@@ -130,6 +125,7 @@ class Run:
         self.position = Position()
         self.ahead = Ahead(self.position, trainer.settings.steps_per_execution)
         self.stopping = Stopping(self.ahead, self.strategy, trainer, trainer.settings.max_time)
+        self.saves = Saves(self.ahead, self.strategy, trainer.checkpoint_io)
         self.pending = Pending()
         self.recorder = Recorder()
         self.optimizers: list[Optimizer] = []
@@ -148,10 +144,6 @@ class Run:
         self.outputs: Any = None
         self.before_validation: tuple[dict[str, Any], dict[str, int]] | None = None
         self.open_gradients: list[Optimizer] = []
-        self.requests: list[SaveRequest] = []
-        self.unconfirmed: list[SaveRequest] = []
-        self.saved: dict[Contents, int] = {}
-        self.save_errors: dict[Contents, tuple[int, Exception]] = {}
         self.restored: dict[str, Any] | None = None
         self.header = Header.of_new_run()
         self.phase = ""
@@ -227,18 +219,11 @@ class Run:
             metrics=self._metrics() if crosses else {},
             status=self.status,
             stop_reason=self.stopping.reason,
-            save_error=self._why_unsaved(),
+            save_error=self.saves.why_unsaved(),
             callbacks=states,
             weights=self._cpu_weights() if crosses and self.stage == "fit" else None,
             loggers=[{} if place is None else place for place in files],
         )
-
-    def _why_unsaved(self) -> str:
-        """Return why the newest state that was to be saved is not on disk; empty where it is, or a later one."""
-        for contents, (batches, error) in self.save_errors.items():
-            if batches > max(self.saved.get(contents, -1), self.saved.get(Contents(), -1)):
-                return str(error)
-        return ""
 
     def _metrics(self) -> dict[str, dict[str, Any]]:
         recorder = self.recorder

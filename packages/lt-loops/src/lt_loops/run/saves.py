@@ -1,0 +1,219 @@
+"""Save points: callbacks ask, the loop saves when a boundary is complete."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lt_core.checkpoint_header import Header
+from lt_core.errors import CheckpointError, warn
+from lt_core.partial_save import Contents
+
+if TYPE_CHECKING:
+    from lt_core.callback import Callback
+    from lt_core.checkpoint import CheckpointIO
+    from lt_core.logger import Logger
+    from lt_core.strategy import Strategy
+    from lt_loops.run.ahead import Ahead
+
+__all__ = ["Capture", "SaveRequest", "Saves"]
+
+Capture = Callable[[Contents], "tuple[dict[str, Any], Exception | None]"]
+"""Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""
+
+EachLogger = Callable[["Callable[[Logger], Any]"], None]
+"""Does something with every logger; one that fails is reported."""
+
+
+class SaveRequest(NamedTuple):
+    """A checkpoint that somebody asked for.
+
+    Attributes:
+        path: the file.
+        contents: what goes into it.
+        owner: the callback that hears how it ended.
+        mark: what the file says of its owner (:meth:`lt_core.checkpoint_header.Header.marked`).
+        batches: training batches done when it was written: which state it holds.
+        header: what the file says of itself when it is written.
+    """
+
+    path: str
+    contents: Contents
+    owner: Callback | None
+    mark: str
+    batches: int = 0
+    header: Header | None = None
+
+
+class Saves:
+    """Keeps what is to be saved, what is being written, and what became of it.
+
+    A checkpoint may be written in the background: it is confirmed, on all ranks alike, before the next one is made, and
+    at the end of the run. A request that fails is that request's failure and no other's.
+    """
+
+    __slots__ = ("_ahead", "_failures", "_io", "_on_disk", "_requests", "_strategy", "_unconfirmed")
+
+    def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO) -> None:
+        """Begin with nothing asked for and nothing on disk."""
+        self._ahead, self._strategy, self._io = ahead, strategy, io
+        self._requests: list[SaveRequest] = []
+        self._unconfirmed: list[SaveRequest] = []
+        self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
+        self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked for a checkpoint since the last boundary."""
+        return bool(self._requests)
+
+    def request(self, path: str, contents: Contents, owner: Callback | None, mark: str) -> None:
+        """Have a checkpoint written at the next boundary."""
+        self._requests.append(SaveRequest(path, contents, owner, mark))
+        self._ahead.look_up()
+
+    def serve(self, capture: Capture, each_logger: EachLogger) -> None:
+        """Write what was asked for: all hooks have run, schedulers stepped, the position moved."""
+        self.confirm()
+        requests, self._requests = self._requests, []
+        kept: dict[Contents, dict[str, Any]] = {}
+        batches = self._batches()
+        failed: Exception | None = None
+        each_logger(lambda logger: logger.save())
+        for asked in requests:
+            if asked.contents not in kept:
+                kept[asked.contents], broken = capture(asked.contents)
+                failed = failed or broken
+            tree = Header.marked(kept[asked.contents], asked.mark)
+            request = asked._replace(batches=batches, header=Header.of(tree))
+            error = self._agreed(self._try_to_write(request.path, tree, self._io))
+            if error is not None:
+                self._report(request, error)
+                continue
+            self._say_gaps(request.path, tree)
+            self._unconfirmed.append(request)
+            if request.owner is not None:
+                owner = request.owner
+                owner.on_saved(request.path)
+                each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
+        if failed is not None:  # of the user's own code, as from any hook; what matters is saved
+            raise failed
+
+    def save_now(self, path: str, contents: Contents, capture: Capture, storage_options: Any) -> Exception | None:
+        """Write a checkpoint of this moment, complete on every rank when this returns.
+
+        Returns:
+            An exception of the user's own hooks, to be raised; the file lacks only what they would have added.
+
+        Raises:
+            CheckpointError: on every rank, where it could not be written.
+        """
+        io = self._io if storage_options is None else _with_options(self._io, storage_options)
+        tree, failed = capture(contents)
+        error = self._agreed(self._try_to_write(path, tree, io, wait=True))
+        if error is not None:
+            raise error
+        self._on_disk[contents] = self._batches()
+        self._say_gaps(path, tree)
+        return failed
+
+    def confirm(self, *, together: bool = True) -> None:
+        """Wait for what is written in the background, and report what failed.
+
+        Args:
+            together: whether all ranks call this; not so where an exception may end one alone.
+        """
+        pending, self._unconfirmed = self._unconfirmed, []
+        failures = self._io.failures()
+        errors = {request.path: _error_of(request, failures, self._io) for request in pending}
+        for path in failures.keys() - errors.keys() - {""}:  # a link or a removal; no checkpoint is lost
+            warn(f"In the background: {failures[path]} Training goes on, no checkpoint is lost.", code="LT620")
+        if pending and together:
+            errors = self._agreed_on_each(errors)
+        for request in pending:
+            error = errors[request.path]
+            if error is None:
+                self._on_disk[request.contents] = request.batches
+            else:
+                self._report(request, error)
+
+    def why_unsaved(self) -> str:
+        """Return why the newest state that was to be saved is not on disk; empty where it is, or a later one."""
+        for contents, (batches, error) in self._failures.items():
+            if batches > max(self._on_disk.get(contents, -1), self._on_disk.get(Contents(), -1)):
+                return str(error)
+        return ""
+
+    def _batches(self) -> int:
+        return self._ahead.position.total_batches + self._ahead.position.batch
+
+    def _try_to_write(
+        self, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False
+    ) -> Exception | None:
+        """Write ``tree``; return what the file system, or what is not plain data, has against it."""
+        try:
+            if self._strategy.rank == 0 and "://" not in path:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._strategy.save_checkpoint(io, tree, path)
+            if wait:
+                self._io.wait()
+        except (CheckpointError, OSError) as error:
+            return error
+        return None
+
+    def _agreed(self, error: Exception | None) -> Exception | None:
+        """Return an error that any rank had while it saved, on all: their callbacks must go on from the same files."""
+        if self._strategy.world_size == 1:
+            return error
+        told = next((text for text in self._strategy.gather_objects("" if error is None else str(error)) if text), "")
+        return error if error is not None or not told else CheckpointError(told)
+
+    def _agreed_on_each(self, errors: dict[str, Exception | None]) -> dict[str, Exception | None]:
+        """Return, for each file, the error that any rank had with it, on all."""
+        if self._strategy.world_size == 1:
+            return errors
+        mine = {path: str(error) for path, error in errors.items() if error is not None}
+        everyone = self._strategy.gather_objects(mine)
+        told = {path: CheckpointError(text) for texts in reversed(everyone) for path, text in texts.items()}
+        return {path: error or told.get(path) for path, error in errors.items()}
+
+    def _report(self, request: SaveRequest, error: Exception) -> None:
+        """Say loudly, once for all ranks, that a save failed; training goes on, older checkpoints stay."""
+        self._failures[request.contents] = (request.batches, error)
+        if self._strategy.rank == 0:
+            why = str(error).removeprefix(f"{request.path} ").rstrip(".")
+            warn(
+                f"CHECKPOINT NOT SAVED: {request.path}: {why}. Training goes on and older checkpoints stay; make room "
+                "or give access, the next save tries again.",
+                code="LT640",
+            )
+        if request.owner is not None:
+            request.owner.on_save_failed(request.path, error)
+
+    def _say_gaps(self, path: str, tree: dict[str, Any]) -> None:
+        """Say what a checkpoint was written without."""
+        if self._strategy.rank == 0 and (gaps := tree.get("gaps")):
+            missing = "; ".join(f"{part} ({why})" for part, why in gaps.items())
+            warn(
+                f"{path} was saved without {missing}. A resume begins that anew, everything else continues exactly. "
+                "The file's key 'gaps' lists it.",
+                code="LT604",
+            )
+
+
+def _error_of(request: SaveRequest, failures: Mapping[str, Exception], io: CheckpointIO) -> Exception | None:
+    """Return why a request failed; where it is not known which one did, look whether its file is there."""
+    if "" not in failures:
+        return failures.get(request.path)
+    written = request.header is not None and io.header(request.path) == request.header
+    return failures.get(request.path) or (None if written else failures[""])
+
+
+def _with_options(io: CheckpointIO, storage_options: Any) -> CheckpointIO:
+    """Return ``io``, which gets these options with what it writes."""
+    passing = copy.copy(io)
+    vars(passing)["save_checkpoint"] = partial(io.save_checkpoint, storage_options=storage_options)
+    return passing
