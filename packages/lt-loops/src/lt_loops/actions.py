@@ -18,9 +18,10 @@ from lt_core.partial_save import Contents
 from lt_core.strategy import Strategy
 from lt_loops.explain import explain, imagine
 from lt_loops.facts import TrainerFacts
+from lt_loops.loaders import Loaders
 from lt_loops.run.frame import Run
 from lt_loops.saving import save_now
-from lt_loops.sources import Loaders, make_train_feed
+from lt_loops.sources import make_train_feed
 from lt_loops.trial import Trial, run_trial
 
 __all__ = ["TrainerActions"]

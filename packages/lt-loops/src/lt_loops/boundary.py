@@ -12,11 +12,9 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import restore_generators
 from lt_loops.evaluate import evaluate
-from lt_loops.intervals import next_validation, validation_due
 from lt_loops.losses import check_epoch_had_loss
 from lt_loops.plan import make_plan
 from lt_loops.profiled import measured_batches
-from lt_loops.run.shared_time import SharedTime
 from lt_loops.saving import serve_requests
 from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
 from lt_loops.state import feed_state
@@ -127,7 +125,7 @@ def look_ahead(run: Run) -> None:
     """Work out the next batch at which the loop must look up."""
     ahead = run.ahead
     ahead.step_by(run.plan.window)
-    due = [run.stopping.next_due(), next_validation(run)]
+    due = [run.stopping.next_due(), run.evaluation.next_due()]
     if run.sink.active and (every := run.trainer.log_every_n_steps):
         run.next_log = (run.position.step // every + 1) * every
         due.append(ahead.batch_of_step(run.next_log))
@@ -144,7 +142,6 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
         run: the run.
         resumed: the run goes on at this very boundary, whose hooks and logs are done.
     """
-    position = run.position
     run.ahead.looked_up()
     run.settle()
     if not resumed:
@@ -152,7 +149,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     serve_requests(run)
     if _obeys_signal(run):
         return True
-    if position.batch and validation_due(run):
+    if run.evaluation.is_due(seconds=_seconds(run), at_stop=run.stopping.fulfils_request()):
         validate(run)
         if _obeys_signal(run):
             return True
@@ -200,7 +197,7 @@ def validate(run: Run) -> None:
     stop_clock(run)
     if _reloads(run, "validate"):
         run.loaders.forget("validate")
-        run.eval_feeds.pop("validate", None)
+        run.evaluation.forget_feeds("validate")
     if position.micro == 0 and _frees_gradients(run):
         run.module.on_validation_model_zero_grad()
     run.phase = "validate"
@@ -208,8 +205,7 @@ def validate(run: Run) -> None:
     run.phase = "train"
     if run.stopping.leaving:
         return  # the state that is saved is that before this validation; a resume repeats it
-    position.mark_validated()
-    run.until_validation = SharedTime(run.strategy)
+    run.evaluation.validated()
     serve_requests(run)
     run.clock = time.perf_counter()
 
@@ -226,6 +222,11 @@ def stop_clock(run: Run) -> None:
     now = time.perf_counter()
     run.position.seconds += now - run.clock
     run.clock = now
+
+
+def _seconds(run: Run) -> float:
+    """Return the seconds of training so far."""
+    return run.position.seconds + time.perf_counter() - run.clock
 
 
 def leave_batches(run: Run) -> None:

@@ -13,7 +13,6 @@ from torch import nn
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_core.seed import capture_generators
 from lt_core.strategy import Strategy
 from lt_loops.hook_check import check_takes_index
 from lt_loops.old_hooks import with_step_end
@@ -84,7 +83,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     limits = run.trainer.eval_limits(group, feeds)
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
-        run.before_validation = capture_generators(), dict(run.eval_steps)
+        run.evaluation.begins()
     with sums_reset(run.recorder, group), model_in_eval_mode(run, word), gradients_off(run):
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
@@ -103,8 +102,8 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
             run.sink.send(values)
         results = [_numbers(part) for part in recorder.by_loader(group)]
         run.call(f"on_{word}_end", phase=f"on_{word}_end")
-    if complete:
-        run.before_validation = None
+    if repeats and complete:
+        run.evaluation.ends()
     return results
 
 
@@ -134,7 +133,7 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
         if done is not None:
             done(group)
         if group in stepping and logs_steps:
-            run.sink.send(recorder.step_values(group), step=run.next_eval_step(group))
+            run.sink.send(recorder.step_values(group), step=run.evaluation.next_step(group))
         if run.ahead.asked and run.stopping.reason:
             break
 
@@ -168,9 +167,7 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
 
 def eval_feeds(run: Run, group: str) -> list[Feed]:
     """Return the feeds of a stage, made at the first use and kept for the run."""
-    if group not in run.eval_feeds:
-        run.eval_feeds[group] = make_eval_feeds(run, group)
-    return run.eval_feeds[group]
+    return run.evaluation.feeds(group, lambda: make_eval_feeds(run, group))
 
 
 @contextmanager

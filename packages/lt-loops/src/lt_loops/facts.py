@@ -13,7 +13,6 @@ from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
-from lt_loops.intervals import validates
 from lt_loops.limits import TrainerLimits
 from lt_loops.run.position import Position
 from lt_loops.sources import flatten, limited
@@ -253,7 +252,7 @@ class TrainerFacts(TrainerLimits):
     @property
     def enable_validation(self) -> bool:
         """Whether the present or last fit validates."""
-        return self._run is not None and validates(self._run)
+        return self._run is not None and self._run.evaluation.validates
 
     @property
     def default_root_dir(self) -> str:
@@ -404,7 +403,7 @@ class TrainerFacts(TrainerLimits):
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
         """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""
-        feeds = [] if self._run is None else self._run.eval_feeds.get("predict", [])
+        feeds = [] if self._run is None else self._run.evaluation.feeds_made("predict") or []
         return feeds[dataloader_idx].indices if dataloader_idx < len(feeds) else None
 
     @property
@@ -422,16 +421,15 @@ class TrainerFacts(TrainerLimits):
         run = self._run
         if run is None:
             return []
-        if group not in run.eval_feeds and run.begun and run.status == "running" and self._will_read(run, group):
+        feeds = run.evaluation.feeds_made(group)
+        if feeds is None and run.begun and run.status == "running" and self._will_read(run, group):
             from lt_loops.evaluate import eval_feeds
 
-            eval_feeds(run, group)
-        return self.eval_limits(group, run.eval_feeds.get(group, []))
+            feeds = eval_feeds(run, group)
+        return self.eval_limits(group, feeds or [])
 
     def _will_read(self, run: Run, group: str) -> bool:
-        from lt_loops.intervals import validates
-
-        return run.stage == group or (run.stage == "fit" and group == "validate" and validates(run))
+        return run.stage == group or (run.stage == "fit" and group == "validate" and run.evaluation.validates)
 
     @property
     def num_val_batches(self) -> list[int | float]:

@@ -21,7 +21,6 @@ from lt_loops.boundary import (
 )
 from lt_loops.evaluate import evaluate
 from lt_loops.executions import batch_done_of
-from lt_loops.intervals import validates
 from lt_loops.losses import as_outputs, balanced
 from lt_loops.monitors import check_monitors
 from lt_loops.plan import make_plan
@@ -178,7 +177,7 @@ def train_epoch(run: Run) -> None:
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
     limit = run.trainer.settings.num_sanity_val_steps
-    if not validates(run) or limit == 0 or run.restored is not None or run.position.step:
+    if not run.evaluation.validates or limit == 0 or run.restored is not None or run.position.step:
         return
     run.phase = "sanity_check"
     run.call("on_sanity_check_start", phase="on_sanity_check_start")

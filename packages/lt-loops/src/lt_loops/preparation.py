@@ -18,7 +18,6 @@ from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_mis
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import order_callbacks
 from lt_loops.hook_check import check_signatures, check_takes_index
-from lt_loops.intervals import check_interval, validates
 from lt_loops.old_hooks import OLD_HOOKS, model_maker
 from lt_loops.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.sources import check_loader, flatten, limited, make_train_feed
@@ -57,7 +56,7 @@ def set_up(run: Run) -> None:
         ensure_train_feed(run)
         _check_schedules(run)
         _tell_about_steps(run)
-        check_interval(run)
+        run.evaluation.check_interval()
         restore_training(run)
         _log_hyperparams(run)
     else:
@@ -169,7 +168,7 @@ def _check_given_loaders(run: Run) -> None:
     read, as what it draws from the random generators has its place.
     """
     given = run.loaders.given.get("validate")
-    if run.stage != "fit" or given is None or not validates(run):
+    if run.stage != "fit" or given is None or not run.evaluation.validates:
         return
     loaders = [check_loader(loader, "validate") for loader in flatten(given)]
     if len(loaders) > 1:

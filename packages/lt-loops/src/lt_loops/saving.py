@@ -26,12 +26,6 @@ def serve_requests(run: Run) -> None:
 def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_options: Any = None) -> None:
     """Write a checkpoint of this moment; it is complete when this returns, on every rank.
 
-    Args:
-        run: the run.
-        path: the file.
-        contents: what goes into it.
-        storage_options: for the run's CheckpointIO.
-
     Raises:
         CheckpointError: on every rank, where it could not be written.
     """

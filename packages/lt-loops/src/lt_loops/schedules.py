@@ -10,7 +10,6 @@ from lt_core.errors import ConfigError, did_you_mean, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, nearest_name
 from lt_loops.fitted import fitted
-from lt_loops.intervals import validates
 
 if TYPE_CHECKING:
     from lt_loops.optimizers import SchedulerConfig
@@ -80,7 +79,7 @@ def _monitored(run: Run, config: SchedulerConfig) -> Any:
             "'frequency' so that "
             "it steps when a validation has run."
         )
-        off = is_overridden(run.module, "validation_step", LightningModule) and not validates(run)
+        off = is_overridden(run.module, "validation_step", LightningModule) and not run.evaluation.validates
         if config.strict and not (off and nearest_name(config.monitor or "", list(metrics)) is None):
             raise ConfigError(message, code="LT321")
         warn(message, code="LT321")

@@ -99,7 +99,7 @@ class Session:
         run.sink.each(lambda logger: logger.save())
         run.sink.each(lambda logger: logger.finalize(outcome))
         run.batches = None
-        for feed in [run.train_feed, *(f for feeds in run.eval_feeds.values() for f in feeds)]:
+        for feed in [run.train_feed, *run.evaluation.open_feeds()]:
             if feed is not None:
                 self._try(feed.close)
         self._try(run.trainer.checkpoint_io.teardown)

@@ -33,7 +33,6 @@ from lt_core.merged_sums import merged_sums
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
-from lt_core.seed import capture_generators
 from lt_loops.checkpoint_choice import agreed_choice
 from lt_loops.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
@@ -137,7 +136,7 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
             "position": position.state_dict(),
             "pending": run.pending.state_dict(),
             "loaders": dict(run.loaders.epochs),
-            "eval_steps": dict(run.eval_steps) if run.before_validation is None else run.before_validation[1],
+            "eval_steps": run.evaluation.steps(),
             "ranks": ranks,
             "world_size": strategy.world_size,
             "precision": run.precision.state_dict(),
@@ -152,7 +151,7 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
 
 def _rank_state(run: Run) -> dict[str, Any]:
     return {
-        "generators": capture_generators() if run.before_validation is None else run.before_validation[0],
+        "generators": run.evaluation.generators(),
         "recorder": run.recorder.state_dict(),
         "feed": feed_state(run),
         "gradients": _unfinished_gradients(run),
@@ -291,7 +290,7 @@ def restore_data(run: Run) -> None:
     run.loaders.epochs.update(extra.get("loaders", {}))
     mine = extra["ranks"][run.strategy.rank if extra["world_size"] == run.strategy.world_size else 0]
     run.loaders.generators.update(mine.get("loaders", {}))
-    run.eval_steps.update(extra.get("eval_steps", {}))
+    run.evaluation.restore(extra.get("eval_steps", {}))
 
 
 def restore_training(run: Run) -> None:

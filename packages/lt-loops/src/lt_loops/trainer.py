@@ -34,6 +34,7 @@ from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
 from lt_loops.limits import first_values
+from lt_loops.loaders import Loaders
 from lt_loops.log_sink import LogSink
 from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
@@ -43,7 +44,6 @@ from lt_loops.returned_weights import take_weights
 from lt_loops.run.frame import Run
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.settings import Settings, find_problems
-from lt_loops.sources import Loaders
 from lt_loops.table import format_results
 
 __all__ = ["Trainer"]
@@ -430,7 +430,8 @@ class Trainer(TrainerActions, LegacyArguments):
         run.pending, run.recorder = last.pending, last.recorder
         run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
         run.frequencies, run.header = last.frequencies, last.header
-        run.feed_state, run.eval_steps = last.feed_state, last.eval_steps
+        run.feed_state = last.feed_state
+        run.evaluation.restore(last.evaluation.steps())
 
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""

@@ -18,11 +18,11 @@ from lt_core.seed import preserve_generators
 from lt_loops.fit import train_epoch
 from lt_loops.hook_calls import HookCalls, order_callbacks
 from lt_loops.limits import LIMITS
+from lt_loops.loaders import Loaders
 from lt_loops.log_sink import LogSink
 from lt_loops.preparation import ensure_train_feed
 from lt_loops.run.frame import Run
 from lt_loops.session import attach
-from lt_loops.sources import Loaders
 
 if TYPE_CHECKING:
     from lt_loops.actions import TrainerActions

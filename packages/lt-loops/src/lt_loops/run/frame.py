@@ -11,9 +11,9 @@ from lt_core.launcher import RunResult
 from lt_core.recorder import Recorder
 from lt_loops.gaps import Gaps
 from lt_loops.run.ahead import Ahead
+from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.position import NEVER, Pending, Position
 from lt_loops.run.saves import Saves
-from lt_loops.run.shared_time import SharedTime
 from lt_loops.run.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from lt_loops.compile_report import CompileReport
     from lt_loops.graphed import GraphedStep
     from lt_loops.hook_calls import HookCalls
+    from lt_loops.loaders import Loaders
     from lt_loops.log_sink import LogSink
     from lt_loops.optimizers import SchedulerConfig
     from lt_loops.plan import Plan
-    from lt_loops.sources import Loaders
     from lt_loops.trainer import Trainer
 
 __all__ = ["Run"]
@@ -48,9 +48,9 @@ class Run:
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
         ahead: how far the loop runs before it looks up.
         stopping: where the run ends, and why.
+        evaluation: when a validation is due, the feeds of loaders that are evaluated, what a resume repeats.
         saves: what is to be saved, what is being written, and what became of it.
         plan: the training step, chosen for this run.
-        before_validation: generators and ``eval_steps`` at the start of a validation that has not come to its end.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         dirty: the plan must be made again.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
@@ -64,7 +64,6 @@ class Run:
     __slots__ = (
         "ahead",
         "batches",
-        "before_validation",
         "begun",
         "callbacks",
         "ckpt_path",
@@ -72,8 +71,7 @@ class Run:
         "compile_report",
         "datamodule",
         "dirty",
-        "eval_feeds",
-        "eval_steps",
+        "evaluation",
         "feed_state",
         "frequencies",
         "generators",
@@ -109,7 +107,6 @@ class Run:
         "train_feed",
         "trainer",
         "trusted",
-        "until_validation",
         "without_loss",
     )
 
@@ -125,6 +122,7 @@ class Run:
         self.position = Position()
         self.ahead = Ahead(self.position, trainer.settings.steps_per_execution)
         self.stopping = Stopping(self.ahead, self.strategy, trainer, trainer.settings.max_time)
+        self.evaluation = Evaluation(self.ahead, self.strategy, trainer, module, loaders)
         self.saves = Saves(self.ahead, self.strategy, trainer.checkpoint_io)
         self.pending = Pending()
         self.recorder = Recorder()
@@ -138,11 +136,7 @@ class Run:
         self.train_feed: Feed | None = None
         self.batches: Iterator[Any] | None = None
         self.feed_state: dict[str, Any] | None = None
-        self.eval_feeds: dict[str, list[Feed]] = {}
-        self.eval_steps: dict[str, int] = {}
-        self.until_validation = SharedTime(self.strategy)
         self.outputs: Any = None
-        self.before_validation: tuple[dict[str, Any], dict[str, int]] | None = None
         self.open_gradients: list[Optimizer] = []
         self.restored: dict[str, Any] | None = None
         self.header = Header.of_new_run()
@@ -177,12 +171,6 @@ class Run:
         """Do the steps that wait to be done together with later ones, so that weights and position agree."""
         if self.graphed is not None:
             self.graphed.settle()
-
-    def next_eval_step(self, group: str) -> int:
-        """Count the batches of ``group`` whose step values went to the loggers: their x axis."""
-        count = self.eval_steps.get(group, -1) + 1
-        self.eval_steps[group] = count
-        return count
 
     def count_without_loss(self) -> int:
         """Count the batch in hand if all before it in this epoch had no loss either; return how many these are, or 0.

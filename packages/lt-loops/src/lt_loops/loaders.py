@@ -1,0 +1,69 @@
+"""Where the user's loaders come from: arguments, the datamodule or the module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lt_core.data import DataSource
+from lt_core.overrides import is_overridden
+
+if TYPE_CHECKING:
+    from lt_core.module import LightningModule
+
+__all__ = ["Loaders"]
+
+_METHODS = {
+    "train": "train_dataloader",
+    "validate": "val_dataloader",
+    "test": "test_dataloader",
+    "predict": "predict_dataloader",
+}
+
+
+class Loaders:
+    """The user's loaders by kind (``train``, ``validate``, ``test``, ``predict``), asked for when they are needed.
+
+    Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
+
+    Attributes:
+        epochs: the epoch in which those of a kind were asked for, by kind.
+        generators: the random generators before that, where the user's method drew from them.
+    """
+
+    def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
+        """Note where loaders may come from; ``given`` holds arguments by kind."""
+        self.module, self.datamodule = module, datamodule
+        self.given = {kind: value for kind, value in given.items() if value is not None and not _is_none(kind, value)}
+        self.asked: dict[str, Any] = {}
+        self.epochs: dict[str, int] = {}
+        self.generators: dict[str, dict[str, Any]] = {}
+
+    def has(self, kind: str) -> bool:
+        """Return whether there are loaders of ``kind``, without making them."""
+        return kind in self.given or self._owner(kind) is not None
+
+    def get(self, kind: str) -> Any:
+        """Return the loaders of ``kind`` as the user gave them; methods are asked once, until :meth:`forget`."""
+        if kind in self.given:
+            return self.given[kind]
+        if kind not in self.asked:
+            owner = self._owner(kind)
+            self.asked[kind] = None if owner is None else getattr(owner, _METHODS[kind])()
+        return self.asked[kind]
+
+    def forget(self, kind: str) -> None:
+        """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""
+        self.asked.pop(kind, None)
+        self.epochs.pop(kind, None)
+        self.generators.pop(kind, None)
+
+    def _owner(self, kind: str) -> DataSource | None:
+        for owner in (self.datamodule, self.module):
+            if owner is not None and is_overridden(owner, _METHODS[kind], DataSource):
+                return owner
+        return None
+
+
+def _is_none(kind: str, loaders: Any) -> bool:
+    """Return whether an empty list says that there is nothing to evaluate on."""
+    return kind != "train" and isinstance(loaders, (list, tuple)) and not loaders

@@ -1,0 +1,177 @@
+"""When a fit validates, what the loaders of validation, test and prediction are read by, and what a resume repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from lt_core.errors import ConfigError
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_core.seed import capture_generators
+from lt_loops.run.position import NEVER
+from lt_loops.run.shared_time import SharedTime
+
+if TYPE_CHECKING:
+    from lt_core.data import Feed
+    from lt_core.strategy import Strategy
+    from lt_loops.limits import TrainerLimits
+    from lt_loops.loaders import Loaders
+    from lt_loops.run.ahead import Ahead
+
+__all__ = ["Evaluation"]
+
+
+class Evaluation:
+    """Says when a validation is due, keeps the feeds, counts the batches that were logged.
+
+    While a validation inside ``fit`` runs, the state that counts is that of its start: a run that ends in it, and
+    resumes, does it again.
+    """
+
+    __slots__ = ("_ahead", "_before", "_feeds", "_limits", "_loaders", "_module", "_steps", "_strategy", "_until_due")
+
+    def __init__(
+        self, ahead: Ahead, strategy: Strategy, limits: TrainerLimits, module: LightningModule, loaders: Loaders
+    ) -> None:
+        """Begin without feeds; ``limits`` may change while the run goes on."""
+        self._ahead, self._strategy, self._limits = ahead, strategy, limits
+        self._module, self._loaders = module, loaders
+        self._feeds: dict[str, list[Feed]] = {}
+        self._steps: dict[str, int] = {}
+        self._until_due = SharedTime(strategy)
+        self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
+
+    # ---- when --------------------------------------------------------------------------------------------------------
+
+    @property
+    def validates(self) -> bool:
+        """Whether this fit has a validation at all."""
+        return (
+            self._limits.limit_val_batches != 0
+            and is_overridden(self._module, "validation_step", LightningModule)
+            and self._loaders.has("validate")
+        )
+
+    def check_interval(self) -> None:
+        """Refuse a ``val_check_interval`` that never comes, before the first step.
+
+        Raises:
+            ConfigError: for a count longer than the epoch, or a fraction of an epoch of unknown length.
+        """
+        interval, batches = self._limits.val_check_interval, self._ahead.num_batches
+        across_epochs = self._limits.check_val_every_n_epoch is None
+        if not self.validates or across_epochs or isinstance(interval, timedelta) or not batches:
+            return
+        if isinstance(interval, int) and interval > batches:
+            raise ConfigError(
+                f"val_check_interval={interval} is longer than the epoch of {batches} training batches, so there would "
+                "be no validation. Take a smaller one, or check_val_every_n_epoch=None to count batches across epochs.",
+                code="LT407",
+            )
+        if isinstance(interval, float) and interval != 1.0 and batches == float("inf"):
+            raise ConfigError(
+                f"val_check_interval={interval}: a fraction of the epoch needs a training loader with a length, and "
+                "this one has none. Take a count of batches, or 1.0.",
+                code="LT407",
+            )
+
+    def is_due(self, *, seconds: float, at_stop: bool) -> bool:
+        """Return whether a validation is due between these two batches.
+
+        Args:
+            seconds: of training so far.
+            at_stop: training ends here because somebody wants it to; the metrics of that state are wanted.
+        """
+        position, interval = self._ahead.position, self._limits.val_check_interval
+        here = position.batch
+        if not here or position.validated == here or not self.validates or not self._in_this_epoch():
+            return False
+        if at_stop:
+            return True
+        if isinstance(interval, timedelta):
+            return self._until_due.is_over(interval.total_seconds() - (seconds - position.validated_seconds))
+        if self._limits.check_val_every_n_epoch is None:
+            return (position.total_batches + here) % int(interval) == 0
+        every = self._batches_between()
+        return self._ahead.at_end() if every is None else here % every == 0
+
+    def next_due(self) -> int:
+        """Return the batch of this epoch after which the next validation can be due."""
+        position, interval = self._ahead.position, self._limits.val_check_interval
+        if isinstance(interval, timedelta):
+            return position.batch + 1
+        if not self.validates or not self._in_this_epoch():
+            return NEVER
+        if self._limits.check_val_every_n_epoch is None:
+            return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
+        every = self._batches_between()
+        return NEVER if every is None else (position.batch // every + 1) * every
+
+    def _in_this_epoch(self) -> bool:
+        every = self._limits.check_val_every_n_epoch
+        return every is None or (self._ahead.position.epoch + 1) % every == 0
+
+    def _batches_between(self) -> int | None:
+        """Return how many batches lie between two validations of an epoch; None for one at the epoch's end."""
+        interval, batches = self._limits.val_check_interval, self._ahead.num_batches
+        if isinstance(interval, int):
+            return interval
+        if interval == 1.0 or batches == float("inf"):
+            return None
+        return max(int(batches * interval), 1)
+
+    # ---- feeds -------------------------------------------------------------------------------------------------------
+
+    def feeds(self, stage: str, make: Callable[[], list[Feed]]) -> list[Feed]:
+        """Return the feeds of a stage, made at the first use and kept for the run."""
+        if stage not in self._feeds:
+            self._feeds[stage] = make()
+        return self._feeds[stage]
+
+    def feeds_made(self, stage: str) -> list[Feed] | None:
+        """Return the feeds of a stage if they are made already."""
+        return self._feeds.get(stage)
+
+    def forget_feeds(self, stage: str) -> None:
+        """Have the feeds of a stage made anew at their next use."""
+        self._feeds.pop(stage, None)
+
+    def open_feeds(self) -> Iterator[Feed]:
+        """Yield all feeds that were made."""
+        for feeds in self._feeds.values():
+            yield from feeds
+
+    # ---- what a resume repeats ---------------------------------------------------------------------------------------
+
+    def begins(self) -> None:
+        """Note the state that counts until :meth:`ends`: a validation inside ``fit`` begins."""
+        self._before = capture_generators(), dict(self._steps)
+
+    def ends(self) -> None:
+        """Note that the validation came to its end: the state that counts is again that of now."""
+        self._before = None
+
+    def validated(self) -> None:
+        """Note that the validation due here is done."""
+        self._ahead.position.mark_validated()
+        self._until_due = SharedTime(self._strategy)
+
+    def next_step(self, stage: str) -> int:
+        """Count the batches of ``stage`` whose step values went to the loggers: their x axis."""
+        count = self._steps.get(stage, -1) + 1
+        self._steps[stage] = count
+        return count
+
+    def steps(self) -> dict[str, int]:
+        """Return the batches logged by stage, as a checkpoint keeps them."""
+        return dict(self._steps) if self._before is None else self._before[1]
+
+    def generators(self) -> dict[str, Any]:
+        """Return the random generators, as a checkpoint keeps them."""
+        return capture_generators() if self._before is None else self._before[0]
+
+    def restore(self, steps: dict[str, int]) -> None:
+        """Go on counting where an earlier run stopped."""
+        self._steps.update(steps)
