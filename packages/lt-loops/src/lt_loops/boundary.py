@@ -188,17 +188,13 @@ def _log_steps(run: Run) -> None:
         run.sink.send(run.recorder.step_values("train", gather))
 
 
-# ---- validation ------------------------------------------------------------------------------------------------------
-
-
 def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
-    position = run.position
     stop_clock(run)
     if _reloads(run, "validate"):
         run.loaders.forget("validate")
         run.evaluation.forget_feeds("validate")
-    if position.micro == 0 and _frees_gradients(run):
+    if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
     run.phase = "validate"
     evaluate(run, "validate")
@@ -208,13 +204,6 @@ def validate(run: Run) -> None:
     run.evaluation.validated()
     serve_requests(run)
     run.clock = time.perf_counter()
-
-
-def _frees_gradients(run: Run) -> bool:
-    return is_overridden(run.module, "on_validation_model_zero_grad", LightningModule)
-
-
-# ---- the end ---------------------------------------------------------------------------------------------------------
 
 
 def stop_clock(run: Run) -> None:

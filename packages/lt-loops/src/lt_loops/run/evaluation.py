@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -138,10 +138,9 @@ class Evaluation:
         """Have the feeds of a stage made anew at their next use."""
         self._feeds.pop(stage, None)
 
-    def open_feeds(self) -> Iterator[Feed]:
-        """Yield all feeds that were made."""
-        for feeds in self._feeds.values():
-            yield from feeds
+    def open_feeds(self) -> list[Feed]:
+        """Return all feeds that were made."""
+        return [feed for feeds in self._feeds.values() for feed in feeds]
 
     # ---- what a resume repeats ---------------------------------------------------------------------------------------
 
