@@ -138,7 +138,8 @@ def main() -> None:
             _append(folder / f"{scenario}.outcome", outcome)
         if outcome["error"] is not None and not launcher.returns_results:
             sys.exit(1)  # a rank is gone, and the next launch would need it
-        if scenario == "returns" and len(read_facts(folder, scenario)) < order["world_size"]:
+        ran = len(read_facts(folder, scenario))
+        if launcher.returns_results and scenario == "returns" and ran < order["world_size"]:
             sys.exit(f"the launcher called the function on fewer than {order['world_size']} ranks")
 
 
