@@ -1,5 +1,6 @@
 """Which checkpoint a run goes on from, and what is said where it cannot, or goes on otherwise than it was saved."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from lt_core import CheckpointIO, LightningModule
 from lt_core.errors import CheckpointError
 from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
+from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_strategies.precision import ScaledMixed
 
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
@@ -272,3 +274,28 @@ def test_the_best_one_that_a_test_loads_is_said(tmp_path, capsys):
     trainer = fit(tmp_path)
     trainer.validate(trainer.lightning_module, loader(), ckpt_path="best", verbose=False)
     assert f"Loaded {trainer.checkpoint_callback.best_model_path}: epoch " in capsys.readouterr().out
+
+
+def test_of_several_processes_rank_0_alone_reads_what_the_files_say(tmp_path, monkeypatch):
+    class Counts(CheckpointIO):
+        looked = 0
+
+        def times(self, folder):
+            self.looked += 1
+            return super().times(folder)
+
+        def header(self, path):
+            self.looked += 1
+            return super().header(path)
+
+    CheckpointIO().save_checkpoint({"epoch": 0, "global_step": 1, "state_dict": {}}, tmp_path / "a.ckpt")
+    looked = []
+    for rank in "01":
+        for name, value in {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+            monkeypatch.setenv(name, value)
+        trainer = Trainer(accelerator="cpu", callbacks=[ModelCheckpoint(tmp_path)], plugins=[Counts()], **QUIET)
+        with contextlib.suppress(CheckpointError):
+            choose_checkpoint(trainer, "last", "fit")
+        looked.append(trainer.checkpoint_io.looked)
+    assert looked[0] > 0
+    assert looked[1] == 0

@@ -30,7 +30,7 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
     """Return the path of the checkpoint that a run starts from, or None for none.
 
     Where this process is one of several, it is rank 0's choice that counts (:func:`agreed_choice`): there a word
-    for which nothing was found is returned as it is.
+    for which nothing was found, or rank 0 is to look, is returned as it is.
 
     Args:
         trainer: whose checkpoint callbacks know the files.
@@ -50,10 +50,14 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
             code="LT135",
         )
     word, strategy = fspath(ckpt_path), trainer.strategy
+    of_several = strategy.world_size > 1 and strategy.environment.processes_exist
+    first_fit = trainer._fitted is None  # a later one goes on from it where nothing is found: then all must know
+    if of_several and strategy.rank and word in _NEWEST and first_fit:
+        return word  # a folder on an object store is read by one process, not by hundreds
     try:
         return _meant(trainer, word, stage)
     except CheckpointError:
-        if strategy.world_size > 1 and strategy.environment.processes_exist:
+        if of_several:
             return word
         raise
 
@@ -87,7 +91,7 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
     """Return the path that ``word`` means; a path means itself."""
     if word == "best":
         return _best(trainer, stage)
-    if word not in ("last", "auto", "hpc"):
+    if word not in _NEWEST:
         near = did_you_mean(word, _WORDS)
         if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
             raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
@@ -101,6 +105,9 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
         )
     return newest
 
+
+_NEWEST = ("last", "auto", "hpc")
+"""Words for the newest checkpoint; the third is Lightning's."""
 
 _WORDS = ("best", "last", "auto")
 """What ``ckpt_path`` may be beside a path."""
