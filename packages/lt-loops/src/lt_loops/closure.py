@@ -1,4 +1,4 @@
-"""Windows whose step runs inside a closure: LBFGS, and modules with an ``optimizer_step`` of their own."""
+"""Windows whose step runs inside a closure: optimizers that take one, and modules with their own ``optimizer_step``."""
 
 from __future__ import annotations
 

@@ -169,9 +169,27 @@ def _choose(run: Run, plan: Plan) -> str:
         return "by_index"
     if len(run.optimizers) > 1 or run.optimizer_names is not None or not run.optimizers:
         return "several"
-    if is_overridden(run.module, "optimizer_step", LightningModule) or isinstance(run.optimizers[0], LBFGS):
+    if is_overridden(run.module, "optimizer_step", LightningModule) or takes_closure(run.optimizers[0]):
         return "closure"
     return "accumulated" if plan.window > 1 or _truncates(run) else "plain"
+
+
+def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
+    """Return whether an optimizer's step is handed the closure: LBFGS's, and any that takes one and is not torch's.
+
+    Torch's other optimizers call it once at most, so for them forward and backward go before the step.
+
+    Args:
+        optimizer: made by the user.
+        must: whether it cannot step without one.
+    """
+    if isinstance(optimizer, LBFGS):
+        return True
+    step = inspect.unwrap(getattr(type(optimizer), "step", Optimizer.step))
+    if step.__module__.partition(".")[0] == "torch":
+        return False
+    closure = inspect.signature(step).parameters.get("closure")
+    return closure is not None and not (must and closure.default is not closure.empty)
 
 
 def _offered(run: Run) -> tuple[str, ...]:
@@ -270,14 +288,15 @@ def _check(run: Run, plan: Plan) -> None:
             "self.automatic_optimization = False and step them in training_step.",
             code="LT301",
         )
-    if any(isinstance(o, LBFGS) for o in run.optimizers) and plan.kind != "manual":
-        if run.precision.scales:
+    if plan.kind != "manual":
+        needing = next((type(o).__name__ for o in run.optimizers if takes_closure(o, must=True)), None)
+        if needing is not None and run.precision.scales:
             raise ConfigError(
-                f"LBFGS evaluates its closure several times a step, which precision={run.precision.name!r} cannot "
-                "scale. Take precision='32-true' or 'bf16-mixed'.",
+                f"{needing} evaluates its closure by itself, which precision={run.precision.name!r} cannot scale. Take "
+                "precision='32-true' or 'bf16-mixed'.",
                 code="LT302",
             )
-        if plan.window > 1:
+        if plan.window > 1 and any(isinstance(o, LBFGS) for o in run.optimizers):
             raise ConfigError(
                 f"LBFGS evaluates its closure several times a step, so accumulate_grad_batches={plan.window} cannot be "
                 "exact. Take accumulate_grad_batches=1 and a larger batch.",
