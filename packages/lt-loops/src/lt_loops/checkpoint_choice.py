@@ -51,8 +51,7 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         )
     word, strategy = fspath(ckpt_path), trainer.strategy
     of_several = strategy.world_size > 1 and strategy.environment.processes_exist
-    first_fit = trainer._fitted is None  # a later one goes on from it where nothing is found: then all must know
-    if of_several and strategy.rank and word in _NEWEST and first_fit:
+    if of_several and strategy.rank and word in _NEWEST and trainer._fitted is None:  # a second fit may go on from it
         return word  # a folder on an object store is read by one process, not by hundreds
     try:
         return _meant(trainer, word, stage)
@@ -92,7 +91,7 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
     if word == "best":
         return _best(trainer, stage)
     if word not in _NEWEST:
-        near = did_you_mean(word, _WORDS)
+        near = did_you_mean(word, ("best", "last", "auto"))
         if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
             raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
         return word
@@ -108,9 +107,6 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
 
 _NEWEST = ("last", "auto", "hpc")
 """Words for the newest checkpoint; the third is Lightning's."""
-
-_WORDS = ("best", "last", "auto")
-"""What ``ckpt_path`` may be beside a path."""
 
 
 def _best(trainer: Trainer, stage: str) -> str:

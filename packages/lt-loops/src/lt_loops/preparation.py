@@ -154,11 +154,8 @@ def _check_hooks(run: Run) -> None:
 
 
 _SETTINGS = (
-    "automatic_optimization",
-    "example_input_array",
-    "prepare_data_per_node",
-    "strict_loading",
-    "trains_without_loss",
+    *("automatic_optimization", "example_input_array", "prepare_data_per_node"),
+    *("strict_loading", "trains_without_loss"),
 )
 """What lt reads of a module and a datamodule, beside their methods."""
 
