@@ -1,6 +1,7 @@
 """What several ModelCheckpoints keep in one folder is there at the end, and nothing else is."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,52 @@ def test_a_folder_by_another_name_is_the_same_folder(tmp_path):
     fit(*saves)
     assert set(named(*saves)) == set(names(tmp_path / "real"))
     assert Path(saves[1].best_model_path).name == "epoch=4-step=20-v1.ckpt"
+
+
+LAST = {"monitor": "val_loss", "save_top_k": 2}
+moved = pytest.mark.filterwarnings("ignore:.*LT632")
+
+
+@moved
+@pytest.mark.parametrize("own", [{"save_last": True}, {"save_last": "link"}, {"filename": "model", "save_last": True}])
+def test_a_run_resumed_in_another_run_s_folder_overwrites_nothing_there(own, tmp_path):
+    fit(ModelCheckpoint(tmp_path / "A", **LAST, **own), epochs=3)
+    fit(other := ModelCheckpoint(tmp_path / "B", **LAST, **own), epochs=2)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "A").iterdir()}
+    resumed = ModelCheckpoint(tmp_path / "A", **LAST, **own)
+    fit(resumed, epochs=4, ckpt_path=other.last_model_path)
+    assert {name: (tmp_path / "A" / name).read_bytes() for name in before} == before
+    assert Path(resumed.last_model_path).name == "last-v1.ckpt"
+
+
+@pytest.mark.parametrize("begun", ["last", "newest"])
+def test_a_resumed_run_overwrites_no_last_checkpoint_that_somebody_put_there(begun, tmp_path):
+    first = ModelCheckpoint(tmp_path, **LAST, save_last=True)
+    fit(first, epochs=2)
+    shutil.copy(first.best_model_path if begun == "newest" else first.last_model_path, tmp_path / "mine.ckpt")
+    (tmp_path / "last.ckpt").unlink()
+    (tmp_path / "last.ckpt").write_text("theirs")
+    fit(ModelCheckpoint(tmp_path, **LAST, save_last=True), epochs=4, ckpt_path=tmp_path / "mine.ckpt")
+    assert (tmp_path / "last.ckpt").read_text() == "theirs"
+    assert (tmp_path / "last-v1.ckpt").exists()
+
+
+@moved
+def test_a_run_that_goes_on_in_a_copied_folder_keeps_the_copy_and_the_newest_goes_on(tmp_path):
+    fit(ModelCheckpoint(tmp_path / "old", **LAST, save_last=True), epochs=2)
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    before = (tmp_path / "copy" / "last.ckpt").read_bytes()
+    for epochs in (3, 4):
+        resumed = ModelCheckpoint(tmp_path / "copy", **LAST, save_last=True)
+        trainer = fit(resumed, epochs=epochs, ckpt_path="auto")
+        assert (trainer.global_step, Path(resumed.last_model_path).name) == (4 * epochs, "last-v1.ckpt")
+    assert (tmp_path / "copy" / "last.ckpt").read_bytes() == before
+
+
+@moved
+def test_without_a_version_counter_a_resumed_run_overwrites(tmp_path):
+    fit(ModelCheckpoint(tmp_path / "old", **LAST, save_last=True), epochs=2)
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    resumed = ModelCheckpoint(tmp_path / "copy", **LAST, save_last=True, enable_version_counter=False)
+    fit(resumed, epochs=3, ckpt_path="auto")
+    assert Path(resumed.last_model_path).name == "last.ckpt"

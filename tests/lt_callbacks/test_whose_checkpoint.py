@@ -48,9 +48,9 @@ def test_of_a_copied_folder_nothing_is_deleted_and_what_is_named_is_there(tmp_pa
     with pytest.warns(LtWarning, match="none of them is deleted"):
         states, printed = run(tmp_path / "copy", [3], states[-1], monitor="val_loss", save_top_k=2, save_last=True)
     assert names(tmp_path / "old") == ["epoch=1.ckpt", "epoch=2.ckpt", "last.ckpt"]
-    assert names(tmp_path / "copy") == ["epoch=1.ckpt", "epoch=2.ckpt", "epoch=3.ckpt", "last.ckpt"]
+    assert names(tmp_path / "copy") == ["epoch=1.ckpt", "epoch=2.ckpt", "epoch=3.ckpt", "last-v1.ckpt", "last.ckpt"]
     assert {Path(path).name for path in states[-1]["best_k_models"]} == {"epoch=2.ckpt", "epoch=3.ckpt"}
-    assert "2 kept, last last.ckpt, 1 not deleted" in printed[-1]
+    assert "2 kept, last last-v1.ckpt, 2 not deleted" in printed[-1]
 
 
 def test_a_copy_that_the_user_made_in_the_folder_is_the_users(tmp_path):

@@ -505,14 +505,19 @@ class ModelCheckpoint(Checkpoint):
         version: int | None = None
         while True:
             path = self.format_checkpoint_name(metrics, template or None, ver=version)
-            if not self.enable_version_counter or path == may_replace or self._is_free(path):
+            if not self.enable_version_counter or self._is_free(path, may_replace):
                 return path
             version = self.STARTING_VERSION if version is None else version + 1
 
-    def _is_free(self, path: str) -> bool:
-        if path in self.kept_paths() or self._kept_by_others(path):
+    def _is_free(self, path: str, may_replace: str) -> bool:
+        """Return whether ``path`` may be written. A resumed list names files too that are another run's by now."""
+        if (path != may_replace and path in self.kept_paths()) or self._kept_by_others(path):
             return False
-        return not self._folder.exists(path) or self._folder.owns(path)
+        return self._may_write(path)
+
+    def _may_write(self, path: str) -> bool:
+        files = self._folder
+        return path in files.written or not files.exists(path) or files.owns(path)
 
     def kept_paths(self) -> set[str]:
         """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
@@ -564,6 +569,10 @@ class ModelCheckpoint(Checkpoint):
         self._forget_missing(trainer)
         if self._moved_from is not None:
             self._leave_behind()
+        links = [link for link in self._saves.links() if self.enable_version_counter and not self._may_write(link)]
+        for link in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
+            self._saves.drop_link(link)
+            self._ranking.last = "" if link == self._ranking.last else self._ranking.last
         for path in self._saves:
             if trainer.strategy.broadcast(self._folder.exists(path)):
                 self.on_saved(path)
@@ -576,8 +585,8 @@ class ModelCheckpoint(Checkpoint):
             self._saves.clear()
         ranking, awaited = self._ranking, self._saves.awaited()
         found = [path for path in _paths_in(ranking) if path not in awaited and self._folder.exists(path)]
-        if trainer.is_global_zero and self.save_top_k != -1:
-            for path in found:
+        if trainer.is_global_zero:
+            for path in found if self.save_top_k != -1 else {ranking.last}.intersection(found):
                 self._folder.owns(path)  # now, as later a background writer would have to be waited for
         here = awaited.union(trainer.strategy.broadcast(found))
         ranking.restore(ranking.snapshot(), lambda path: path if path in here else "")

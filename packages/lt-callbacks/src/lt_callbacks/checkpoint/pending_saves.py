@@ -56,7 +56,16 @@ class PendingSaves:
 
     def awaited(self) -> set[str]:
         """Return all files that will be there when the saves are complete, links included."""
-        return {*self._saves, *(link for save in self._saves.values() for link, _ in save.links)}
+        return {*self._saves, *self.links()}
+
+    def links(self) -> list[str]:
+        """Return the other names that the saves get."""
+        return [link for save in self._saves.values() for link, _ in save.links]
+
+    def drop_link(self, path: str) -> None:
+        """Give no save the other name ``path``."""
+        for save in self._saves.values():
+            save.links = [link for link in save.links if link[0] != path]
 
     def give(self, path: str) -> PendingSave | None:
         """Note that ``path`` is with the writer, and so that those of earlier steps are complete; return it."""
