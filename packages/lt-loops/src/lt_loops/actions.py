@@ -125,7 +125,7 @@ class TrainerActions(TrainerFacts, Collectives):
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
         """Send numbers to the loggers at once, at ``step`` (default: the last optimizer step)."""
         if self._run is not None:
-            self._run.sink.send(metrics, step)
+            self._run.log.send(metrics, step)
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> None:
         """Send an image, figure, histogram, text, table, audio or video to the loggers.
@@ -140,7 +140,7 @@ class TrainerActions(TrainerFacts, Collectives):
         if self._run is None or not self.is_global_zero:
             return
         at = max(self.global_step - 1, 0) if step is None else step
-        if not self._run.sink.show(name, value, at):
+        if not self._run.log.show(name, value, at):
             media = as_media(value)
             if media is None:
                 raise LogError(

@@ -125,10 +125,7 @@ def look_ahead(run: Run) -> None:
     """Work out the next batch at which the loop must look up."""
     ahead = run.ahead
     ahead.step_by(run.plan.window)
-    due = [run.stopping.next_due(), run.evaluation.next_due()]
-    if run.sink.active and (every := run.trainer.log_every_n_steps):
-        run.next_log = (run.position.step // every + 1) * every
-        due.append(ahead.batch_of_step(run.next_log))
+    due = [run.log.next_due(), run.evaluation.next_due(), run.stopping.next_due()]
     due += [ahead.batch_of_next(every) for every in plateau_frequencies(run)]
     if run.graphed is not None:
         due += [ahead.batch_of_next(cb.batch_hooks_every) for cb in run.callbacks if cb.batch_hooks_every > 1]
@@ -145,7 +142,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     run.ahead.looked_up()
     run.settle()
     if not resumed:
-        _log_steps(run)
+        run.log.write_row()
     serve_requests(run)
     if _obeys_signal(run):
         return True
@@ -179,13 +176,6 @@ def end_of_data(run: Run) -> None:
     _finish_window(run)
     if not run.stopping.reason:
         after_batch(run)
-
-
-def _log_steps(run: Run) -> None:
-    every = run.trainer.log_every_n_steps
-    if every and run.sink.active and run.position.step >= run.next_log:
-        gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
-        run.sink.send(run.recorder.step_values("train", gather))
 
 
 def validate(run: Run) -> None:
@@ -258,7 +248,7 @@ def after_epoch(run: Run) -> None:
     for hook in run.hooks["on_train_epoch_end/monitors"]:
         hook()
     values.update(recorder.epoch_values("train", gather))
-    run.sink.send(values)
+    run.log.send(values)
     if position.exhausted:
         recorder.reset("train")
         step_epoch_schedulers(run)

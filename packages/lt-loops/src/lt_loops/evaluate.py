@@ -99,7 +99,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         if complete:
             values.update(recorder.epoch_values(group, gather))
         if complete and run.phase != "sanity_check":
-            run.sink.send(values)
+            run.log.send(values)
         results = [_numbers(part) for part in recorder.by_loader(group)]
         run.call(f"on_{word}_end", phase=f"on_{word}_end")
     if repeats and complete:
@@ -114,7 +114,7 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
     starts, ends = batch_hooks(run, word)
     done = strategy.batch_done if is_overridden(strategy, "batch_done", Strategy) else None
     feed.set_epoch(run.position.epoch)
-    logs_steps = run.sink.active and run.phase != "sanity_check"
+    logs_steps = run.log.active and run.phase != "sanity_check"
     stepping, uneven = recorder.stepping, feed.uneven
     batches = islice(feed, None if limit == float("inf") else int(limit))
     for index, batch in enumerate(measured_batches(run, batches)):
@@ -133,7 +133,7 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
         if done is not None:
             done(group)
         if group in stepping and logs_steps:
-            run.sink.send(recorder.step_values(group), step=run.evaluation.next_step(group))
+            run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
         if run.ahead.asked and run.stopping.reason:
             break
 

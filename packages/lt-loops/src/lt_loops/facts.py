@@ -422,14 +422,12 @@ class TrainerFacts(TrainerLimits):
         if run is None:
             return []
         feeds = run.evaluation.feeds_made(group)
-        if feeds is None and run.begun and run.status == "running" and self._will_read(run, group):
+        reads = run.stage == group or (run.stage == "fit" and group == "validate" and run.evaluation.validates)
+        if feeds is None and run.begun and run.status == "running" and reads:
             from lt_loops.evaluate import eval_feeds
 
             feeds = eval_feeds(run, group)
         return self.eval_limits(group, feeds or [])
-
-    def _will_read(self, run: Run, group: str) -> bool:
-        return run.stage == group or (run.stage == "fit" and group == "validate" and run.evaluation.validates)
 
     @property
     def num_val_batches(self) -> list[int | float]:

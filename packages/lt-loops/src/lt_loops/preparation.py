@@ -187,7 +187,7 @@ def _name_the_run(run: Run) -> None:
     for index, logger in enumerate(run.loggers):
         state = states[index] if index < len(states) else None
         if state is not None and run.strategy.rank == 0:
-            run.sink.guarded(logger, partial(logger.load_state_dict, state))
+            run.log.guarded(logger, partial(logger.load_state_dict, state))
         version = logger.claim_version(beside=run.loggers[:index]) if run.strategy.rank == 0 else None
         if run.strategy.world_size > 1:
             version = run.strategy.broadcast(version)
@@ -250,6 +250,6 @@ def _optimizer_maker(run: Run) -> Any:
 def _log_hyperparams(run: Run) -> None:
     params = logged_hparams(run.module, run.datamodule)
     if params and run.restored is None and run.trainer.settings.enable_autolog_hparams:
-        run.sink.each(lambda logger: logger.log_hyperparams(params))
-    run.sink.each(lambda logger: logger.log_graph(run.module))
-    run.sink.each(lambda logger: logger.save())
+        run.log.each(lambda logger: logger.log_hyperparams(params))
+    run.log.each(lambda logger: logger.log_graph(run.module))
+    run.log.each(lambda logger: logger.save())

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
 __all__ = [
-    "measure_logging",
     "measure_slots",
     "measured_batches",
     "measured_save",
@@ -54,13 +53,6 @@ def measure_slots(run: Run, plan: Plan) -> None:
     plan.zero_grad = profiler.wrap("zero_grad", plan.zero_grad)
     if plan.clip is not None:
         plan.clip = profiler.wrap("clip_gradients", plan.clip)
-
-
-def measure_logging(run: Run) -> None:
-    """Have what goes to the loggers measured as ``"logging"``."""
-    profiler = run.trainer.active_profiler
-    if profiler is not None:
-        run.sink.send = profiler.wrap("logging", run.sink.send)  # type: ignore[method-assign]
 
 
 def measured_save(run: Run) -> AbstractContextManager[Any]:

@@ -20,7 +20,7 @@ def serve_requests(run: Run) -> None:
     """Write what was asked for since the last boundary."""
     if run.saves.requested:
         with measured_save(run):
-            run.saves.serve(partial(capture, run), run.sink.each)
+            run.saves.serve(partial(capture, run), run.log.each)
 
 
 def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_options: Any = None) -> None:
@@ -32,7 +32,7 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
     run.saves.confirm()  # what fails of an earlier save is not this one's failure
     with measured_save(run):
         if run.is_live:  # the place in the loggers' files is saved: rows that are not written yet would be cut off
-            run.sink.each(lambda logger: logger.save())
+            run.log.each(lambda logger: logger.save())
         failed = run.saves.save_now(fspath(path), contents, partial(capture, run), storage_options)
     if not run.is_live:
         run.trainer.checkpoint_io.teardown()

@@ -18,8 +18,7 @@ from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
-from lt_loops.log_sink import LogSink
-from lt_loops.profiled import measure_logging, profile_begins, profile_ends
+from lt_loops.profiled import profile_begins, profile_ends
 from lt_loops.run.signals import Signals
 from lt_loops.sentinel import describe_anomaly
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from lt_core.data import DataSource
     from lt_loops.run.frame import Run
 
-__all__ = ["Session"]
+__all__ = ["Session", "attach"]
 
 
 class Session:
@@ -77,8 +76,7 @@ class Session:
         run.recorder.rank = run.strategy.rank
         profile_begins(run)
         run.hooks = HookCalls(run, trainer.active_profiler)
-        run.sink = LogSink(run)
-        measure_logging(run)
+        run.open_log(trainer.active_profiler)
         attach(run)
 
     def __exit__(
@@ -96,8 +94,8 @@ class Session:
         self._try(self._tear_down)
         self._try(lambda: profile_ends(run))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
-        run.sink.each(lambda logger: logger.save())
-        run.sink.each(lambda logger: logger.finalize(outcome))
+        run.log.each(lambda logger: logger.save())
+        run.log.each(lambda logger: logger.finalize(outcome))
         run.batches = None
         for feed in [run.train_feed, *run.evaluation.open_feeds()]:
             if feed is not None:

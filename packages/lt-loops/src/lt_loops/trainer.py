@@ -35,7 +35,6 @@ from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
 from lt_loops.limits import first_values
 from lt_loops.loaders import Loaders
-from lt_loops.log_sink import LogSink
 from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.problems import Problem, a, raise_problems, shown
@@ -485,9 +484,9 @@ class Trainer(TrainerActions, LegacyArguments):
             if state := result.callbacks.get(callback.state_key):
                 callback.load_state_dict(state)
             callback.take_over(self)
-        sink = LogSink(run)
+        run.open_log()
         for logger, state in zip(self.loggers, result.loggers, strict=False):
-            sink.guarded(logger, partial(logger.load_state_dict, state))
+            run.log.guarded(logger, partial(logger.load_state_dict, state))
 
     def speed_report(self) -> str:
         """Return where the time of the last run went, as the profiler tells it.

@@ -19,7 +19,6 @@ from lt_loops.fit import train_epoch
 from lt_loops.hook_calls import HookCalls, order_callbacks
 from lt_loops.limits import LIMITS
 from lt_loops.loaders import Loaders
-from lt_loops.log_sink import LogSink
 from lt_loops.preparation import ensure_train_feed
 from lt_loops.run.frame import Run
 from lt_loops.session import attach
@@ -136,7 +135,7 @@ def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
     inner.recorder.rank, inner.begun = outer.recorder.rank, True
     inner.callbacks = order_callbacks(callbacks)
     inner.hooks = HookCalls(inner, None)
-    inner.sink = LogSink(inner)
+    inner.open_log()
     attach(inner)
     return inner
 

@@ -43,8 +43,6 @@ class Evaluation:
         self._until_due = SharedTime(strategy)
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
 
-    # ---- when --------------------------------------------------------------------------------------------------------
-
     @property
     def validates(self) -> bool:
         """Whether this fit has a validation at all."""
@@ -122,8 +120,6 @@ class Evaluation:
             return None
         return max(int(batches * interval), 1)
 
-    # ---- feeds -------------------------------------------------------------------------------------------------------
-
     def feeds(self, stage: str, make: Callable[[], list[Feed]]) -> list[Feed]:
         """Return the feeds of a stage, made at the first use and kept for the run."""
         if stage not in self._feeds:
@@ -141,8 +137,6 @@ class Evaluation:
     def open_feeds(self) -> list[Feed]:
         """Return all feeds that were made."""
         return [feed for feeds in self._feeds.values() for feed in feeds]
-
-    # ---- what a resume repeats ---------------------------------------------------------------------------------------
 
     def begins(self) -> None:
         """Note the state that counts until :meth:`ends`: a validation inside ``fit`` begins."""

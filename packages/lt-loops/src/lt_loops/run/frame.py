@@ -12,7 +12,8 @@ from lt_core.recorder import Recorder
 from lt_loops.gaps import Gaps
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.evaluation import Evaluation
-from lt_loops.run.position import NEVER, Pending, Position
+from lt_loops.run.log import Log
+from lt_loops.run.position import Pending, Position
 from lt_loops.run.saves import Saves
 from lt_loops.run.stopping import Stopping
 
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from lt_core.logger import Logger
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
+    from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
     from lt_loops.compile_report import CompileReport
     from lt_loops.graphed import GraphedStep
     from lt_loops.hook_calls import HookCalls
     from lt_loops.loaders import Loaders
-    from lt_loops.log_sink import LogSink
     from lt_loops.optimizers import SchedulerConfig
     from lt_loops.plan import Plan
     from lt_loops.trainer import Trainer
@@ -49,6 +50,7 @@ class Run:
         ahead: how far the loop runs before it looks up.
         stopping: where the run ends, and why.
         evaluation: when a validation is due, the feeds of loaders that are evaluated, what a resume repeats.
+        log: what takes values to the loggers, and when.
         saves: what is to be saved, what is being written, and what became of it.
         plan: the training step, chosen for this run.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
@@ -79,12 +81,12 @@ class Run:
         "header",
         "hooks",
         "loaders",
+        "log",
         "loggers",
         "loss_seen",
         "loss_told",
         "model",
         "module",
-        "next_log",
         "open_gradients",
         "optimizer_names",
         "optimizers",
@@ -98,12 +100,10 @@ class Run:
         "restored",
         "saves",
         "schedulers",
-        "sink",
         "stage",
         "status",
         "stopping",
         "strategy",
-        "strict",
         "train_feed",
         "trainer",
         "trusted",
@@ -132,7 +132,7 @@ class Run:
         self.schedulers: list[SchedulerConfig] = []
         self.plan: Plan
         self.hooks: HookCalls
-        self.sink: LogSink
+        self.log: Log
         self.train_feed: Feed | None = None
         self.batches: Iterator[Any] | None = None
         self.feed_state: dict[str, Any] | None = None
@@ -143,7 +143,6 @@ class Run:
         self.phase = ""
         self.generators: dict[str, Any] | None = None
         self.clock = 0.0
-        self.next_log = NEVER
         self.dirty = False
         self.status = "running"
         self.compile_report: CompileReport | None = None
@@ -152,7 +151,6 @@ class Run:
         self.loss_seen: int | None = None
         self.without_loss = 0
         self.begun = False
-        self.strict = True
         self.trusted = False
 
     @property
@@ -166,6 +164,11 @@ class Run:
             self.recorder.enter(phase)
         for hook in self.hooks[name]:
             hook(*args)
+
+    def open_log(self, profiler: Profiler | None = None) -> None:
+        """Begin to send values to the loggers, where ``profiler`` is given measured by it."""
+        fits = self.stage == "fit"
+        self.log = Log(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, fits, profiler)
 
     def settle(self) -> None:
         """Do the steps that wait to be done together with later ones, so that weights and position agree."""
@@ -209,7 +212,7 @@ class Run:
             stop_reason=self.stopping.reason,
             save_error=self.saves.why_unsaved(),
             callbacks=states,
-            weights=self._cpu_weights() if crosses and self.stage == "fit" else None,
+            weights=self.strategy.full_module_state(self.model) if crosses and self.stage == "fit" else None,
             loggers=[{} if place is None else place for place in files],
         )
 
@@ -220,6 +223,3 @@ class Run:
             "logged": {name: value.cpu() for name, value in recorder.logged_metrics().items()},
             "progress_bar": recorder.progress_bar_metrics(),
         }
-
-    def _cpu_weights(self) -> dict[str, Any]:
-        return self.strategy.full_module_state(self.model)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Capture", "SaveRequest", "Saves"]
 
-Capture = Callable[[Contents], "tuple[dict[str, Any], Exception | None]"]
+Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""
 
 EachLogger = Callable[["Callable[[Logger], Any]"], None]

@@ -59,8 +59,6 @@ class Stopping:
         self.requested = self.leaving = False
         self.signal: int | None = None
 
-    # ---- what happened -----------------------------------------------------------------------------------------------
-
     def request(self, wanted: bool) -> None:
         """Note what a user or a callback wants: that training ends as soon as it may, or that it goes on."""
         self.requested = wanted
@@ -105,8 +103,6 @@ class Stopping:
                 f"{more}; to start anew take a new Trainer.",
                 code="LT322",
             )
-
-    # ---- what follows ------------------------------------------------------------------------------------------------
 
     def next_due(self) -> int:
         """Return the batch of this epoch after which training may have to end."""

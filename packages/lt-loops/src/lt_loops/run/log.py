@@ -1,45 +1,81 @@
-"""The way of metrics to the loggers; a logger that fails never ends a run."""
+"""The way of metrics to the loggers, and when; a logger that fails never ends a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, warn
+from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
-    from lt_loops.run.frame import Run
+    from lt_core.profiler import Profiler
+    from lt_core.recorder import Recorder
+    from lt_core.strategy import Strategy
+    from lt_loops.run.ahead import Ahead
 
-__all__ = ["LogSink"]
+__all__ = ["Log", "Rows"]
 
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""
 
 
-class LogSink:
-    """Sends values to all loggers, on rank 0.
+class Rows(Protocol):
+    """Says which optimizer steps get a row, and where rows stand on the x axis: the Trainer, at any time."""
+
+    @property
+    def log_every_n_steps(self) -> int: ...
+    @property
+    def log_axis(self) -> str: ...
+    @property
+    def global_samples(self) -> int: ...
+
+
+class Log:
+    """Sends values to all loggers, on rank 0, and knows when a row of step values is due.
 
     A logger's exception is reported once (LT520); its rows are kept and sent again later. A row that it refuses
     (LogError) is dropped, as it would be refused again.
     """
 
-    def __init__(self, run: Run) -> None:
-        """Send to ``run.loggers``; other ranks send nothing."""
-        self._run = run
-        self._loggers: list[Logger] = list(run.loggers) if run.strategy.rank == 0 else []
+    def __init__(
+        self,
+        loggers: list[Logger],
+        recorder: Recorder,
+        ahead: Ahead,
+        strategy: Strategy,
+        rows: Rows,
+        trains: bool,
+        profiler: Profiler | None,
+    ) -> None:
+        """Send to ``loggers``; ranks other than 0 send nothing. ``profiler`` measures what is sent as ``"logging"``."""
+        self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
+        self._rows, self._trains, self._next_row = rows, trains, NEVER
+        self._loggers: list[Logger] = list(loggers) if strategy.rank == 0 else []
+        self.active = bool(loggers)  # on any rank
+        self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
         self._axis_told = ""
 
-    @property
-    def active(self) -> bool:
-        """Whether anything is to be sent from any rank."""
-        return bool(self._run.loggers)
+    def next_due(self) -> int:
+        """Return the batch of this epoch at which the next row of step values is due."""
+        every = self._rows.log_every_n_steps
+        if not every or not self.active:
+            return NEVER
+        self._next_row = (self._ahead.position.step // every + 1) * every
+        return self._ahead.batch_of_step(self._next_row)
 
-    def send(self, values: dict[str, Any], step: int | None = None) -> None:
+    def write_row(self) -> None:
+        """Send the row of step values that is due."""
+        if self.active and self._rows.log_every_n_steps and self._ahead.position.step >= self._next_row:
+            gather = self._strategy.gather_objects if self._strategy.world_size > 1 else None
+            self.send(self._recorder.step_values("train", gather))
+
+    def _send(self, values: dict[str, Any], step: int | None = None) -> None:
         """Send one row.
 
         Its place on the x axis is the key ``step`` in it, else ``step``, else what ``trainer.log_axis`` says: the
@@ -47,13 +83,12 @@ class LogSink:
         """
         if not values:
             return
-        run = self._run
         row = dict(values)
         own = row.pop("step", None)
         axis = own if own is not None else step if step is not None else self._axis(row)
-        run.recorder.logged_values.update(row)
-        if run.stage == "fit" and own is None:
-            row.setdefault("epoch", run.position.epoch)
+        self._recorder.logged_values.update(row)
+        if self._trains and own is None:
+            row.setdefault("epoch", self._ahead.position.epoch)
         place = self._place(axis)
         for logger in self._loggers:
             self._send_to(logger, row, place)
@@ -67,7 +102,7 @@ class LogSink:
         try:
             return int(axis)
         except (ValueError, OverflowError, TypeError):
-            name = self._run.trainer.log_axis
+            name = self._rows.log_axis
             raise LogError(
                 f"The x axis of what is logged (the key 'step', or trainer.log_axis={name!r}) is {axis!r}. Expected a "
                 "finite number: log another one by self.log('step', ...).",
@@ -75,24 +110,24 @@ class LogSink:
             ) from None
 
     def _axis(self, row: dict[str, Any]) -> Any:
-        run, name = self._run, self._run.trainer.log_axis
+        name, position = self._rows.log_axis, self._ahead.position
         if name == "epoch":
-            return run.position.epoch
+            return position.epoch
         if name == "samples":
-            return run.trainer.global_samples
+            return self._rows.global_samples
         if name != "step":
-            found = row.get(name, run.recorder.callback_values.get(name))
+            found = row.get(name, self._recorder.callback_values.get(name))
             if found is not None:
                 return found
             self._tell_axis(name, row)
-        return max(run.position.step - 1, 0)
+        return max(position.step - 1, 0)
 
     def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
         """Say once that the axis which the user chose is not there."""
-        if self._run.stage != "fit" or self._axis_told == name:
+        if not self._trains or self._axis_told == name:
             return
         self._axis_told = name
-        logged = sorted({*row, *self._run.recorder.callback_values})
+        logged = sorted({*row, *self._recorder.callback_values})
         warn(
             f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer step. "
             f"Logged: {', '.join(map(repr, logged))}.{did_you_mean(name, ('step', 'epoch', 'samples', *logged))}",
