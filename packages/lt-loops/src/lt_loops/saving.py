@@ -18,7 +18,7 @@ __all__ = ["save_now", "serve_requests"]
 
 def serve_requests(run: Run) -> None:
     """Write what was asked for since the last boundary."""
-    if run.saves.requested:
+    if run.saves.requests:
         with measured_save(run):
             run.saves.serve(partial(capture, run), run.log.each)
 

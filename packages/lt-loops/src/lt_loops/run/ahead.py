@@ -56,10 +56,6 @@ class Ahead:
         """Return the same for the next optimizer step that ``every`` divides."""
         return self.batch_of_step((self.position.step // every + 1) * every)
 
-    def after_group(self) -> int:
-        """Return the batch after which the loop can look up at the earliest."""
-        return self.position.batch + self.group
-
     def at_end(self) -> bool:
         """Return whether no batch of this epoch is left."""
         return self.position.exhausted or self.position.batch >= self.num_batches

@@ -52,33 +52,29 @@ class Saves:
     """Keeps what is to be saved, what is being written, and what became of it.
 
     A checkpoint may be written in the background: it is confirmed, on all ranks alike, before the next one is made, and
-    at the end of the run. A request that fails is that request's failure and no other's.
+    at the end of the run. A request that fails is that request's failure and no other's; ``requests`` are those since
+    the last boundary.
     """
 
-    __slots__ = ("_ahead", "_failures", "_io", "_on_disk", "_requests", "_strategy", "_unconfirmed")
+    __slots__ = ("_ahead", "_failures", "_io", "_on_disk", "_strategy", "_unconfirmed", "requests")
 
     def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO) -> None:
         """Begin with nothing asked for and nothing on disk."""
         self._ahead, self._strategy, self._io = ahead, strategy, io
-        self._requests: list[SaveRequest] = []
+        self.requests: list[SaveRequest] = []
         self._unconfirmed: list[SaveRequest] = []
         self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
         self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
 
-    @property
-    def requested(self) -> bool:
-        """Whether somebody asked for a checkpoint since the last boundary."""
-        return bool(self._requests)
-
     def request(self, path: str, contents: Contents, owner: Callback | None, mark: str) -> None:
         """Have a checkpoint written at the next boundary."""
-        self._requests.append(SaveRequest(path, contents, owner, mark))
+        self.requests.append(SaveRequest(path, contents, owner, mark))
         self._ahead.look_up()
 
     def serve(self, capture: Capture, each_logger: EachLogger) -> None:
         """Write what was asked for: all hooks have run, schedulers stepped, the position moved."""
         self.confirm()
-        requests, self._requests = self._requests, []
+        requests, self.requests = self.requests, []
         kept: dict[Contents, dict[str, Any]] = {}
         batches = self._batches()
         failed: Exception | None = None

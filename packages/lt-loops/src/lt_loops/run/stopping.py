@@ -110,7 +110,7 @@ class Stopping:
         if self._limits.max_steps >= 0:
             due = self._ahead.batch_of_step(self._limits.max_steps)
         if self._deadline != float("inf") or self.requested:
-            due = min(due, self._ahead.after_group())
+            due = min(due, self._position.batch + self._ahead.group)
         return due
 
     def obeys_signal(self) -> bool:
