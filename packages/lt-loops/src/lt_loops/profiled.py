@@ -20,21 +20,7 @@ __all__ = [
     "measure_slots",
     "measured_batches",
     "measured_save",
-    "profile_begins",
-    "profile_ends",
 ]
-
-
-def profile_begins(run: Run) -> None:
-    """Start the profiler, where there is one."""
-    if run.trainer.active_profiler is not None:
-        run.trainer.active_profiler.start(run.stage, run.trainer.log_dir)
-
-
-def profile_ends(run: Run) -> None:
-    """Stop the profiler; it writes its report."""
-    if run.trainer.active_profiler is not None:
-        run.trainer.active_profiler.stop()
 
 
 def measured_batches(run: Run, batches: Iterator[Any]) -> Iterator[Any]:

@@ -18,7 +18,6 @@ from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_loops.fitted import fitted
 from lt_loops.hook_calls import HookCalls
-from lt_loops.profiled import profile_begins, profile_ends
 from lt_loops.run.signals import Signals
 from lt_loops.sentinel import describe_anomaly
 
@@ -74,9 +73,10 @@ class Session:
         trainer._run = run
         run.callbacks, run.loggers = trainer.callbacks, trainer.loggers
         run.recorder.rank = run.strategy.rank
-        profile_begins(run)
-        run.hooks = HookCalls(run, trainer.active_profiler)
-        run.open_log(trainer.active_profiler)
+        if (profiler := trainer.active_profiler) is not None:
+            profiler.start(run.stage, trainer.log_dir)
+        run.hooks = HookCalls(run, profiler)
+        run.open_log(profiler)
         attach(run)
 
     def __exit__(
@@ -92,7 +92,8 @@ class Session:
             self._try(partial(self._call_on_exception, error))
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
-        self._try(lambda: profile_ends(run))
+        if (profiler := run.trainer.active_profiler) is not None:
+            self._try(profiler.stop)
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
         run.log.each(lambda logger: logger.finalize(outcome))
