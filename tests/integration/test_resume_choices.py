@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lt_callbacks import ModelCheckpoint
-from lt_core import CheckpointIO, LightningModule
+from lt_callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from lt_core import Callback, CheckpointIO, LightningModule
 from lt_core.errors import CheckpointError
 from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
@@ -121,6 +121,37 @@ def test_auto_begins_where_there_is_nothing_and_last_says_what_to_do(tmp_path):
     assert fit(tmp_path / "a", ckpt_path="auto").global_step == 8
     with pytest.raises(CheckpointError, match=r"no checkpoint found in .*b.*ckpt_path='auto'"):
         fit(tmp_path / "b", ckpt_path="last")
+
+
+@pytest.mark.parametrize("word", ["last", "auto"])
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_no_untrained_model_is_evaluated_for_want_of_a_checkpoint(stage, word, tmp_path):
+    trainer = Trainer(accelerator="cpu", callbacks=[ModelCheckpoint(tmp_path / "none")], **QUIET)
+    with pytest.raises(CheckpointError, match=f"{word}'.*no checkpoint found in .*none.*or call fit first") as caught:
+        getattr(trainer, stage)(Net(), loader(), ckpt_path=word)
+    assert "start anew" not in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["last", "auto"])
+def test_what_an_exception_had_saved_goes_on(word, tmp_path):
+    def run(*more, ckpt_path=None):
+        saves = ModelCheckpoint(tmp_path / "checkpoints"), OnExceptionCheckpoint(tmp_path / "exceptions")
+        trainer = Trainer(accelerator="cpu", max_epochs=3, callbacks=[*saves, *more], **QUIET)
+        trainer.fit(Net(), loader(), ckpt_path=ckpt_path)
+
+    class Fails(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if trainer.global_step == 6:
+                raise RuntimeError("disk on fire")
+
+    class Watch(Callback):
+        def on_train_start(self, trainer, pl_module):
+            self.step = trainer.global_step
+
+    with pytest.raises(RuntimeError, match="on fire"):
+        run(Fails())
+    run(watch := Watch(), ckpt_path=word)
+    assert watch.step == 6
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])

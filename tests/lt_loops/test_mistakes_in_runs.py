@@ -230,7 +230,7 @@ MODELS = [
     row("fit(net, loader, ckpt_path='lst')", "ckpt_path='lst'", way_out="Did you mean 'last'?", kind=CheckpointError),
     row("fit(net, loader, ckpt_path='best')", "ckpt_path='best'", way_out="Pass a path", kind=CheckpointError),
     row("fit(net, loader, ckpt_path=3)", "ckpt_path=3", way_out="expected a path", kind=TYPE),
-    row("test(net, loader, ckpt_path='last')", "no checkpoint found", way_out="ckpt_path='auto'", kind=CheckpointError),
+    row("test(net, loader, ckpt_path='last')", "no checkpoint found", way_out="call fit first", kind=CheckpointError),
 ]
 
 LOGS = [

@@ -28,7 +28,8 @@ class Callback:
         monitors: reads logged metrics at the end of an epoch; one that waits for a single metric has its name as
             ``monitor``, which is looked at in the sanity check.
         role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
-            ``"checkpoint"``, or none. The default is left out where the user gives one of the same role.
+            ``"checkpoint"``, or none. The default is left out where the user gives one of the same role. That of an
+            ``"exception_checkpoint"`` stays; ``ckpt_path="last"`` looks into the ``dirpath`` of both.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
             CUDA graph (``Trainer(steps_per_execution=...)``): 1 for each, n for every n-th, 0 for none in particular.
             In between ``outputs`` is empty, and weights and counters are those of the last step that was done.

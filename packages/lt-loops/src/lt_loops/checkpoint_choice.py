@@ -34,13 +34,13 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
 
     Args:
         trainer: whose checkpoint callbacks know the files.
-        ckpt_path: a path; ``"best"`` (by the monitored metric), ``"last"`` (the newest), ``"auto"`` (the newest if
-            there is one, else none: for jobs that a scheduler starts again).
-        stage: the run, for the error.
+        ckpt_path: a path; ``"best"`` (by the monitored metric), ``"last"`` (the newest), ``"auto"`` (the newest; in
+            ``fit`` none where there is none: for jobs that a scheduler starts again).
+        stage: the run: only ``fit`` begins without a checkpoint.
 
     Raises:
         ConfigTypeError: for what is no path.
-        CheckpointError: for ``"best"`` or ``"last"`` where there is none.
+        CheckpointError: for ``"best"`` or ``"last"`` where there is none, and for ``"auto"`` outside of ``fit``.
     """
     if ckpt_path is None:
         return None
@@ -96,10 +96,11 @@ def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
             raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
         return word
     newest = _newest(trainer, stage)
-    if newest is None and word == "last":
+    if newest is None and (word == "last" or stage != "fit"):
+        remedy = ", or ckpt_path='auto' to start anew where there is none" if stage == "fit" else ", or call fit first"
         raise CheckpointError(
-            f"{stage}(ckpt_path='last'): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
-            "path, or ckpt_path='auto' to start anew where there is none.",
+            f"{stage}(ckpt_path={word!r}): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
+            f"path{remedy}.",
             code="LT611",
         )
     return newest
@@ -144,7 +145,7 @@ def _newest(trainer: Trainer, stage: str) -> str | None:
 
 def _candidates(trainer: Trainer) -> dict[str, int]:
     """Return checkpoint files with the time of each, in nanoseconds; a link counts as what it leads to."""
-    local: list[str] = [path for cb in trainer.checkpoint_callbacks if (path := getattr(cb, "last_model_path", ""))]
+    local: list[str] = [path for cb in _writers(trainer) if (path := getattr(cb, "last_model_path", ""))]
     files: dict[str, int] = {}
     for folder in _folders(trainer):
         files |= trainer.checkpoint_io.times(folder)
@@ -202,9 +203,13 @@ def _moment(header: Header | None, file_time: int) -> int:
     return file_time if header is None or header.time is None else header.time
 
 
+def _writers(trainer: Trainer) -> list[Any]:
+    return [callback for callback in trainer.callbacks if callback.role in ("checkpoint", "exception_checkpoint")]
+
+
 def _folders(trainer: Trainer) -> list[str]:
     """Return where this Trainer's checkpoints lie: named folders, else those of all versions of its logger."""
-    writers: list[Any] = list(trainer.checkpoint_callbacks)
+    writers = _writers(trainer)
     folders = {str(cb.dirpath) for cb in writers if getattr(cb, "dirpath", None)}
     if any(getattr(cb, "dirpath", None) is None for cb in writers):
         roots = [logger.root_dir for logger in trainer.loggers if logger.root_dir]

@@ -23,7 +23,8 @@ __all__ = ["OnExceptionCheckpoint"]
 class OnExceptionCheckpoint(Callback):
     """Saves a checkpoint when an exception ends ``fit``; an older one of the same name is replaced.
 
-    It takes all ranks: where only some of them failed, nothing is saved, and a warning says so.
+    It takes all ranks: where only some of them failed, nothing is saved, and a warning says so. ``ckpt_path="last"``
+    and ``"auto"`` look into its folder too.
 
     Args:
         dirpath: folder of the checkpoint.
@@ -33,6 +34,7 @@ class OnExceptionCheckpoint(Callback):
         ConfigError: for an empty name, or one that leads out of the folder.
     """
 
+    role = "exception_checkpoint"
     FILE_EXTENSION = ".ckpt"
 
     @checks_arguments
