@@ -19,8 +19,8 @@ LIMITS = {
     "files that write slots of Run or its owners": 15,
     "unpromised names that siblings use": 53,
     "lines of lt-core": 10_300,
-    "lines of lt-loops": 10_800,
-    "lines of all packages": 51_000,
+    "lines of lt-loops": 10_900,
+    "lines of all packages": 51_300,
     "files in the fullest folder": 57,
 }
 

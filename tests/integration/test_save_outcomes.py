@@ -1,6 +1,8 @@
 """Each save has its own outcome; a fit whose newest state that was to be saved is not on disk ends with an error."""
 
 import errno
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -122,3 +124,84 @@ def test_a_link_that_fails_in_the_background_loses_no_checkpoint(tmp_path):
     with pytest.warns(UserWarning, match=r"last\.ckpt could not be made\..*no checkpoint is lost.*LT620"):
         fit(AsyncCheckpointIO(NoLinks()), keep)
     assert Path(keep.best_model_path).exists()
+
+
+class Falls(Net):
+    """Its validation metric is given for each epoch."""
+
+    values = (5.0, 4.0, 1.0, 2.0, 3.0, 3.5)
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.values[self.trainer.current_epoch])
+
+
+@pytest.mark.parametrize("io", IOS)
+def test_a_best_one_that_was_not_written_is_no_best_one_for_the_next_save(io, tmp_path):
+    saves = ModelCheckpoint(tmp_path, monitor="val", filename="{epoch}")
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=6,
+        callbacks=saves,
+        plugins=[IOS[io](["epoch=2"])],
+        num_sanity_val_steps=0,
+        **QUIET,
+    )
+    trainer.fit(Falls(), [torch.ones(2, 2)] * 4, [torch.ones(2, 2)])
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch=3.ckpt"]
+    assert Path(saves.best_model_path) == tmp_path / "epoch=3.ckpt"
+
+
+class CannotRemove(AsyncCheckpointIO):
+    failures = CheckpointIO.failures
+
+    def __init__(self):
+        super().__init__(Stuck())
+
+
+class Stuck(CheckpointIO):
+    def remove_checkpoint(self, path):
+        raise OSError(errno.EPERM, "Operation not permitted", str(path))
+
+
+def test_a_removal_that_fails_is_said_where_the_writer_does_not_say_whose_it_was(tmp_path):
+    saves = ModelCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=1)
+    trainer = Trainer(accelerator="cpu", max_epochs=1, callbacks=saves, plugins=[CannotRemove()], **QUIET)
+    with pytest.warns(UserWarning, match="Operation not permitted.*LT620"):
+        trainer.fit(Net(), [torch.ones(2, 2)] * 6)
+
+
+SIGNALLED = """
+import errno, os, signal, sys, torch
+from lt_callbacks import ModelCheckpoint
+from lt_core import Callback, CheckpointIO, LightningModule
+from lt_loops import Trainer
+
+class Full(CheckpointIO):
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return self.layer(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+
+saves = ModelCheckpoint(sys.argv[1])
+Trainer(accelerator="cpu", callbacks=saves, plugins=[Full()], logger=False).fit(Net(), [torch.ones(2, 2)] * 8)
+"""
+
+
+def test_a_signal_ends_the_script_with_its_status_although_the_disk_is_full(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SIGNALLED)
+    command = [sys.executable, str(script), str(tmp_path / "kept")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 143, done.stderr
+    assert "CHECKPOINT NOT SAVED" in done.stderr

@@ -104,6 +104,10 @@ class AsyncCheckpointIO(CheckpointIO):
                 errors[0].add_note(str(further))
             raise errors[0]
 
+    def is_writing(self) -> bool:
+        """Return whether the thread has something left to do."""
+        return self._process == os.getpid() and not all(job.done() for job in self._jobs)
+
     def failures(self) -> dict[str, Exception]:
         """Wait, and return what has failed since the last call or :meth:`wait`, by the path that was to be changed."""
         self._settle()

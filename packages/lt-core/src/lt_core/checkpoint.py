@@ -205,6 +205,12 @@ class CheckpointIO:
             CheckpointError: for what has failed in the background since the last call.
         """
 
+    def is_writing(self) -> bool:
+        """Return, without waiting, whether something that was asked for is not done yet; False where all is done at
+        once.
+        """
+        return False
+
     def failures(self) -> dict[str, Exception]:
         """Wait, and return what has failed in the background since the last call or :meth:`wait`, by path.
 

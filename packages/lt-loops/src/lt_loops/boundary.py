@@ -186,6 +186,7 @@ def validate(run: Run) -> None:
         run.evaluation.forget_feeds("validate")
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
+    run.saves.hear()
     run.phase = "validate"
     evaluate(run, "validate")
     run.phase = "train"
@@ -240,6 +241,7 @@ def after_epoch(run: Run) -> None:
     if run.stopping.leaving:
         return
     check_epoch_had_loss(run)
+    run.saves.hear()
     position, recorder = run.position, run.recorder
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
     values = recorder.epoch_values("train", gather)

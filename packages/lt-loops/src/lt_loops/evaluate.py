@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,7 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
 
 def eval_feeds(run: Run, group: str) -> list[Feed]:
     """Return the feeds of a stage, made at the first use and kept for the run."""
-    return run.evaluation.feeds(group, lambda: make_eval_feeds(run, group))
+    return run.evaluation.feeds(group, partial(make_eval_feeds, run, group))
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Session:
             self.forgetting.remove()
         torch.autograd.set_detect_anomaly(self.anomaly)
         self.run.phase = ""
-        self.run.recorder.put_aside(continues=self.failed is None)
+        self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
         detach(self.run)
 
     def _call_on_exception(self, error: BaseException) -> None:

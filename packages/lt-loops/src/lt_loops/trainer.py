@@ -445,7 +445,7 @@ class Trainer(TrainerActions, LegacyArguments):
                     f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stopping.reason}."
                 )
                 self._say_where_it_is_shown()
-        if result.save_error:
+        if result.save_error and not self._exits(run):  # else the status says what the scheduler waits for
             raise CheckpointError(
                 f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
                 f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by "
@@ -454,10 +454,12 @@ class Trainer(TrainerActions, LegacyArguments):
             )
         self._exit_after_signal(run)
 
+    def _exits(self, run: Run) -> bool:
+        return run.stopping.signal is not None and exits_process(self.settings.on_signal)
+
     def _exit_after_signal(self, run: Run) -> None:
-        number = run.stopping.signal
-        if number is not None and exits_process(self.settings.on_signal):
-            raise SystemExit(EXIT_STATUS[number])
+        if self._exits(run):
+            raise SystemExit(EXIT_STATUS[run.stopping.signal or 0])
 
     def _say_where_it_is_shown(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""

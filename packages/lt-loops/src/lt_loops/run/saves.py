@@ -116,6 +116,19 @@ class Saves:
         self._say_gaps(path, tree)
         return failed
 
+    def hear(self) -> None:
+        """Report a save that has failed in the background, before anybody decides on the next one; wait for none.
+
+        All ranks call this together.
+        """
+        if not self._unconfirmed:
+            return
+        writing = self._io.is_writing()
+        if self._strategy.world_size > 1:
+            writing = any(self._strategy.gather_objects(writing))
+        if not writing:
+            self.confirm()
+
     def confirm(self, *, together: bool = True) -> None:
         """Wait for what is written in the background, and report what failed.
 
@@ -125,7 +138,10 @@ class Saves:
         pending, self._unconfirmed = self._unconfirmed, []
         failures = self._io.failures()
         errors = {request.path: _error_of(request, failures, self._io) for request in pending}
-        for path in failures.keys() - errors.keys() - {""}:  # a link or a removal; no checkpoint is lost
+        blamed = {id(error) for error in errors.values()}
+        for path in sorted(failures.keys() - errors.keys()):  # a link or a removal; no checkpoint is lost
+            if id(failures[path]) in blamed:
+                continue
             warn(f"In the background: {failures[path]} Training goes on, no checkpoint is lost.", code="LT620")
         if pending and together:
             errors = self._agreed_on_each(errors)
