@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +167,8 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
 
 def eval_feeds(run: Run, group: str) -> list[Feed]:
     """Return the feeds of a stage, made at the first use and kept for the run."""
-    return run.evaluation.feeds(group, partial(make_eval_feeds, run, group))
+    feeds = run.evaluation.feeds_made(group)
+    return run.evaluation.keep_feeds(group, make_eval_feeds(run, group)) if feeds is None else feeds
 
 
 @contextmanager

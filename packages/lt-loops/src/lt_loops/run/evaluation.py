@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -120,11 +119,10 @@ class Evaluation:
             return None
         return max(int(batches * interval), 1)
 
-    def feeds(self, stage: str, make: Callable[[], list[Feed]]) -> list[Feed]:
-        """Return the feeds of a stage, made at the first use and kept for the run."""
-        if stage not in self._feeds:
-            self._feeds[stage] = make()
-        return self._feeds[stage]
+    def keep_feeds(self, stage: str, feeds: list[Feed]) -> list[Feed]:
+        """Keep the feeds of a stage for the run; return them."""
+        self._feeds[stage] = feeds
+        return feeds
 
     def feeds_made(self, stage: str) -> list[Feed] | None:
         """Return the feeds of a stage if they are made already."""
