@@ -3,8 +3,9 @@
 import enum
 import io
 from argparse import Namespace
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 import torch
@@ -124,6 +125,60 @@ def test_enums_paths_and_dataclasses_come_back_where_annotations_ask_for_them(pa
     assert (loaded.hparams.conf.lr, loaded.hparams.conf.deep[0].x) == (1, 2)
     assert type(loaded.hparams.space) is Namespace
     assert type(loaded.hparams.plain) is dict
+
+
+class Unannotated(LightningModule):
+    def __init__(self, value, act=Mode.FAST):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Path("a/b"),
+        PureWindowsPath("a"),
+        frozenset({1, (2, 3)}),
+        {(1, 2)},
+        OrderedDict(b=1, a=Path("x")),
+        [{"deep": (Path("x"), 1)}],
+        {(1, 2): frozenset("ab")},
+    ],
+    ids=repr,
+)
+def test_paths_frozensets_and_ordered_dicts_come_back_as_they_were(path, value):
+    loaded = Unannotated.load_from_checkpoint(save(Unannotated(value), path)).hparams.value
+    assert loaded == value
+    assert type(loaded) is type(value) or isinstance(loaded, dict)
+    assert isinstance(loaded, OrderedDict) == isinstance(value, OrderedDict)
+
+
+@pytest.mark.parametrize("value", [Mode.SLOW, [Mode.SLOW], Inner(Path("x")), defaultdict(int)], ids=repr)
+def test_what_the_file_cannot_give_back_has_to_be_given_again(path, value):
+    with pytest.warns(UserWarning, match="LT651"):
+        save(Unannotated(value), path)
+    with pytest.raises(CheckpointError, match=r"needs value \(saved by name only"):
+        Unannotated.load_from_checkpoint(path)
+    with pytest.warns(UserWarning, match="LT651"):
+        assert Unannotated.load_from_checkpoint(path, value=value).hparams.value is value
+
+
+def test_a_default_stands_for_a_saved_enum_member_only_where_it_is_the_same_one(path, recwarn):
+    assert Unannotated.load_from_checkpoint(save(Unannotated(1, Mode.FAST), path)).hparams.act is Mode.FAST
+    assert not recwarn
+    with pytest.warns(UserWarning, match="LT651"):
+        save(Unannotated(1, Mode.SLOW), path)
+    with pytest.warns(UserWarning, match=r"act was saved by name only \(SLOW\).*LT665"):
+        Unannotated.load_from_checkpoint(path)
+
+
+@pytest.mark.parametrize("types", [3, {"Path": 3}, {"Path": [3, [[]], [{}]]}, {"os.system": [["value"]]}], ids=repr)
+def test_senseless_types_beside_the_hyperparameters_change_nothing(path, types):
+    save(Unannotated("a"), path)
+    tree = torch.load(path)
+    tree.update(hparams_types=types, hparams_arrays=types)
+    torch.save(tree, path)
+    assert Unannotated.load_from_checkpoint(path).hparams.value == "a"
 
 
 class OneObject(LightningModule):

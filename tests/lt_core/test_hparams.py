@@ -5,6 +5,7 @@ import enum
 import pickle
 import warnings
 from argparse import Namespace
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -264,19 +265,15 @@ class Sequencelike(list):
 
 
 CASES = [
-    (Mode.FAST, "FAST", "FAST"),
-    (Level.LOW, 1, 1),
-    (Text.A, "a", "a"),
-    (Path("a/b"), "a/b", "a/b"),
     (torch.float16, torch.float16, "torch.float16"),
     (torch.device("cuda", 1), torch.device("cuda", 1), "cuda:1"),
     (torch.Size([1, 2]), torch.Size([1, 2]), [1, 2]),
+    (Path("a/b"), "a/b", "a/b"),
     (Namespace(a=Namespace(b=1)), {"a": {"b": 1}}, {"a": {"b": 1}}),
-    (Settings(), {"lr": 0.1, "sizes": [1]}, {"lr": 0.1, "sizes": [1]}),
-    (Sequencelike([1]), [1], [1]),
     (AttributeDict(a=(1, {2})), {"a": (1, {2})}, {"a": (1, [2])}),
-    ({Mode.FAST: 1}, {"Mode.FAST": 1}, {"Mode.FAST": 1}),
-    (frozenset({1}), [1], [1]),
+    (OrderedDict(b=1, a=2), OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
+    ({(1, 2): 3}, {(1, 2): 3}, {"(1, 2)": 3}),
+    (frozenset({1}), {1}, [1]),
     (None, None, None),
 ]
 
@@ -290,15 +287,44 @@ def test_what_has_a_plain_form_is_saved_in_it(value, saved, shown):
     assert plain_hparams({"x": value}) == {"x": shown}
 
 
+LOST = [
+    (Mode.FAST, "FAST"),
+    (Level.LOW, 1),
+    (Text.A, "a"),
+    (Settings(), {"lr": 0.1, "sizes": [1]}),
+    (Sequencelike([1]), [1]),
+    (namedtuple("Pair", "a b")(1, 2), (1, 2)),  # noqa: PYI024
+    (defaultdict(list, a=[1]), {"a": [1]}),
+    ({Mode.FAST: 1}, {"Mode.FAST": 1}),
+    ([{"deep": Mode.FAST}], [{"deep": "FAST"}]),
+]
+
+
+@pytest.mark.parametrize(("value", "shown"), LOST, ids=lambda case: str(case)[:20])
+def test_what_would_come_back_as_something_else_is_saved_by_name_and_shown_as_before(value, shown):
+    with pytest.warns(LtWarning, match="'width' cannot be saved as plain data"):
+        entries = saved_hparams(Model(value))
+    assert "width" not in entries["hyper_parameters"]
+    assert entries["hparams_by_name"] == {"width": shown}
+    assert is_plain(entries)
+    assert plain_hparams({"x": value}) == {"x": shown}
+
+
 def test_numbers_of_numpy_become_numbers_and_arrays_tensors():
     numpy = pytest.importorskip("numpy")
-    entries = saved_hparams(Model(numpy.float64(0.5), {"a": numpy.arange(3)}, lr=numpy.array(["x"])))
+    entries = saved_hparams(Model(numpy.float64(0.5), {"a": numpy.arange(3)}))
     saved = entries["hyper_parameters"]
-    assert (saved["width"], saved["lr"]) == (0.5, ["x"])
+    assert saved["width"] == 0.5
     assert type(saved["width"]) is float
     assert torch.equal(saved["depth"]["a"], torch.arange(3))
     assert entries["hparams_arrays"] == [["depth", "a"]]
     assert is_plain(entries)
+
+
+def test_an_array_of_texts_is_saved_by_name():
+    numpy = pytest.importorskip("numpy")
+    with pytest.warns(LtWarning, match="LT651"):
+        assert saved_hparams(Model(numpy.array(["x"])))["hparams_by_name"] == {"width": ["x"]}
 
 
 def test_large_arrays_are_shown_by_their_shape():

@@ -18,7 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
-from lt_core.hparams import AttributeDict, is_sketch, plain_hparams, with_arrays
+from lt_core.hparams import (
+    AttributeDict,
+    annotated_classes,
+    constructor_hints,
+    enum_member,
+    is_sketch,
+    plain_hparams,
+    with_types,
+)
 from lt_core.hparams_file import read_hparams_file
 from lt_core.partial_save import check_left_out
 from lt_core.remote_file import is_remote, local_copy
@@ -161,7 +169,8 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     parameters = _parameters(cls)
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    saved = with_arrays(_saved(checkpoint, prefix), checkpoint.get(prefix + "hparams_arrays", ()))
+    arrays, kinds = checkpoint.get(prefix + "hparams_arrays", ()), checkpoint.get(prefix + "hparams_types", {})
+    saved = with_types(_saved(checkpoint, prefix), arrays, kinds)
     holder = checkpoint.get(prefix + "hparams_name")
     if holder in named:
         inside = {name: value for name, value in given.items() if name in saved and name not in named}
@@ -180,7 +189,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     by_name = checkpoint.get(prefix + "hparams_by_name", {})
     _check_complete(cls, named, arguments, by_name, shown)
     _warn_of_defaults(cls, named, arguments, by_name)
-    hints = _hints(cls)
+    hints = constructor_hints(cls)
     return cls(**{n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()})
 
 
@@ -234,22 +243,12 @@ def _warn_of_defaults(
             )
 
 
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls.__init__)
-    except Exception:  # annotations that cannot be resolved are no reason not to load
-        return {}
-
-
 def _as_annotated(value: Any, hint: Any) -> Any:
     """Turn plain data back to what the constructor's annotation says: an enum, a path, a dataclass, a Namespace."""
     kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    classes = [kind for kind in kinds if isinstance(kind, type)]
-    for kind in classes:
-        if issubclass(kind, enum.Enum) and isinstance(value, str) and value in kind.__members__:
-            return kind[value]
-        if issubclass(kind, enum.Enum) and value in [member.value for member in kind]:
-            return kind(value)
+    for kind in annotated_classes(hint):
+        if issubclass(kind, enum.Enum) and (member := enum_member(kind, value)) is not None:
+            return member
         if issubclass(kind, PurePath) and isinstance(value, str):
             return kind(value)
         if dataclasses.is_dataclass(kind) and isinstance(value, dict):

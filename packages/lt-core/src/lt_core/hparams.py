@@ -8,9 +8,13 @@ import inspect
 import os
 import re
 import sys
+import types
+import typing
 from argparse import Namespace
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
@@ -23,12 +27,15 @@ from lt_core.plain_data import ATOMS, MAX_DEPTH
 __all__ = [
     "AttributeDict",
     "HyperparametersMixin",
+    "annotated_classes",
+    "constructor_hints",
+    "enum_member",
     "is_sketch",
     "makes_new",
     "plain_hparams",
     "saved_hparams",
     "settle_hparams",
-    "with_arrays",
+    "with_types",
 ]
 
 
@@ -100,7 +107,8 @@ class HyperparametersMixin:
 
         Arguments of the subclasses' ``__init__`` are kept as well, and those in ``**kwargs`` by their own names. What
         comes in through ``*args`` cannot be kept. Values that are not plain data (modules, functions, objects) are kept
-        here, but saved by name only: one warning says what must be given again at load.
+        here, but saved by name only: one warning says what must be given again at load. An enum member or a dataclass
+        comes back where the argument's annotation is its class, and is saved by name otherwise.
 
         Args:
             args: names of the arguments to keep; or one object that holds them all: a dict, a Namespace or a dataclass
@@ -171,22 +179,22 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
 
     Keys, in Lightning's layout: ``hyper_parameters`` (a dict of those that are plain data), ``hparams_name`` (the
     argument that takes them all, or ``"kwargs"``), and ours: ``hparams_by_name`` (a dict of the others: only names),
-    ``hparams_arrays`` (the keys that lead to each tensor that was an array of numpy).
+    ``hparams_arrays`` (the keys that lead to each tensor that was an array of numpy), ``hparams_types`` (by type, those
+    that lead to each string that was a path, and each set that was a frozenset).
 
     Args:
         owner: a module or a datamodule.
         prefix: ``"datamodule_"`` for a datamodule.
         objects: keep all as they are, for a file that may hold any object.
     """
-    plain, by_name = (dict(owner.hparams), {}) if objects else _split(owner.hparams)
+    plain, by_name = (dict(owner.hparams), {}) if objects else _split(owner.hparams, _hints_of(owner))
     if not plain and not by_name:
         return {}
     entries = {"hyper_parameters": plain, "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs"}
     if by_name:
         entries["hparams_by_name"] = by_name
-    paths = [] if objects else [path for name in plain for path in _array_paths(owner.hparams[name], (name,))]
-    if paths:
-        entries["hparams_arrays"] = paths
+    if not objects:
+        entries.update(_types(owner.hparams, plain))
     return {prefix + key: value for key, value in entries.items()}
 
 
@@ -198,11 +206,15 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         owner: whose hook it was; told of once.
     """
     given = checkpoint.get("hyper_parameters", {})
-    plain, by_name = _split(given)
-    paths = [path for name in plain for path in _array_paths(given[name], (name,))]
-    if paths:
-        checkpoint["hyper_parameters"] = plain
-        checkpoint["hparams_arrays"] = [*checkpoint.get("hparams_arrays", []), *paths]
+    plain, by_name = _split(given, _hints_of(owner))
+    types_of = _types(given, plain)
+    if types_of:
+        arrays = [*checkpoint.get("hparams_arrays", []), *types_of.get("hparams_arrays", [])]
+        kinds = dict(checkpoint.get("hparams_types", {}))
+        for kind, paths in types_of.get("hparams_types", {}).items():
+            kinds[kind] = [*kinds.get(kind, []), *paths]
+        found = {"hparams_arrays": arrays, "hparams_types": kinds}
+        checkpoint.update({"hyper_parameters": plain, **{key: value for key, value in found.items() if value}})
     if not by_name:
         return
     checkpoint["hyper_parameters"] = plain
@@ -220,16 +232,84 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         )
 
 
-def _split(hparams: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(hparams: Mapping[str, Any], hints: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the hyperparameters that are plain data, and the names of the others."""
     plain: dict[str, Any] = {}
     by_name: dict[str, Any] = {}
     for name, value in hparams.items():
-        try:
-            plain[name] = _plain(value)
-        except _NotPlainError:
+        if _comes_back(value, hints.get(name)):
+            plain[name] = _plain(value, annotated=_is_annotated(value, hints.get(name)))
+        else:
             by_name[name] = _plain(value, names=True)
     return plain, by_name
+
+
+def _types(hparams: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a checkpoint that say which of its plain data was of another type."""
+    arrays: list[list[Any]] = []
+    kinds: dict[str, list[list[Any]]] = {}
+    for name in plain:
+        for kind, path in _marks(hparams[name], (name,)):
+            (arrays if kind == "ndarray" else kinds.setdefault(kind, [])).append(path)
+    found = {"hparams_arrays": arrays, "hparams_types": kinds}
+    return {key: value for key, value in found.items() if value}
+
+
+# ---- what annotations bring back -------------------------------------------------------------------------------------
+
+
+def constructor_hints(cls: type[Any]) -> dict[str, Any]:
+    """Return the annotations of ``cls.__init__``, none where they cannot be resolved: no reason not to load."""
+    try:
+        return typing.get_type_hints(cls.__init__)
+    except Exception:
+        return {}
+
+
+def annotated_classes(hint: Any) -> list[type[Any]]:
+    """Return the classes that an annotation allows: those of ``A | None`` are ``A`` and ``NoneType``."""
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return [kind for kind in kinds if isinstance(kind, type)]
+
+
+def enum_member(kind: type[enum.Enum], saved: Any) -> enum.Enum | None:
+    """Return the member that a file means by a name or a value; None where there is none."""
+    if isinstance(saved, str) and saved in kind.__members__:
+        return kind[saved]
+    return next((member for member in kind if member.value == saved), None)
+
+
+def _hints_of(owner: HyperparametersMixin) -> dict[str, Any]:
+    """Return the annotation of each hyperparameter: an argument's, or a field's of the dataclass that holds them."""
+    hints = constructor_hints(type(owner))
+    holders = annotated_classes(hints.get(owner.__dict__.get("_hparams_name") or ""))
+    holder = next((kind for kind in holders if dataclasses.is_dataclass(kind)), None)
+    return hints if holder is None else typing.get_type_hints(holder)
+
+
+def _comes_back(value: Any, hint: Any) -> bool:
+    """Return whether a file of plain data can give ``value`` back, where the constructor is annotated with ``hint``."""
+    if _is_annotated(value, hint):
+        return True
+    try:
+        _plain(value)
+    except _NotPlainError:
+        return False
+    return True
+
+
+def _is_annotated(value: Any, hint: Any) -> bool:
+    """Return whether an annotation brings ``value`` back: an enum member, or a dataclass and all that it holds."""
+    of_user = [
+        kind for kind in annotated_classes(hint) if issubclass(kind, enum.Enum) or dataclasses.is_dataclass(kind)
+    ]
+    if of_user != [type(value)]:
+        return False
+    if isinstance(value, enum.Enum):
+        return enum_member(type(value), _simple(value)) is value
+    hints = typing.get_type_hints(type(value))
+    fields = dataclasses.fields(value)
+    return all(field.init and _comes_back(getattr(value, field.name), hints.get(field.name)) for field in fields)
 
 
 # ---- what __init__ was called with -----------------------------------------------------------------------------------
@@ -321,12 +401,17 @@ class _NotPlainError(Exception):
     """A value that has no form as plain data."""
 
 
-def _plain(value: Any, names: bool = False, depth: int = 0) -> Any:
-    """Return ``value`` as plain data; where there is none, its name with ``names``, else raise ``_NotPlainError``."""
+def _plain(value: Any, names: bool = False, depth: int = 0, annotated: bool = False) -> Any:
+    """Return ``value`` as plain data; where there is none, its name with ``names``, else raise ``_NotPlainError``.
+
+    With ``annotated`` enum members and dataclasses have the form from which an annotation brings them back.
+    """
     if type(value) in ATOMS:
         return value
     if depth > MAX_DEPTH:
         raise ConfigError("A hyperparameter contains itself: it cannot be saved.", code="LT192")
+    if not (names or annotated) and _is_more(value):
+        raise _NotPlainError
     simple = _simple(value)
     if simple is not None:
         return simple
@@ -334,16 +419,68 @@ def _plain(value: Any, names: bool = False, depth: int = 0) -> Any:
         value = _contents(value)
     if isinstance(value, Namespace):
         value = vars(value)
-    ours = isinstance(value, (dict, list, tuple, AbstractSet)) or type(value).__module__.startswith("omegaconf.")
+    ours = isinstance(value, (dict, list, tuple, AbstractSet)) or _of_omegaconf(value)
     if ours and isinstance(value, Mapping):
-        return {k if type(k) in ATOMS else str(k): _plain(v, names, depth + 1) for k, v in value.items()}
+        same: Any = type(value) if type(value) in (OrderedDict, Counter) and not names else dict
+        return same({_key(k, names): _plain(v, names, depth + 1, annotated) for k, v in value.items()})
+    if ours and isinstance(value, (set, frozenset)) and not names:
+        return {_key(member) for member in value}
     if ours and isinstance(value, (Sequence, AbstractSet)):
-        items = [_plain(item, names, depth + 1) for item in value]
+        items = [_plain(item, names, depth + 1, annotated) for item in value]
         atoms = all(type(item) in ATOMS for item in items)
         kind: type = tuple if isinstance(value, tuple) else set if type(value) is set and atoms else list
         return kind(items)
     if names:
         return _name_of(value)
+    raise _NotPlainError
+
+
+_MARKED: dict[str, type] = {
+    "frozenset": frozenset,
+    "Path": Path,
+    "PurePosixPath": PurePosixPath,
+    "PureWindowsPath": PureWindowsPath,
+}
+"""Types that a file names, and a reader makes of a set or a string. No file can name any other."""
+
+_EXACT = (dict, OrderedDict, Counter, list, tuple, set, frozenset, AttributeDict)
+
+
+def _mark(value: Any) -> str | None:
+    """Return the name of a type in the file, for values that are saved in the form of another."""
+    if _is_array(value):
+        return "ndarray"
+    named = Path if isinstance(value, Path) else type(value)
+    exact = type(value) in (frozenset, type(Path()), PurePosixPath, PureWindowsPath)
+    return next((name for name, kind in _MARKED.items() if kind is named), None) if exact else None
+
+
+def _is_more(value: Any) -> bool:
+    """Return whether the plain form of a value would be another value: of an enum member, the text is not it."""
+    if isinstance(value, enum.Enum) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return True
+    if isinstance(value, (os.PathLike, PurePath)):
+        return _mark(value) is None
+    if isinstance(value, (dict, list, tuple, AbstractSet)):
+        # the dicts of attributes of other packages are read with attributes too
+        return type(value) not in _EXACT and type(value).__name__ != "AttributeDict" and not _of_omegaconf(value)
+    return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray" and not _is_array(value)
+
+
+def _of_omegaconf(value: Any) -> bool:
+    return type(value).__module__.startswith("omegaconf.")
+
+
+def _key(key: Any, names: bool = False) -> Any:
+    """Return a key or a set's member as plain data; with ``names`` as text where it is more than one value."""
+    if type(key) in ATOMS:
+        return key
+    if names:
+        return str(key)
+    if type(key) is tuple:
+        return tuple(map(_key, key))
+    if isinstance(key, (str, int, float)) and not isinstance(key, enum.Enum):
+        return _simple(key)
     raise _NotPlainError
 
 
@@ -366,7 +503,7 @@ def _simple(value: Any) -> Any | None:
         and getattr(value, "dtype", None) is not None
         and value.dtype.kind in "biufcSU"
     ):
-        return value.tolist()  # scalars, and arrays of what torch has no type for
+        return value.tolist()  # scalars; for people, arrays of what torch has no type for too
     return None
 
 
@@ -395,34 +532,59 @@ def _is_array(value: Any) -> bool:
     return value.dtype.name in _ARRAYS and value.dtype.isnative
 
 
-def _array_paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
-    """Yield the keys that lead to each array in a value: it is saved as a tensor, and an array again when loaded."""
+def _marks(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the types that a file says beside the plain data, and the keys that lead to each value of them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = _contents(value)
     if isinstance(value, Namespace):
         value = vars(value)
-    if _is_array(value):
-        yield list(keys)
+    mark = _mark(value)
+    if mark is not None:
+        yield mark, list(keys)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _array_paths(item, (*keys, key if type(key) in ATOMS else str(key)))
+            yield from _marks(item, (*keys, _key(key, names=type(key) is not tuple)))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from _array_paths(item, (*keys, index))
+            yield from _marks(item, (*keys, index))
 
 
-def with_arrays(value: Any, paths: Sequence[Sequence[Any]]) -> Any:
-    """Return saved hyperparameters with arrays of numpy in place of the tensors at ``paths``."""
-    here = [tuple(path) for path in paths]
-    if () in here:
-        return value.cpu().numpy() if isinstance(value, Tensor) else value
-    inside: dict[Any, list[tuple[Any, ...]]] = {}
-    for path in here:
+def with_types(value: Any, arrays: Any, kinds: Any) -> Any:
+    """Return saved hyperparameters with the types back that a file says beside them.
+
+    Args:
+        value: plain data.
+        arrays: the keys that lead to each tensor that was an array of numpy.
+        kinds: the same for each other type, by its name. Names that are not ours are passed over.
+    """
+    value = _changed(value, lambda it: it.cpu().numpy() if isinstance(it, Tensor) else it, _paths(arrays))
+    for name, kind in _MARKED.items():
+        form = set if kind is frozenset else str
+        paths = _paths(kinds.get(name) if isinstance(kinds, dict) else None)
+        value = _changed(value, lambda it, kind=kind, form=form: kind(it) if type(it) is form else it, paths)
+    return value
+
+
+def _paths(found: Any) -> list[Sequence[Any]]:
+    """Return what a file gives as a list of keys that lead somewhere; anyone may have written it."""
+    paths = found if isinstance(found, list) else []
+    return [p for p in paths if isinstance(p, list) and all(type(key) in ATOMS or type(key) is tuple for key in p)]
+
+
+def _changed(value: Any, change: Any, paths: Sequence[Sequence[Any]]) -> Any:
+    """Return ``value`` with ``change`` made where ``paths`` lead."""
+    if any(len(path) == 0 for path in paths):
+        return change(value)
+    inside: dict[Any, list[Sequence[Any]]] = {}
+    for path in paths:
         inside.setdefault(path[0], []).append(path[1:])
+    if not inside:
+        return value
     if isinstance(value, dict):
-        return {key: with_arrays(item, inside[key]) if key in inside else item for key, item in value.items()}
+        new = {key: _changed(item, change, inside.get(key, ())) for key, item in value.items()}
+        return OrderedDict(new) if type(value) is OrderedDict else new
     if type(value) in (list, tuple):
-        return type(value)([with_arrays(item, inside.get(index, ())) for index, item in enumerate(value)])
+        return type(value)([_changed(item, change, inside.get(index, ())) for index, item in enumerate(value)])
     return value
 
 
@@ -476,12 +638,12 @@ def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | 
 
 def _names_only(owner: object, kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield what can only be saved by name, and must be given again at load: it is no argument's default."""
-    parameters: Mapping[str, inspect.Parameter] | None = None
-    for name, value in kept.items():
-        try:
-            _plain(value)
-        except _NotPlainError:
-            parameters = parameters or inspect.signature(type(owner).__init__).parameters
-            takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-            if parameters[name].default is not value if name in parameters else takes_all:
-                yield name
+    hints = _hints_of(owner)  # type: ignore[arg-type]
+    lost = [name for name, value in kept.items() if not _comes_back(value, hints.get(name))]
+    if not lost:
+        return
+    parameters = inspect.signature(type(owner).__init__).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for name in lost:
+        if parameters[name].default is not kept[name] if name in parameters else takes_all:
+            yield name
