@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_callbacks import ModelCheckpoint
-from lt_core import CheckpointIO, LightningModule
+from lt_core import Callback, CheckpointIO, LightningModule
 from lt_core.background import AsyncCheckpointIO
+from lt_core.errors import LogError, LtWarning
 from lt_loops import Trainer
 
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
@@ -158,3 +161,41 @@ def test_without_a_version_counter_a_resumed_run_overwrites(tmp_path):
     resumed = ModelCheckpoint(tmp_path / "copy", **LAST, save_last=True, enable_version_counter=False)
     fit(resumed, epochs=3, ckpt_path="auto")
     assert Path(resumed.last_model_path).name == "last.ckpt"
+
+
+class Slow(Callback):
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        time.sleep(1.1 * (batch_idx == 1 and not trainer.current_epoch))
+
+
+SHORT = {"max_steps": {"max_steps": 2}, "max_time": {"max_time": timedelta(seconds=1)}}
+
+
+@pytest.mark.parametrize("limit", SHORT)
+@pytest.mark.parametrize("sanity", [0, 2])
+@pytest.mark.parametrize(("save_last", "name"), [(True, "last.ckpt"), (False, "interrupted.ckpt")])
+def test_a_run_that_a_limit_ends_before_the_first_validation_keeps_its_state(limit, sanity, save_last, name, tmp_path):
+    saves = ModelCheckpoint(tmp_path, monitor="val_loss", save_last=save_last)
+    with pytest.warns(LtWarning, match="before this fit's first validation"):
+        trainer = fit(saves, *([Slow()] if limit == "max_time" else []), num_sanity_val_steps=sanity, **SHORT[limit])
+    assert names(tmp_path) == [name]
+    assert torch.load(tmp_path / name, weights_only=True)["global_step"] == trainer.global_step > 0
+    fit(saves := ModelCheckpoint(tmp_path, monitor="val_loss", save_last=save_last), epochs=2, ckpt_path="auto")
+    assert names(tmp_path) == ["epoch=1-step=8.ckpt", *(["last.ckpt"] if save_last else [])]
+
+
+@pytest.mark.parametrize("ends", [6, 10])
+def test_a_resumed_run_that_a_limit_ends_before_it_validates_keeps_its_state(ends, tmp_path):
+    fit(ModelCheckpoint(tmp_path, monitor="val_loss"), epochs=1)
+    often = {"check_val_every_n_epoch": 3, "max_steps": ends}
+    trainer = fit(ModelCheckpoint(tmp_path, monitor="val_loss"), ckpt_path="auto", **often)
+    assert trainer.global_step == ends
+    assert names(tmp_path) == ["epoch=0-step=4.ckpt", "interrupted.ckpt"]
+    with pytest.warns(LtWarning, match="trains nothing"):
+        fit(ModelCheckpoint(tmp_path, monitor="val_loss"), ckpt_path="auto", **often)
+    assert "interrupted.ckpt" in names(tmp_path)
+
+
+def test_a_monitor_that_no_validation_logs_still_ends_the_run(tmp_path):
+    with pytest.raises(LogError, match="val_lss"), pytest.warns(LtWarning, match="val_lss"):
+        fit(ModelCheckpoint(tmp_path, monitor="val_lss"))

@@ -175,7 +175,7 @@ def test_steps_before_the_first_validation_wait_for_the_monitor_with_a_warning(t
     callback = ModelCheckpoint(tmp_path, monitor="val_loss", every_n_train_steps=1)
     trainer = start(callback, tmp_path)
     trainer.global_step = 1
-    with pytest.warns(LtWarning, match="before the first validation"):
+    with pytest.warns(LtWarning, match="before this fit's first validation"):
         callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
     callback.on_validation_end(trainer, trainer.lightning_module)
     with pytest.raises(LogError, match="val_loss"):

@@ -176,6 +176,10 @@ class TrainerAPI(Protocol):
         """Whether a signal or Ctrl-C ended the last run."""
 
     @property
+    def stop_reason(self) -> str:
+        """Why the last fit ended, or ends in this epoch, as a short text."""
+
+    @property
     def current_epoch(self) -> int:
         """Training epochs done, from 0; inside an epoch its number."""
 

@@ -75,6 +75,7 @@ class FakeTrainer(Collectives):
         self.stage: str | None = "fit"
         self.training, self.validating, self.testing, self.predicting = True, False, False, False
         self.sanity_checking = self.interrupted = False
+        self.stop_reason = ""
         self.current_epoch = self.global_step = self.batch_idx = self.global_samples = 0
         self.num_training_batches: int | float = math.inf
         self.num_val_batches: list[int | float] = []

@@ -207,7 +207,6 @@ class ModelCheckpoint(Checkpoint):
             "files": list(ranking.files),
             "newest": ranking.newest,
             "last_global_step_saved": self._last_global_step_saved,
-            "validated": self._validated,
             "run_id": self._owner_id,  # as 0.1 named it; the run itself is named in the header
             "interrupted": self._interrupted,
             "unfinished": self._saves.state_dict(),
@@ -237,7 +236,6 @@ class ModelCheckpoint(Checkpoint):
             place,
         )
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
-        self._validated = bool(state_dict.get("validated", False))
         self._owner_id = str(state_dict.get("run_id") or self._owner_id)
         self._interrupted = place(state_dict.get("interrupted"))
         self._saves.load_state_dict(state_dict.get("unfinished", {}), place, self._last_global_step_saved)
@@ -254,7 +252,7 @@ class ModelCheckpoint(Checkpoint):
         if stage != "fit":
             return
         self._trainer = trainer
-        self._left = set()
+        self._left, self._validated = set(), False
         self._owner_id = self._owner_id or uuid4().hex  # not before: copies of a callback are callbacks of their own
         if self._own_dirpath is None:
             self.dirpath = _join(absolute(run_folder(trainer)), "checkpoints")
@@ -273,6 +271,7 @@ class ModelCheckpoint(Checkpoint):
             self._folder.clean()
         if self._resumed:
             self._resumed = False
+            self._interrupted_at = trainer.global_step if self._interrupted else -1
             self._take_over(trainer)
 
     def on_train_batch_end(
@@ -288,6 +287,9 @@ class ModelCheckpoint(Checkpoint):
         """Save by epochs, where validation does not decide the moment."""
         if self._may_save(trainer) and self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
+        if trainer.stop_reason and self.monitor is not None and self._awaits_validation(trainer):
+            if path := self._save_interrupted(trainer):
+                trainer.print(f"{trainer.stop_reason} before the first validation: {path} resumes this run.")
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save after a validation, where that is the moment."""
@@ -310,23 +312,28 @@ class ModelCheckpoint(Checkpoint):
 
     def on_interrupt(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """A signal ends the run: save what resumes it as ``interrupted.ckpt``, unless this step is saved already."""
+        if path := self._save_interrupted(trainer):
+            trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
+
+    def _save_interrupted(self, trainer: TrainerAPI) -> str:
+        """Save what resumes the run, unless this step is saved already; return the path, or nothing."""
         if not self._may_save(trainer) or self.dirpath is None:
-            return
+            return ""
         others = [cb for cb in self._others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
         if any(cb._interrupted_at == trainer.global_step for cb in others):  # one is enough
-            return
+            return ""
         self._interrupted_at = trainer.global_step
         path = self._agreed_path(trainer, {}, self._interrupted, template="interrupted")
         self._interrupted = path
         self._ask(trainer, path, weights_only=False)
-        trainer.print(f"Interrupted: {path} resumes this run, as does ckpt_path='last'.")
+        return path
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """The run came to its end: what once resumed it is of no more use, where something newer was kept."""
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
         if not finished or self.dirpath is None:
             return
-        if self.kept_paths():
+        if self.kept_paths() and self._last_global_step_saved > self._interrupted_at:
             for path in dict.fromkeys([self._interrupted, self.format_checkpoint_name({}, "interrupted")]):
                 if path:
                     self._delete(trainer, path)
@@ -606,17 +613,20 @@ class ModelCheckpoint(Checkpoint):
 
     # ---- words -------------------------------------------------------------------------------------------------------
 
+    def _awaits_validation(self, trainer: TrainerAPI) -> bool:
+        """Return whether this fit has not validated yet, where it does: what is logged there is still to come."""
+        return not self._validated and sum(trainer.num_val_batches) > 0
+
     def _say_missing(self, trainer: TrainerAPI, metrics: dict[str, Any]) -> None:
         assert self.monitor is not None
-        to_come = not self._validated and sum(trainer.num_val_batches) > 0 and self._schedule.in_epoch
         logged = [name for name in metrics if name not in ("epoch", "step")]
         if validation_is_off(trainer, "ModelCheckpoint", self.monitor, logged, "it keeps no best checkpoint"):
             return
-        if not to_come:
+        if not self._awaits_validation(trainer):
             raise missing("ModelCheckpoint", self.monitor, logged)
         warn(
-            f"ModelCheckpoint(monitor={self.monitor!r}) has nothing to go by before the first validation and saves "
-            f"nothing. Logged so far: {', '.join(map(repr, sorted(logged))) or 'nothing'}.",
+            f"ModelCheckpoint(monitor={self.monitor!r}) has nothing to go by before this fit's first validation and "
+            f"keeps no best checkpoint until then. Logged so far: {', '.join(map(repr, sorted(logged))) or 'nothing'}.",
             code="LT633",
         )
 
