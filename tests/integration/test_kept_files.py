@@ -199,3 +199,14 @@ def test_a_resumed_run_that_a_limit_ends_before_it_validates_keeps_its_state(end
 def test_a_monitor_that_no_validation_logs_still_ends_the_run(tmp_path):
     with pytest.raises(LogError, match="val_lss"), pytest.warns(LtWarning, match="val_lss"):
         fit(ModelCheckpoint(tmp_path, monitor="val_lss"))
+
+
+def test_files_that_vanished_during_the_run_are_named_nowhere_at_its_end(tmp_path, capsys):
+    class Vandal(Callback):
+        def on_train_end(self, trainer, pl_module):
+            trainer.checkpoint_io.wait()
+            shutil.rmtree(tmp_path / "kept")
+
+    fit(saves := ModelCheckpoint(tmp_path / "kept", **BEST, save_last=True), Vandal())
+    assert (saves.best_model_path, saves.last_model_path, saves.best_k_models) == ("", "", {})
+    assert "Checkpoints in" not in capsys.readouterr().out

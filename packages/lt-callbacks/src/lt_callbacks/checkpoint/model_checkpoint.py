@@ -333,6 +333,7 @@ class ModelCheckpoint(Checkpoint):
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
         if not finished or self.dirpath is None:
             return
+        self._forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
         if self.kept_paths() and self._last_global_step_saved > self._interrupted_at:
             for path in dict.fromkeys([self._interrupted, self.format_checkpoint_name({}, "interrupted")]):
                 if path:

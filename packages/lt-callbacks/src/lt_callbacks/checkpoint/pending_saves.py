@@ -55,12 +55,12 @@ class PendingSaves:
         return [path for path, save in self._saves.items() if not save.given]
 
     def awaited(self) -> set[str]:
-        """Return all files that will be there when the saves are complete, links included."""
-        return {*self._saves, *self.links()}
+        """Return the files that will be there when the saves are with the writer, links included."""
+        return {*self.paths(), *self.links()}
 
     def links(self) -> list[str]:
-        """Return the other names that the saves get."""
-        return [link for save in self._saves.values() for link, _ in save.links]
+        """Return the other names that saves get which are not with the writer yet."""
+        return [link for save in self._saves.values() if not save.given for link, _ in save.links]
 
     def drop_link(self, path: str) -> None:
         """Give no save the other name ``path``."""
