@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
-from lt_core import CheckpointError, CheckpointIO, LightningModule
+from lt_core import CheckpointError, CheckpointIO, ConfigError, LightningModule
 from lt_core.archive import Archive
 from lt_core.pickle_check import RefusedError, dry_run
-from lt_core.safe_read import read_checkpoint
+from lt_core.safe_read import read_checkpoint, verify_checkpoint
 
 io_ = CheckpointIO()
 
@@ -264,6 +264,13 @@ def test_bombs_and_senseless_programs_end_in_one_error_or_plain_data(tmp_path, p
     assert tree == {}
 
 
+@pytest.mark.parametrize("nested", [b"]" * 3000 + b"a" * 2999, b")" + b"\x85" * 3000, b"(" * 3000 + b"t" * 3000])
+def test_containers_that_are_nested_too_deep_are_refused_before_torch_reads_them(tmp_path, nested):
+    path = with_pickle(tmp_path / "deep.ckpt", b"\x80\x02}K\x01" + nested + b"s.")
+    with pytest.raises(CheckpointError, match=r"more than 1000 deep.*LT658"):
+        verify_checkpoint(path)
+
+
 def test_keys_that_take_forever_to_hash_are_refused():
     program = b"\x80\x02" + b")" + b"q\x00h\x00\x86" * 40 + b"q\x01}h\x01K\x01s."
     with pytest.raises(RefusedError, match="key"):
@@ -371,6 +378,58 @@ def test_every_flipped_bit_of_a_tensor_is_found(tmp_path):
         with pytest.raises(CheckpointError, match="checksum of its record 'data/0'"):
             io_.load_checkpoint(path)
         assert io_.load_checkpoint(path, verify=False)["a"].shape == (1000,)
+
+
+def test_a_file_that_is_said_to_be_undamaged_is_one_that_torch_loads_whichever_bit_around_its_records_flips(tmp_path):
+    path = tmp_path / "a.ckpt"
+    torch.save({"n": [1, 2]}, path)
+    whole = path.read_bytes()
+    inside = {at for r in Archive(io.BytesIO(whole)).records.values() for at in range(r.start, r.start + r.size)}
+    wrong = []
+    for bit in range(8 * len(whole)):
+        if bit // 8 in inside:
+            continue
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        with contextlib.suppress(CheckpointError):
+            verify_checkpoint(io.BytesIO(changed))
+            try:
+                assert torch.load(io.BytesIO(changed)) == {"n": [1, 2]}
+            except Exception as error:
+                wrong.append((bit // 8 - len(whole), bit % 8, str(error)[:80]))
+    assert not wrong
+
+
+def test_an_archive_of_other_files_is_no_damaged_checkpoint(tmp_path):
+    path = tmp_path / "x.ckpt"
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        for records, what in (
+            ({"a.npy": b"1", "b.npy": b"2"}, r"numpy\.load"),
+            ({"a.txt": b"1", "d/b": b"2"}, "'a.txt'"),
+        ):
+            write_zip(path, records, folder="", compression=compression)
+            with pytest.raises(CheckpointError, match=rf"is no checkpoint: .*{what}.*LT658"):
+                io_.load_checkpoint(path)
+
+
+def test_a_checkpoint_without_a_name_is_not_written():
+    for path in ("", Path()):
+        with pytest.raises(CheckpointError, match=r"its path is empty.*LT625"):
+            io_.save_checkpoint({}, path)
+
+
+def test_a_map_location_that_is_not_here_is_not_the_file_s_fault(tmp_path):
+    path = tmp_path / "a.ckpt"
+    io_.save_checkpoint({"a": torch.zeros(2)}, path)
+    for place in ("cuda:99", torch.device("cuda", 99), {"cpu": "cuda:99"}):
+        with pytest.raises(ConfigError, match=r"this machine has .*map_location='cpu'.*LT624"):
+            read_checkpoint(path, place)
+    with pytest.raises(ConfigError, match=r"'cpuu' is no device.*Did you mean 'cpu'"):
+        read_checkpoint(path, "cpuu")
+    with pytest.raises(ConfigError, match=r"map_location=3: expected a device"):
+        read_checkpoint(path, 3)
+    with pytest.raises(ConfigError, match=r"raised ZeroDivisionError for a tensor of 'cpu'"):
+        read_checkpoint(path, lambda storage, location: 1 / 0)
 
 
 def test_a_file_cut_off_anywhere_is_damaged(tmp_path):

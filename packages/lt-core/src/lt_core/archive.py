@@ -28,6 +28,10 @@ _END64 = struct.Struct("<4sQ2H2L4Q")
 _ENTRY = struct.Struct("<4s6H3L5H2L")
 _HEADER = struct.Struct("<4s5H3L2H")
 _FULL = 0xFFFFFFFF
+_UNREADABLE = 1 | 1 << 5 | 1 << 6 | 1 << 13
+"""Flags of an encrypted record, a patch, a strongly encrypted record, a masked header: torch reads none."""
+_FOLDER = 0x10
+"""The attribute of a folder, of which torch reads no bytes."""
 
 
 class DamagedError(Exception):
@@ -138,8 +142,11 @@ class Archive:
         return count, start, length
 
     def _end64(self, place: int) -> tuple[int, int, int, int]:
-        magic, _, place64, _ = _END64_PLACE.unpack(self._bytes(place, _END64_PLACE.size))
-        magic64, more, *_, here, count, length, start = _END64.unpack(self._bytes(place64, _END64.size))
+        magic, at_disk, place64, disks = _END64_PLACE.unpack(self._bytes(place, _END64_PLACE.size))
+        end64 = _END64.unpack(self._bytes(place64, _END64.size))
+        magic64, more, _, _, disk, first_disk, here, count, length, start = end64
+        if at_disk or disks != 1 or disk or first_disk:
+            raise DamagedError("its end says that it has further parts")
         if magic != b"PK\x06\x07" or magic64 != b"PK\x06\x06" or here != count or place64 + more + 12 != place:
             raise DamagedError("its directory is cut off or altered")
         return place64, count, start, length
@@ -157,8 +164,10 @@ class Archive:
             if here != folder or not inner or name.lower() in names or _leads_out(inner):
                 raise DamagedError(f"its record {name[:80]!r} has a name that it may not have")
             names.add(name.lower())
-            if raw[4] or size != packed or raw[3] & 1:
+            if raw[4] or size != packed or raw[3] & _UNREADABLE:
                 raise DamagedError(f"its record {name[:80]!r} is packed or encrypted")
+            if raw[13] or raw[15] & _FOLDER:
+                raise DamagedError(f"its record {name[:80]!r} is said to be a folder, or in another part")
             begin = self._begin(offset, name)
             if offset < free or begin + size > start:
                 raise DamagedError(f"its record {name[:80]!r} overlaps another")
@@ -172,7 +181,7 @@ class Archive:
         magic, _, flags, method, *_, named, more = _HEADER.unpack(self._bytes(offset, _HEADER.size))
         name_length, extra_length = int(named), int(more)
         same = self._bytes(offset + _HEADER.size, name_length) == name
-        if magic != b"PK\x03\x04" or method or flags & 1 or not same:
+        if magic != b"PK\x03\x04" or method or flags & _UNREADABLE or not same:
             raise DamagedError(f"its record {name[:80]!r} is not where the directory says")
         return offset + _HEADER.size + name_length + extra_length
 

@@ -32,9 +32,14 @@ def check_ending(path: str | PathLike[str]) -> None:
     """Refuse a checkpoint by a name that says that it is something else.
 
     Raises:
-        CheckpointError: for the ending of another format.
+        CheckpointError: for the ending of another format, and for no name at all.
     """
     name = os.fspath(path)
+    if not name or name == ".":
+        raise CheckpointError(
+            "A checkpoint was not written: its path is empty. Give the file a name, such as 'checkpoints/last.ckpt'.",
+            code="LT625",
+        )
     ending = next((ending for ending in _FOREIGN if name.lower().endswith(ending)), None)
     if ending is not None:
         raise CheckpointError(

@@ -47,6 +47,12 @@ class CutOffError(RefusedError):
     """A pickle that does not come to its end."""
 
 
+MAX_DEPTH = 1000
+"""Containers in containers; what lt saves has at most 200."""
+
+_TOO_DEEP = f"its pickle nests containers more than {MAX_DEPTH} deep"
+
+
 class _Global(NamedTuple):
     """A name that the pickle looks up."""
 
@@ -152,6 +158,7 @@ class _Machine:
                 raise RefusedError(f"its pickle uses {_opcode_name(opcode)}, which plain data never needs")
             handler(self)
         self.found.root, self.found.end = self.stack.pop(), self.at + 1
+        _check_depth(self.found.root)
         return self.found
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -185,6 +192,8 @@ class _Machine:
             raise RefusedError("its pickle is not of protocol 2, as torch.save writes it")
 
     def mark(self) -> None:
+        if len(self.marks) > MAX_DEPTH:
+            raise RefusedError(_TOO_DEEP)
         self.marks.append(self.stack)
         self.stack = []
 
@@ -414,6 +423,21 @@ _CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "_codecs.encode": _encode,
 }
 """What may be called, and what checks the arguments: returns the result's stand-in, or None where they do not fit."""
+
+
+def _check_depth(root: Any) -> None:
+    """Raise where containers lie in containers for too many levels; each container is visited once."""
+    level, seen = [root], set()
+    for _ in range(MAX_DEPTH):
+        inside: list[Any] = []
+        for value in level:
+            if id(value) not in seen and isinstance(value, (dict, list, tuple)):
+                seen.add(id(value))
+                inside.extend(value.values() if isinstance(value, dict) else value)
+        if not inside:
+            return
+        level = inside
+    raise RefusedError(_TOO_DEEP)
 
 
 def _checked_value(value: Any) -> Any:

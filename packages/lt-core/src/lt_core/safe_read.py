@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 import pickle
 import threading
+import zipfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -18,7 +20,7 @@ import torch
 
 from lt_core import stand_ins
 from lt_core.archive import Archive, DamagedError
-from lt_core.errors import CheckpointError, warn
+from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 from lt_core.pickle_check import Findings, RefusedError, dry_run
 
 __all__ = ["near_files", "read_checkpoint", "verify_checkpoint"]
@@ -65,7 +67,9 @@ def read_checkpoint(
 
     Raises:
         CheckpointError: for a file that is missing, empty, damaged, foreign or hostile.
+        ConfigError: for a ``map_location`` that is no device of this machine.
     """
+    map_location = _checked_location(map_location)
     path = Path(source) if isinstance(source, (str, PathLike)) else None
     shown = name or str(source if path else getattr(source, "name", "the open file"))
     try:
@@ -165,11 +169,35 @@ def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:
         raise DamagedError("it is empty" if not head else "it begins with nothing but zeros")
     if head[:4] != b"PK\x03\x04":
         return None, _check_legacy(file, head, trusted)
-    archive = Archive(file)
+    try:
+        archive = Archive(file)
+    except DamagedError:
+        _refuse_foreign(_names_in(file))
+        raise
+    _refuse_foreign(list(archive.records))
     program = archive.read("data.pkl")
-    if "constants.pkl" in archive.records:
-        raise _ForeignError("it is a TorchScript program: torch.jit.load reads those")
     return archive, Findings() if trusted else _check_pickle(archive, program)
+
+
+def _names_in(file: IO[bytes]) -> list[str]:
+    """Return the names of the records of an archive that we refuse, as any reader of zip files sees them."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except Exception:  # whatever a damaged one makes of Python's reader
+        return []
+
+
+def _refuse_foreign(names: list[str]) -> None:
+    """Raise for the names in a sound archive that no ``torch.save`` wrote; a damaged one keeps some of its own."""
+    last = {name.rpartition("/")[2] for name in names}
+    if "constants.pkl" in last:
+        raise _ForeignError("it is a TorchScript program: torch.jit.load reads those")
+    if not names or last & {"data.pkl", "version", "byteorder", "serialization_id"}:
+        return
+    if all(name.endswith(".npy") for name in names):
+        raise _ForeignError("it is a file of numpy's savez: numpy.load reads those")
+    raise _ForeignError(f"it is a zip archive of other files ({', '.join(map(repr, names[:3]))}...)")
 
 
 def _check_pickle(archive: Archive, program: bytes) -> Findings:
@@ -225,12 +253,70 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
         return stand_ins.plain(tree) if found.foreign else tree
     except pickle.UnpicklingError as error:
         raise RefusedError(f"torch.load says: {(str(error).splitlines() or [''])[0][:300]}") from error
-    except OSError:
+    except (OSError, ConfigError):
         raise
     except Exception as error:  # whatever senseless contents make of torch's reader
         raise DamagedError(
             f"reading ends in {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
         ) from error
+
+
+def _checked_location(location: Any) -> Any:
+    """Return ``map_location``; raise where tensors cannot go there, for which the file is not to blame."""
+    if isinstance(location, dict):
+        return {kind: _checked_location(place) for kind, place in location.items()}
+    if isinstance(location, (str, torch.device)):
+        _check_device(location)
+        return location
+    if location is not None and not callable(location):
+        raise ConfigError(
+            f"map_location={location!r}: expected a device such as 'cpu' or 'cuda:0', a dict from devices to devices, "
+            "a function of torch.load, or None.",
+            code="LT624",
+        )
+    return _Mover(location) if location is not None else None
+
+
+def _check_device(location: str | torch.device) -> None:
+    try:
+        device = torch.device(location)
+    except RuntimeError as error:
+        kind = str(location).partition(":")[0]
+        raise ConfigError(
+            f"map_location={location!r} is no device: expected 'cpu', 'cuda', 'cuda:0' or 'mps', for example."
+            f"{did_you_mean(kind, ('cpu', 'cuda', 'mps', 'xpu', 'meta'))}",
+            code="LT624",
+        ) from error
+    here: dict[str, Callable[[], int]] = {
+        "cuda": torch.cuda.device_count,
+        "mps": torch.backends.mps.is_available,
+        "xpu": torch.xpu.device_count,
+    }
+    count = int(here[device.type]()) if device.type in here else None
+    if count is not None and (device.index or 0) >= count:
+        has = f"has {count} of its kind" if count else "has no device of its kind"
+        raise ConfigError(
+            f"map_location={str(location)!r}: this machine {has}. Pass map_location='cpu', or leave it out: tensors "
+            "go to the CPU where their device is not here.",
+            code="LT624",
+        )
+
+
+class _Mover:
+    """A function of the user's that says where each tensor goes."""
+
+    def __init__(self, function: Callable[[Any, str], Any]) -> None:
+        self.function = function
+
+    def __call__(self, storage: Any, location: str) -> Any:
+        try:
+            return self.function(storage, location)
+        except Exception as error:
+            raise ConfigError(
+                f"map_location={self.function!r} raised {type(error).__name__} for a tensor of {location!r}: {error}. "
+                "Pass map_location='cpu', or leave it out.",
+                code="LT624",
+            ) from error
 
 
 def _where_it_was(storage: Any, location: str) -> Any:
