@@ -157,6 +157,25 @@ def test_a_callback_that_is_missing_on_resume_is_named(trainer, net, loader, tmp
     assert "Keeps" not in load(tmp_path / "epoch.ckpt")["callbacks"]
 
 
+class Averages(Callback):
+    """Saves zeros for the weights' average, and the trained weights beside it, as Lightning does."""
+
+    def on_save_checkpoint(self, trainer, pl_module, checkpoint):
+        trained = checkpoint["state_dict"]
+        checkpoint["current_model_state"] = trained
+        checkpoint["state_dict"] = {key: torch.zeros_like(value) for key, value in trained.items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*LT322")  # the run is at its end: what is loaded is looked at
+def test_a_resume_without_the_averaging_of_the_run_goes_on_from_the_trained_weights(trainer, net, loader, tmp_path):
+    trainer(callbacks=[Averages(), Saves(tmp_path)]).fit(net(), loader(12))
+    model, path = net(), tmp_path / "epoch.ckpt"
+    with pytest.warns(UserWarning, match=r"goes on from the weights that were trained.*LT626"):
+        trainer(max_epochs=1).fit(model, loader(12), ckpt_path=path)
+    trained = load(path)["current_model_state"]
+    assert all(torch.equal(value, trained[key]) for key, value in model.state_dict().items())
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_callback_that_is_there_on_resume_gets_its_state_in_silence(trainer, net, loader, tmp_path):
     trainer(callbacks=[Keeps(), Saves(tmp_path)]).fit(net(), loader(12))

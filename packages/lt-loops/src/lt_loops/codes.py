@@ -35,6 +35,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT618",
         "LT619",
         "LT620",
+        "LT626",
         "LT640",
         "LT801",
         "LT804",

@@ -231,6 +231,8 @@ def restore_module(run: Run) -> None:
         return
     for callback in run.callbacks:
         load_callback(callback, run.trainer, run.module, tree)
+    if run.trainer.stage == "fit":
+        _go_on_from_trained_weights(run, tree)
     if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):
         run.datamodule.on_load_checkpoint(tree)
     if is_overridden(run.module, "on_load_checkpoint", LightningModule):
@@ -243,6 +245,21 @@ def restore_module(run: Run) -> None:
             strict=run.module.strict_loading,
             left_out=tree.get("left_out", ()),
             hparams=tree.get("hyper_parameters"),
+        )
+
+
+def _go_on_from_trained_weights(run: Run, tree: dict[str, Any]) -> None:
+    """Take the weights that were trained where a file holds averages in their place, and no callback has taken them."""
+    trained = tree.get("current_model_state")  # Lightning's key too
+    if not isinstance(trained, dict) or tree.get("state_dict") is trained:
+        return
+    tree["state_dict"] = trained
+    if run.strategy.rank == 0:
+        warn(
+            f"{run.ckpt_path} holds averaged weights, and this Trainer has no callback that goes on with the average. "
+            "Training goes on from the weights that were trained; the average is dropped. To go on with it, give the "
+            "Trainer the callback of the run that is resumed (WeightAveraging, EMAWeightAveraging).",
+            code="LT626",
         )
 
 
