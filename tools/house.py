@@ -18,9 +18,9 @@ LIMITS = {
     "files in the largest circle": 35,
     "files that write slots of Run or its owners": 15,
     "unpromised names that siblings use": 53,
-    "lines of lt-core": 10_300,
+    "lines of lt-core": 10_550,
     "lines of lt-loops": 10_900,
-    "lines of all packages": 51_300,
+    "lines of all packages": 51_400,
     "files in the fullest folder": 57,
 }
 
