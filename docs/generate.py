@@ -40,6 +40,8 @@ def reference(package, module):
     for line in (ROOT / "packages" / package / "api.txt").read_text("utf-8").splitlines():
         if not line.startswith(" "):
             home = line.rstrip(":")
+        elif home.partition(".")[0] != module:
+            continue  # Lightning's paths below lt, which lt-compat adds: names of what is described elsewhere
         elif (match := NAME.match(line)) and not home.endswith(".codes"):
             if match["name"].startswith("_") or match["name"] not in written(package, home):
                 continue

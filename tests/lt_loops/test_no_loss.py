@@ -152,6 +152,8 @@ def test_an_epoch_that_is_cut_short_or_goes_on_after_a_resume_is_no_error(fit, t
 
 @pytest.mark.parametrize("theirs", [0.0, 1.0])
 def test_a_rank_that_skips_all_its_batches_is_an_error_only_where_the_others_do_too(theirs, trainer):
+    pytest.importorskip("lt_data")  # shares the data out
+
     class Ranks(Strategy):
         """Two ranks, of which this process is one."""
 
