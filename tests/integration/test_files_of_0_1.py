@@ -57,8 +57,9 @@ def test_a_checkpoint_of_0_1_goes_on_over_ranks(name, tmp_path, exact):
     kept = KEPT / path.name
     shutil.copytree(kept, path) if kept.is_dir() else shutil.copy(kept, path)
     command = [sys.executable, str(KEPT / "projects.py"), name, str(tmp_path), str(path)]
-    seeds = ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")  # of tests before this one in its process
-    environment = {name: value for name, value in os.environ.items() if name not in seeds} | {"OMP_NUM_THREADS": "1"}
+    seeds = ("LT_", "PL_")  # seed_everything of tests before this one in its process
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(seeds)}
+    environment["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     left = torch.load(tmp_path / f"{name}.end.pt", weights_only=True)
