@@ -1,5 +1,8 @@
 """What is optional and fails keeps nothing else from being saved; the gap is said and recorded in the file."""
 
+import os
+import signal
+
 import pytest
 import torch
 
@@ -209,3 +212,44 @@ def test_a_tensor_among_the_hyperparameters_that_changed_is_named_on_resume(trai
     trainer(max_epochs=2).fit(Weighted(torch.ones(2)), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
     with pytest.warns(UserWarning, match=r"balance was tensor\(\[1., 1.\]\) and is tensor\(\[2., 2.\]\).*LT618"):
         trainer(max_epochs=2).fit(Weighted(2 * torch.ones(2)), loader(12), ckpt_path=tmp_path / "epoch.ckpt")
+
+
+class Interrupted(Logger):
+    """A worker of a DataLoader dies while this logger's ``member`` is called: torch's handler raises in the middle."""
+
+    def __init__(self, member):
+        self.member = member
+
+    def log_metrics(self, metrics, step=None):
+        self._worker_dies("log_metrics")
+
+    def state_dict(self):
+        self._worker_dies("state_dict")
+        return {}
+
+    def _worker_dies(self, where):
+        if where == self.member:
+            self.member = None
+            os.kill(os.getpid(), signal.SIGCHLD)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="this system has no such signal")
+@pytest.mark.parametrize("member", ["state_dict", "log_metrics"])
+def test_what_a_signals_handler_raises_is_no_failure_of_the_logger_that_it_interrupts(
+    member, trainer, net, loader, tmp_path
+):
+    class Logs(net):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            self.log("one", 1.0)
+
+    def handler(number, frame):
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        with pytest.raises(RuntimeError, match="is killed by signal"):
+            trainer(logger=Interrupted(member), callbacks=Saves(tmp_path), log_every_n_steps=1).fit(Logs(), loader(12))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert not (tmp_path / "epoch.ckpt").exists()
+    assert "gaps" not in load(tmp_path / "rescue.ckpt")

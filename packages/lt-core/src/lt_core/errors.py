@@ -21,7 +21,9 @@ Every message says what was expected, what was received and the remedy. It ends 
 from __future__ import annotations
 
 import difflib
+import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -41,6 +43,7 @@ __all__ = [
     "PluginError",
     "RankError",
     "did_you_mean",
+    "from_signal_handler",
     "silence",
     "silence_for_trainer",
     "warn",
@@ -182,6 +185,17 @@ _PASSED_OVER = frozenset(
     {"lt", "torch", "concurrent", "contextlib", "functools", "importlib", "multiprocessing", "runpy", "threading"}
 )
 """Packages whose lines are not the user's, beside those of lt."""
+
+
+def from_signal_handler(error: BaseException) -> bool:
+    """Return whether ``error`` was raised by the handler of a signal, so that what it interrupted did not fail.
+
+    torch's handler of SIGCHLD raises wherever the process is when a DataLoader worker was killed, and so do time-outs
+    by SIGALRM. Whoever catches the exceptions of other people's code to go on without it lets these pass.
+    """
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

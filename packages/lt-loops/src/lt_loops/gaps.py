@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lt_core.errors import CheckpointError
+from lt_core.errors import CheckpointError, from_signal_handler
 from lt_core.plain_data import plain_tree
 
 __all__ = ["Gaps"]
@@ -35,6 +35,8 @@ class Gaps:
             if not self._objects:
                 plain_tree(value, part)
         except Exception as error:
+            if from_signal_handler(error):
+                raise
             self.found[part] = f"{type(error).__name__}: {error}"
             if not logger and not isinstance(error, CheckpointError):
                 self.error = self.error or error

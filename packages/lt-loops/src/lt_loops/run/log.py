@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from lt_core.errors import LogError, did_you_mean, warn
+from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
 from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ class Log:
         except LogError as error:
             self._report(logger, "refused", f"a value: {error} It is left out.")
         except Exception as error:
+            if from_signal_handler(error):
+                raise
             reason = f"({type(error).__name__}: {error}). Training goes on; up to {_KEPT_ROWS} rows are kept and sent"
             self._report(logger, "failed", f"{reason} when it works again.")
             return False
