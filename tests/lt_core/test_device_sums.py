@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from lt_core.recorder import Recorder
-from lt_core.slot import Given
+from lt_core.logging._slot import Given
+from lt_core.logging.recorder import Recorder
 
 
 def slot_of(reduce_fx="mean"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lt_core import LightningModule
-from lt_core.recorder import Recorder
+from lt_core.logging.recorder import Recorder
 
 
 @pytest.mark.slow  # importing torch's compiler

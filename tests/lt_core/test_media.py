@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lt_core.errors import LogError
-from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video, as_media
-from lt_core.media_files import animated_png, media_bytes, path_below, png, wav, write_media
+from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video, as_media
+from lt_core.logging.media_files import animated_png, media_bytes, path_below, png, wav, write_media
 from lt_testing.logger import examples_of_media
 
 

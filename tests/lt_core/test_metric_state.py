@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from lt_core.merged_sums import merged_sums
-from lt_core.metric_state import metric_state, restore_metric
-from lt_core.recorder import Recorder
-from lt_core.slot import Given
+from lt_core.logging._merged_sums import merged_sums
+from lt_core.logging._metric_state import metric_state, restore_metric
+from lt_core.logging._slot import Given
+from lt_core.logging.recorder import Recorder
 
 torchmetrics = pytest.importorskip("torchmetrics")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lt_core.media import Audio, Figure, Histogram, Image, Table, Text, Video
+from lt_core.logging.media import Audio, Figure, Histogram, Image, Table, Text, Video
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
 from lt_testing.logger import LoggerKit
 

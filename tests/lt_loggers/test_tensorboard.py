@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lt_core.errors import LtWarning
-from lt_core.media import Audio, Histogram, Table, Video
+from lt_core.logging.media import Audio, Histogram, Table, Video
 from lt_loggers import TensorBoardLogger
 from lt_loggers.records import Pattern, crc32c, framed
 from lt_loggers.wire import varint

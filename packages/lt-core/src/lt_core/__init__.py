@@ -21,11 +21,11 @@ from lt_core.errors import (
 )
 from lt_core.launcher import Launcher, RunResult
 from lt_core.logger import Logger
+from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
-from lt_core.recorder import Recorder
 from lt_core.seed import isolate_rng, seed_everything
 from lt_core.strategy import Capabilities, Placement, Shard, Strategy
 from lt_core.trainer import TrainerAPI

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core._export import to_onnx, to_torchscript
 from lt_core.collectives import ModuleCollectives
 from lt_core.data import DataSource
 from lt_core.errors import ConfigError, LogError
-from lt_core.export import to_onnx, to_torchscript
 from lt_core.hparams import HyperparametersMixin, makes_new
-from lt_core.slot import Given
+from lt_core.logging._slot import Given
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.logger import Logger
+    from lt_core.logging.recorder import Recorder
     from lt_core.optimizer import LightningOptimizer, ManualOptimization
-    from lt_core.recorder import Recorder
     from lt_core.strategy import Strategy
     from lt_core.trainer import TrainerAPI
 
@@ -278,7 +278,7 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
             rank_zero_only,
         )
         if torch.compiler.is_dynamo_compiling():
-            from lt_core.uncompiled import log_from_the_graph
+            from lt_core.logging._compiled import log_from_the_graph
 
             log_from_the_graph(self, name, value, given, batch_size)
             return

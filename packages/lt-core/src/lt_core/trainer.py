@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource, Feed
     from lt_core.logger import Logger
+    from lt_core.logging.recorder import Recorder
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
-    from lt_core.recorder import Recorder
     from lt_core.strategy import Strategy
 
 __all__ = ["TrainerAPI"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from lt_core.batch_size import batch_size_of
 from lt_core.errors import DataError, warn
+from lt_core.logging.batch_size import batch_size_of
 from lt_core.transfer import map_batch
 from lt_data.reading import copied
 from lt_data.source import Source

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
-from lt_core.media_files import animated_png, png, wav
+from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
+from lt_core.logging.media_files import animated_png, png, wav
 from lt_loggers.records import Pattern, framed
 from lt_loggers.wire import as_float32, double, float32, message, number, text, varint
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
-from lt_core.media import as_media
+from lt_core.logging.media import as_media
 from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
 from lt_loggers.events import ScalarEvents, file_version, hparams_end, hparams_start, media_event, session_start

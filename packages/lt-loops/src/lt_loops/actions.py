@@ -12,8 +12,8 @@ from lt_core.callback import Callback
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed
 from lt_core.errors import ConfigTypeError, LogError, warn
-from lt_core.media import as_media
-from lt_core.media_files import write_media
+from lt_core.logging.media import as_media
+from lt_core.logging.media_files import write_media
 from lt_core.partial_save import Contents
 from lt_core.strategy import Strategy
 from lt_loops.explain import explain, imagine
@@ -134,7 +134,7 @@ class TrainerActions(TrainerFacts, Collectives):
 
         Args:
             name: what to call it; ``/`` makes groups.
-            value: anything that :func:`lt_core.media.as_media` knows, or a library's own object.
+            value: anything that :func:`lt_core.logging.media.as_media` knows, or a library's own object.
             step: x axis; default: the last optimizer step.
         """
         if self._run is None or not self.is_global_zero:
@@ -145,7 +145,7 @@ class TrainerActions(TrainerFacts, Collectives):
             if media is None:
                 raise LogError(
                     f"log_media({name!r}): no logger can show a {type(value).__name__}, and it is no image, figure, "
-                    "histogram, text, table, audio or video that could be a file (see lt_core.media).",
+                    "histogram, text, table, audio or video that could be a file (see lt_core.logging.media).",
                     code="LT522",
                 )
             path = write_media(os.path.join(self.log_dir or ".", "media"), name, media, at)  # noqa: PTH118

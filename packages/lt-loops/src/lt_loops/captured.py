@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from lt_core.recorder import Recorder
-from lt_core.slot import Given
+from lt_core.logging._slot import Given
+from lt_core.logging.recorder import Recorder
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lt_core.data import Feed
-    from lt_core.recorder import Recorder
+    from lt_core.logging.recorder import Recorder
     from lt_loops.run.frame import Run
 
     Hooks = list[tuple[Callable[..., Any], int]]

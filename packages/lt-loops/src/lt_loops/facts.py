@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
-from lt_core.recorder import Recorder
+from lt_core.logging.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_loops.limits import TrainerLimits
 from lt_loops.run.position import Position

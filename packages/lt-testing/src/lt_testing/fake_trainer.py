@@ -20,10 +20,10 @@ from lt_core.checkpoint_header import Header
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed, make_feed
 from lt_core.logger import Logger
+from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
-from lt_core.recorder import Recorder
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 

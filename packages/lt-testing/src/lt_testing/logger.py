@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import torch
 
 from lt_core.logger import Logger
-from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
+from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 from lt_core.plain_data import is_plain
 from lt_testing.kit import Kit
 
@@ -288,7 +288,7 @@ class _Drawing:
     """What :class:`Figure` needs of a matplotlib figure."""
 
     def savefig(self, file: io.BytesIO, format: str) -> None:  # noqa: A002  matplotlib's name for it
-        from lt_core.media_files import png
+        from lt_core.logging.media_files import png
 
         file.write(png(Image(torch.zeros(4, 6)).pixels))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
-from lt_core.recorder import Recorder
+from lt_core.logging.recorder import Recorder
 from lt_loops.gaps import Gaps
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.evaluation import Evaluation

@@ -12,8 +12,8 @@ from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
+    from lt_core.logging.recorder import Recorder
     from lt_core.profiler import Profiler
-    from lt_core.recorder import Recorder
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lt_core.slot import Given
+from lt_core.logging._slot import Given
 
 if TYPE_CHECKING:
+    from lt_core.logging.recorder import Recorder
     from lt_core.module import LightningModule
-    from lt_core.recorder import Recorder
 
 __all__ = ["log_from_the_graph", "log_when_done"]
 

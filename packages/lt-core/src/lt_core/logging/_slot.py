@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import LogError
-from lt_core.merged_sums import merged_metric
-from lt_core.metric_state import is_metric, metric_state, restore_metric
+from lt_core.logging._merged_sums import merged_metric
+from lt_core.logging._metric_state import is_metric, metric_state, restore_metric
 
 if TYPE_CHECKING:
-    from lt_core.recorder import Recorder
+    from lt_core.logging.recorder import Recorder
 
 __all__ = ["Given", "Slot"]
 
@@ -412,7 +412,7 @@ class Slot:
     @classmethod
     def from_state(cls, state: dict[str, Any], recorder: Recorder, phase: str, loader: int | None) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
-        from lt_core.recorder import PHASES
+        from lt_core.logging.recorder import PHASES
 
         given = Given(**state["given"])
         callable_reduction = given.reduce_fx == _CALLABLE

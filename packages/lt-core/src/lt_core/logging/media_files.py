@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lt_core.errors import LogError
-from lt_core.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
+from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 
 __all__ = ["animated_png", "media_bytes", "path_below", "png", "wav", "write_media"]
 

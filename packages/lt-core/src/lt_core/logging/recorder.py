@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lt_core.batch_size import batch_size_of
 from lt_core.errors import LogError, warn
-from lt_core.metric_state import (
+from lt_core.logging._metric_state import (
     metric_state,
     reset_metrics,
     reset_metrics_of,
@@ -20,7 +19,8 @@ from lt_core.metric_state import (
     states_of_metrics,
     with_shared_sums,
 )
-from lt_core.slot import Given, Slot
+from lt_core.logging._slot import Given, Slot
+from lt_core.logging.batch_size import batch_size_of
 
 __all__ = ["PHASES", "Phase", "Recorder"]
 
