@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, Sampler, TensorDataset, get_worker_info
 
 from lt_core.seed import capture_generators, restore_generators
-from lt_data.make import feed as make_feed
+from lt_data.loaders import feed as make_feed
 
 numpy = sys.modules.get("numpy")  # torch imports it where it is installed
 

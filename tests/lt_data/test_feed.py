@@ -9,7 +9,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from lt_core import Feed, Strategy, data, plugins
 from lt_core.strategy import Shard
 from lt_data import CombinedLoader
-from lt_data.make import feed as make_feed
+from lt_data.loaders import feed as make_feed
 
 
 def test_make_feed_finds_it_by_name(kit):

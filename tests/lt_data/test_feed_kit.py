@@ -1,6 +1,6 @@
 """Our feed on the kit that strangers use."""
 
-from lt_data.make import feed
+from lt_data.loaders import feed
 from lt_testing import FeedKit
 
 

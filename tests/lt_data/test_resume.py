@@ -10,7 +10,7 @@ from lt_core.data import Feed
 from lt_core.errors import DataError, LtWarning
 from lt_core.strategy import Shard
 from lt_data import CombinedLoader
-from lt_data.make import feed as make_feed
+from lt_data.loaders import feed as make_feed
 
 
 def own():

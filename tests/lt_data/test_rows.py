@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset, default_collate
 
-from lt_data.rows import RowsSource, find_rows
+from lt_data.readers.rows import RowsReader, find_rows
 
 
 def is_indexed(kit, loader):
-    return isinstance(kit.make_feed(loader, stage="fit").source, RowsSource)
+    return isinstance(kit.make_feed(loader, stage="fit").reader, RowsReader)
 
 
 @pytest.mark.parametrize(

@@ -137,13 +137,13 @@ class CombinedLoader:
 
     def __iter__(self) -> Iterator[Turn]:
         """Yield ``(batch, batch_idx, dataloader_idx)``; in ``"sequential"`` each loader's batches count from 0."""
-        readers = [
-            Reader(loader, length, limit)
+        parts = [
+            Part(loader, length, limit)
             for loader, length, limit in zip(self.flattened, self.lengths(), self.limits_of(), strict=True)
         ]
         last: int | None = None
         number = 0
-        for batches, loader in take_turns(self.mode, readers, draws=self.draws(self.epoch)):
+        for batches, loader in take_turns(self.mode, parts, draws=self.draws(self.epoch)):
             number = 0 if self.mode == "sequential" and loader != last else number
             yield self.nested(batches) if loader is None else batches[0], number, loader or 0
             last, number = loader, number + 1
@@ -163,7 +163,7 @@ class CombinedLoader:
             yield from torch.multinomial(table, 1024, replacement=True, generator=generator).tolist()
 
 
-class Reader:
+class Part:
     """One loader inside a combined one: its present iterator, which may be made anew.
 
     Attributes:
@@ -196,62 +196,62 @@ END = object()
 """Stands where a loader has no further batch."""
 
 
-def take_turns(mode: str, readers: Sequence[Reader], *, draws: Iterator[int]) -> Iterator[tuple[list[Any], int | None]]:
-    """Return an iterator over the turns: a batch of each reader and None, or one batch and its reader's number.
+def take_turns(mode: str, parts: Sequence[Part], *, draws: Iterator[int]) -> Iterator[tuple[list[Any], int | None]]:
+    """Return an iterator over the turns: a batch of each part and None, or one batch and its part's number.
 
     Readers that have been started already go on where they are. All others are started at once, except in
     ``"sequential"``.
 
     Args:
         mode: see :class:`CombinedLoader`.
-        readers: the loaders.
+        parts: the loaders.
         draws: whose turn it is in ``"weighted"``.
     """
     if mode == "sequential":
-        return _in_sequence(readers)
-    for reader in readers:
-        if not reader.rounds:
-            reader.start()
-    return _by_draw(readers, draws) if mode == "weighted" else _side_by_side(mode, readers)
+        return _in_sequence(parts)
+    for part in parts:
+        if not part.rounds:
+            part.start()
+    return _by_draw(parts, draws) if mode == "weighted" else _side_by_side(mode, parts)
 
 
-def _side_by_side(mode: str, readers: Sequence[Reader]) -> Iterator[tuple[list[Any], None]]:
+def _side_by_side(mode: str, parts: Sequence[Part]) -> Iterator[tuple[list[Any], None]]:
     while True:
         batches: list[Any] = []
-        for reader in readers:
-            batch = END if reader.ended and mode == "max_size" else reader.next()
-            if batch is END and (mode == "min_size" or all(each.ended for each in readers)):
+        for part in parts:
+            batch = END if part.ended and mode == "max_size" else part.next()
+            if batch is END and (mode == "min_size" or all(each.ended for each in parts)):
                 return
             if batch is END and mode == "max_size_cycle":
-                batch = _again(reader)
+                batch = _again(part)
             batches.append(None if batch is END else batch)
         yield batches, None
 
 
-def _in_sequence(readers: Sequence[Reader]) -> Iterator[tuple[list[Any], int]]:
-    for number, reader in enumerate(readers):
-        if not reader.rounds:
-            reader.start()
-        while (batch := reader.next()) is not END:
+def _in_sequence(parts: Sequence[Part]) -> Iterator[tuple[list[Any], int]]:
+    for number, part in enumerate(parts):
+        if not part.rounds:
+            part.start()
+        while (batch := part.next()) is not END:
             yield [batch], number
 
 
-def _by_draw(readers: Sequence[Reader], draws: Iterator[int]) -> Iterator[tuple[list[Any], int]]:
+def _by_draw(parts: Sequence[Part], draws: Iterator[int]) -> Iterator[tuple[list[Any], int]]:
     for number in draws:
-        batch = readers[number].next()
+        batch = parts[number].next()
         if batch is END:
-            if all(reader.ended for reader in readers):
+            if all(part.ended for part in parts):
                 return
-            batch = _again(readers[number])
+            batch = _again(parts[number])
         yield [batch], number
 
 
-def _again(reader: Reader) -> Any:
-    reader.start()
-    batch = reader.next()
+def _again(part: Part) -> Any:
+    part.start()
+    batch = part.next()
     if batch is END:
         raise DataError(
-            f"A loader of the CombinedLoader ({type(reader.loader).__name__}) gives no batch when it is read anew. Is "
+            f"A loader of the CombinedLoader ({type(part.loader).__name__}) gives no batch when it is read anew. Is "
             "it empty, or a generator? Pass a list or a DataLoader.",
             code="LT461",
         )

@@ -14,7 +14,7 @@ from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 from lt_data.fingerprint import warn_if_same
 from lt_data.lookahead import look_ahead, plain_cuda_device
-from lt_data.source import Source
+from lt_data.readers.reader import Reader
 
 __all__ = ["LoaderFeed"]
 
@@ -23,40 +23,40 @@ _MOMENT = 0.5
 
 
 class LoaderFeed(Feed):
-    """Reads a :class:`~lt_data.source.Source`, epoch by epoch.
+    """Reads a :class:`~lt_data.readers.reader.Reader`, epoch by epoch.
 
-    Its state: epoch, batches done, the shard it was read for, the kind of source, what the source needs to continue in
+    Its state: epoch, batches done, the shard it was read for, the kind of reader, what the reader needs to continue in
     the middle of the epoch (``inside``), and what outlives an epoch (``rest``).
     """
 
     def __init__(
         self,
         loader: Any,
-        source: Source,
+        reader: Reader,
         *,
         stage: str,
         shard: Shard = Shard(),
         seed: int = 0,
         transfer: Callable[[Any], Any] | None = None,
-        substitute: Callable[[str], Source | None] | None = None,
+        substitute: Callable[[str], Reader | None] | None = None,
         gather: Callable[[Any], list[Any]] | None = None,
     ) -> None:
         """Make a feed.
 
         Args:
             loader: what the user gave.
-            source: how it is read.
+            reader: how it is read.
             stage: see :func:`lt_core.data.make_feed`, also for the next three.
             shard: the part that this rank reads.
             seed: the run's seed.
             transfer: moves a batch to the device.
-            substitute: returns a source for the rest of an epoch that was begun by a source of another kind.
+            substitute: returns a reader for the rest of an epoch that was begun by a reader of another kind.
             gather: returns every rank's value; for a loader that the ranks shard by themselves, to see whether they do.
         """
         super().__init__(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
-        self.source = source
-        self.uneven = source.uneven
-        self.num_batches = source.length
+        self.reader = reader
+        self.uneven = reader.uneven
+        self.num_batches = reader.length
         self._substitute = substitute
         self._gather = gather
         self._device = plain_cuda_device(transfer)
@@ -68,8 +68,8 @@ class LoaderFeed(Feed):
     def samples(self) -> int | None:
         state = self._resume
         if state is not None and state.get("inside") is not None:  # not read on yet
-            return self.source.samples_done(state["inside"], int(state["batches"]))
-        return self.source.samples(self._done)
+            return self.reader.samples_done(state["inside"], int(state["batches"]))
+        return self.reader.samples(self._done)
 
     @property
     def batches_done(self) -> int:
@@ -78,17 +78,17 @@ class LoaderFeed(Feed):
     @property
     def indices(self) -> list[int] | None:  # type: ignore[override]
         """Positions in the dataset of the samples of the batch just yielded, in prediction; None where unknown."""
-        return self.source.positions
+        return self.reader.positions
 
     @property
     def dataloader_idx(self) -> int:
         """Number of the loader that the batch just yielded is from, where a CombinedLoader's take turns."""
-        return self.source.dataloader_idx
+        return self.reader.dataloader_idx
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
-        self.source.set_epoch(epoch)
-        self.num_batches = self.source.length  # it may have grown or shrunk since the last epoch
+        self.reader.set_epoch(epoch)
+        self.num_batches = self.reader.length  # it may have grown or shrunk since the last epoch
 
     def begin_round(self, number: int) -> None:
         """Shuffle as in epoch ``number``, without telling the user's samplers: an epoch within an epoch."""
@@ -97,13 +97,13 @@ class LoaderFeed(Feed):
     def state_dict(self) -> dict[str, Any]:
         if self._failed is not None:
             return self._failed[0]
-        inside = self.source.state(self._done) if self._opened and self.stage == "fit" else None
+        inside = self.reader.state(self._done) if self._opened and self.stage == "fit" else None
         return self._place(self._done, inside)
 
     def state_before(self) -> dict[str, Any]:
         if self._failed is not None:
             return self._failed[1]
-        before = self.source.state_before(self._done) if self._opened and self._done and self.stage == "fit" else None
+        before = self.reader.state_before(self._done) if self._opened and self._done and self.stage == "fit" else None
         return self.state_dict() if before is None else self._place(self._done - 1, before)
 
     def _place(self, batches: int, inside: dict[str, Any] | None) -> dict[str, Any]:
@@ -111,9 +111,9 @@ class LoaderFeed(Feed):
             "epoch": self._epoch,
             "batches": batches if self._opened else 0,
             "shard": [self.shard.index, self.shard.count],
-            "kind": self.source.kind,
+            "kind": self.reader.kind,
             "inside": inside,
-            "rest": {} if self._opened else self.source.rest_state(),
+            "rest": {} if self._opened else self.reader.rest_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -129,10 +129,10 @@ class LoaderFeed(Feed):
             self._go_on_as(state)
         self._resume, self._batches_before = state, int(state["batches"])
         if state.get("inside") is not None:
-            self._batches_before = self.source.batches_done(state["inside"], int(state["batches"]))
+            self._batches_before = self.reader.batches_done(state["inside"], int(state["batches"]))
 
     def advice(self) -> str:
-        return self.source.advice()
+        return self.reader.advice()
 
     def in_order(self, by_rank: Any) -> list[Any]:
         longest = max(map(len, by_rank), default=0)
@@ -140,7 +140,7 @@ class LoaderFeed(Feed):
 
     def close(self) -> None:
         self._leave()
-        self.source.close()
+        self.reader.close()
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------
 
@@ -154,12 +154,12 @@ class LoaderFeed(Feed):
             iterator = self._read_again(state)
         elif state is None or not self._is_inside(state):
             self._done = 0
-            iterator = self.source.begin(self._epoch)
+            iterator = self.reader.begin(self._epoch)
         else:
             self._done = self._batches_before
-            iterator = self.source.resume(self._epoch, state["inside"], state["batches"])
+            iterator = self.reader.resume(self._epoch, state["inside"], state["batches"])
         self._opened, self._finished = True, False
-        self.uneven = self.source.uneven
+        self.uneven = self.reader.uneven
         return iterator
 
     def _is_inside(self, state: dict[str, Any]) -> bool:
@@ -167,8 +167,8 @@ class LoaderFeed(Feed):
         if state["inside"] is not None and state["epoch"] == self._epoch:
             return True
         kept = state["rest"] if state["inside"] is None else state["inside"]
-        if kept and self.source.accepts(state["kind"], Shard(*state["shard"])):
-            self.source.rest(kept)
+        if kept and self.reader.accepts(state["kind"], Shard(*state["shard"])):
+            self.reader.rest(kept)
         return False
 
     def _read_again(self, state: dict[str, Any]) -> Iterator[Any]:
@@ -177,30 +177,30 @@ class LoaderFeed(Feed):
         now = capture_generators()
         if inside:
             restore_generators(state["before"])
-        iterator, self._done = self.source.begin(self._epoch), 0
+        iterator, self._done = self.reader.begin(self._epoch), 0
         if not inside:
             return iterator
-        if self.source.begins is not None:
-            self.source.begins()
+        if self.reader.begins is not None:
+            self.reader.begins()
         for item in islice(iterator, state["batches"]):
             self._done += 1
-            if self.source.unwrap is not None:
-                self.source.unwrap(item)
+            if self.reader.unwrap is not None:
+                self.reader.unwrap(item)
         if self._done:  # else the sampler has yet to draw its order, and does so as it did
             restore_generators(now)
         return iterator
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        turn, source, transfer, failed = self._turn, self.source, self.transfer, True
-        unwrap, start, device = source.unwrap, self._done, self._device
-        if source.begins is not None:
-            source.begins()
+        turn, reader, transfer, failed = self._turn, self.reader, self.transfer, True
+        unwrap, start, device = reader.unwrap, self._done, self._device
+        if reader.begins is not None:
+            reader.begins()
         items = self._timed(iterator) if self.timed else iterator
         if self._gather is not None:
             items = self._compare_first(items, self._gather)
         if device is not None:
             items, transfer = (
-                look_ahead(items, device, ahead=source.ahead, parcels=source.parcels, dropped=unwrap),
+                look_ahead(items, device, ahead=reader.ahead, parcels=reader.parcels, dropped=unwrap),
                 None,
             )
         try:
@@ -208,7 +208,7 @@ class LoaderFeed(Feed):
                 for item in items:
                     batch = unwrap(item)
                     self._done += 1
-                    self.weight = source.weight
+                    self.weight = reader.weight
                     yield batch if transfer is None else transfer(batch)
             elif transfer is not None:
                 for batch in items:
@@ -254,27 +254,27 @@ class LoaderFeed(Feed):
     def _leave(self) -> None:
         if self._opened:
             self._opened = False
-            self.source.leave(self._finished)
+            self.reader.leave(self._finished)
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
     def _go_on_as(self, state: dict[str, Any]) -> None:
         """Where one process continues what several ranks began, read as they did, in later epochs too: one order."""
         kind, shard = state["kind"], Shard(*state["shard"])
-        if self.source.accepts(kind, shard):
+        if self.reader.accepts(kind, shard):
             return
         found = self._substitute(kind) if self._substitute is not None else None
         if found is not None and found.accepts(kind, shard):
-            self.source.close()
+            self.reader.close()
             found.set_epoch(self._epoch)
-            self.source = found
+            self.reader = found
             self.num_batches, self.uneven = found.length, found.uneven
             return
         if state["inside"] is None:
             return
         raise DataError(
             f"The checkpoint was written in the middle of an epoch by rank {shard.index} of {shard.count} that read a "
-            f"{kind}; rank {self.shard.index} of {self.shard.count}, which reads a {self.source.kind} "
+            f"{kind}; rank {self.shard.index} of {self.shard.count}, which reads a {self.reader.kind} "
             f"({type(self.loader).__name__}), cannot continue there. Resume with the same loader, or from a "
             "checkpoint at an epoch's end.",
             code="LT446",
@@ -285,7 +285,7 @@ class LoaderFeed(Feed):
         self._gather = None
         first = list(islice(items, 1))
         for item in first:
-            warn_if_same(gather, self.source.content(item), type(self.loader).__name__)
+            warn_if_same(gather, self.reader.content(item), type(self.loader).__name__)
         return chain(first, items)
 
     # ---- checks ------------------------------------------------------------------------------------------------------

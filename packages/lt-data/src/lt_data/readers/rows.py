@@ -19,11 +19,11 @@ from torch.utils.data import (
 )
 from torch.utils.data._utils import collate
 
-from lt_data.generators import HostState, set_host_state
-from lt_data.indices import draws_once, read_notes
-from lt_data.loader import LoaderSource
+from lt_data.readers.dataloader import LoaderReader
+from lt_data.resume.generators import HostState, set_host_state
+from lt_data.resume.indices import draws_once, read_notes
 
-__all__ = ["Rows", "RowsSource", "find_rows", "index_tensors"]
+__all__ = ["Rows", "RowsReader", "find_rows", "index_tensors"]
 
 
 class Rows(NamedTuple):
@@ -172,7 +172,7 @@ def _split(order: Tensor, size: int, drop_last: bool) -> Iterator[Tensor]:
     return iter(torch.split(kept, size) if len(kept) else ())
 
 
-class RowsSource(LoaderSource):
+class RowsReader(LoaderReader):
     """A DataLoader over a table of tensors, in training: its batches are taken whole, in this process.
 
     The batches, their order and all random draws are those of the DataLoader. A resume skips to its place.

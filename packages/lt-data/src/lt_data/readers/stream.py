@@ -10,13 +10,13 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
-from lt_data.iterables import tell_sharing
-from lt_data.loader import LoaderSource
-from lt_data.reading import copied
+from lt_data.readers.dataloader import LoaderReader
+from lt_data.readers.iterable import tell_sharing
+from lt_data.resume.twin import copied
+from lt_data.resume.workers import is_stateful
 from lt_data.shards import Order, Share, num_evaluation_batches, num_steps, training_shares
-from lt_data.workers import is_stateful
 
-__all__ = ["SharedStream", "SharedStreamSource", "own_shard"]
+__all__ = ["SharedStream", "SharedStreamReader", "own_shard"]
 
 
 def own_shard(dataset: Any, shard: Shard) -> Any | None:
@@ -106,7 +106,7 @@ class _CollateShare:
         return [self.collate(samples[0] if self.lone else samples), weight, mark]
 
 
-class SharedStreamSource(LoaderSource):
+class SharedStreamReader(LoaderReader):
     """A DataLoader over an iterable dataset that does not say how it splits: each rank reads all and keeps its part.
 
     The last global batch is shared evenly. All ranks yield equally many batches in training.
@@ -198,7 +198,7 @@ class SharedStreamSource(LoaderSource):
         return [start + count * whole for start, count in zip(starts, turns, strict=True)]
 
     def _unwrap(self, item: Any) -> Any:
-        batch, self.weight, mark = self.reading.unwrap(item) if self.parcels else item
+        batch, self.weight, mark = self.twin.unwrap(item) if self.parcels else item
         if mark is not None and self.exact:
             self._same(mark)
         return batch

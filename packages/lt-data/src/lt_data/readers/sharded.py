@@ -15,11 +15,12 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
-from lt_data.generators import find_owned, host_state, owned_states, set_host_state, set_owned_states, unplain
-from lt_data.indices import Watched, as_positions, checked, read_notes, samplers_of
-from lt_data.loader import advice, index_sampler
-from lt_data.reading import Reading, read_worker_states
-from lt_data.rows import Rows
+from lt_data.readers.dataloader import advice, index_sampler
+from lt_data.readers.reader import Reader
+from lt_data.readers.rows import Rows
+from lt_data.resume.generators import find_owned, host_state, owned_states, set_host_state, set_owned_states, unplain
+from lt_data.resume.indices import Watched, as_positions, checked, read_notes, samplers_of
+from lt_data.resume.twin import Twin, read_worker_states
 from lt_data.shards import (
     Order,
     Share,
@@ -30,12 +31,11 @@ from lt_data.shards import (
     seed_for,
     training_shares,
 )
-from lt_data.source import Source
 
-__all__ = ["ShardedSource"]
+__all__ = ["ShardedReader"]
 
 
-class ShardedSource(Source):
+class ShardedReader(Reader):
     """This rank's part of a DataLoader over map-style data; nothing is drawn from the process's generators.
 
     In training the order of an epoch is a function of seed and epoch alone, shuffled as the user's sampler shuffles,
@@ -69,10 +69,10 @@ class ShardedSource(Source):
         """
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
         self.indices = _Shares()
-        self.reading = Reading(loader, self.indices, travel=exact)
+        self.twin = Twin(loader, self.indices, travel=exact)
         self._find, self._rows = find, find()
         self.ahead = self._rows is not None or loader.num_workers > 0
-        self.parcels = self.reading.travels and self._rows is None
+        self.parcels = self.twin.travels and self._rows is None
         self.unwrap = self._unwrap
         self._order = Order(range(0), 1)
         self._drawn: dict[str, Any] | None = None
@@ -154,8 +154,8 @@ class ShardedSource(Source):
             "drawn": self._drawn,
             "shard": list(self.shard),
             "born": self._born,
-            "workers": self.reading.worker_states(),
-            "next_worker": self.reading.next_worker,
+            "workers": self.twin.worker_states(),
+            "next_worker": self.twin.next_worker,
             "num_workers": self.loader.num_workers,
             "owned": owned_states(self._owned()),
             "total": len(self._frame().items),
@@ -165,22 +165,22 @@ class ShardedSource(Source):
         return self.state(batches - 1)
 
     def rest_state(self) -> dict[str, Any]:
-        if not (self.exact and self.reading.persistent):
+        if not (self.exact and self.twin.persistent):
             return {"owned": owned_states(self._owned())} if self.exact else {}
         self._settle()
-        return {"owned": owned_states(self._owned()), "workers": self.reading.worker_states(), "born": self._born}
+        return {"owned": owned_states(self._owned()), "workers": self.twin.worker_states(), "born": self._born}
 
     def rest(self, state: dict[str, Any]) -> None:
         set_owned_states(self._owned(), state.get("owned", ()))
-        if self.reading.persistent and state.get("workers"):
+        if self.twin.persistent and state.get("workers"):
             self._rest = state
 
     def leave(self, finished: bool) -> None:
         self._open = False
-        self.reading.leave(used_up=False)
+        self.twin.leave(used_up=False)
 
     def close(self) -> None:
-        self.reading.close()
+        self.twin.close()
 
     def advice(self) -> str:
         return advice(self.loader)
@@ -207,16 +207,16 @@ class ShardedSource(Source):
         if self._rows is not None:
             self._rows = self._find() or self._rows
             return map(self._rows.take, self.indices.tensors(self._rows))
-        if not self.reading.alive:
+        if not self.twin.alive:
             self._born = born
         base = torch.Generator()
         base.manual_seed(seed_for(self.seed, "workers", self.shard.index, *born))
-        return self.reading.open(states=states, first=first, base=base)
+        return self.twin.open(states=states, first=first, base=base)
 
     def _unwrap(self, item: Any) -> Any:
         self._delivered = share = self.indices.waiting.popleft()
         self.weight = share.weight
-        return self.reading.unwrap(item) if self.parcels else item
+        return self.twin.unwrap(item) if self.parcels else item
 
     def _position(self, batches: int) -> int:
         done = (batches - self._start_batches) * self._order.size * self.shard.count
@@ -227,9 +227,9 @@ class ShardedSource(Source):
         return min(batches * frame.size, len(frame.items))
 
     def _settle(self) -> None:
-        if self.reading.persistent and self.reading.alive and not self._open:
+        if self.twin.persistent and self.twin.alive and not self._open:
             self.indices.stopped = True
-            self.reading.drain()
+            self.twin.drain()
 
     def _owned(self) -> list[Any]:
         return [] if self.loader.num_workers else find_owned([self.loader.dataset, self.loader.collate_fn])

@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, Sub
 from torch.utils.data.distributed import DistributedSampler
 
 from lt_core.errors import DataError, warn
-from lt_data.generators import HostState, host_state, plain, probe, set_host_state, unplain
+from lt_data.resume.generators import HostState, host_state, plain, probe, set_host_state, unplain
 
 __all__ = ["Noted", "Watched", "as_positions", "checked", "draws_once", "plain_notes", "read_notes", "samplers_of"]
 

@@ -10,8 +10,16 @@ from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from lt_core.parent import end_with_parent
-from lt_data.generators import HostState, find_owned, host_state, owned_states, plain, set_host_state, set_owned_states
-from lt_data.generators import unplain as unplain_host
+from lt_data.resume.generators import (
+    HostState,
+    find_owned,
+    host_state,
+    owned_states,
+    plain,
+    set_host_state,
+    set_owned_states,
+)
+from lt_data.resume.generators import unplain as unplain_host
 
 __all__ = ["Parcel", "Restoring", "Rotated", "Traveling", "WorkerState", "is_stateful", "plain_state", "unplain_state"]
 

@@ -1,4 +1,4 @@
-"""Which source reads what a user gives as a loader, and errors for what cannot be read."""
+"""Which reader reads what a user gives as a loader, and errors for what cannot be read."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch.utils.data.distributed import DistributedSampler
 from lt_core.errors import DataError, warn
 from lt_core.strategy import Shard
 from lt_data.combined import CombinedLoader, is_loader_tree
-from lt_data.combined_source import CombinedSource
 from lt_data.feed import LoaderFeed
 from lt_data.fingerprint import require_same
-from lt_data.indices import samplers_of
-from lt_data.iterables import IterableSource, SharedIterableSource
-from lt_data.joined import counting, join
-from lt_data.loader import LoaderSource
 from lt_data.lookahead import plain_cuda_device
-from lt_data.reading import copied
-from lt_data.rows import RowsSource, find_rows
-from lt_data.sharded import ShardedSource
-from lt_data.source import Source
-from lt_data.stream import SharedStreamSource, own_shard
+from lt_data.readers.combined import CombinedReader
+from lt_data.readers.dataloader import LoaderReader
+from lt_data.readers.iterable import IterableReader, SharedIterableReader
+from lt_data.readers.joined import counting, join
+from lt_data.readers.reader import Reader
+from lt_data.readers.rows import RowsReader, find_rows
+from lt_data.readers.sharded import ShardedReader
+from lt_data.readers.stream import SharedStreamReader, own_shard
+from lt_data.resume.indices import samplers_of
+from lt_data.resume.twin import copied
 
 __all__ = ["feed"]
 
@@ -51,12 +51,12 @@ def feed(
     exact = stage == "fit"
     pins = plain_cuda_device(transfer) is not None
     maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=stage == "predict")
-    source = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.source()
+    reader = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.reader()
     if gather is not None and maker.is_users_own and (exact or stand_ins):
-        source = join(source, gather, exact=exact)
+        reader = join(reader, gather, exact=exact)
     made = LoaderFeed(
         loader,
-        source,
+        reader,
         stage=stage,
         shard=shard,
         seed=seed,
@@ -70,7 +70,7 @@ def feed(
 
 
 class _Maker:
-    """Chooses the source for one loader."""
+    """Chooses the reader for one loader."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class _Maker:
         self.gather, self.pins, self.noted = gather, pins, noted
         self.is_users_own = shard.count == 1  # then several ranks, if there are, shard by themselves
 
-    def source(self) -> Source:
+    def reader(self) -> Reader:
         """Return what reads the loader for this rank."""
         loader = self.loader
         if not is_plain_loader(loader):
@@ -100,17 +100,17 @@ class _Maker:
         find = partial(find_rows, loader, pins=self.pins)
         rows = find()
         exact = self.exact
-        source = (
-            LoaderSource(loader, exact=exact, noted=self.noted)
+        reader = (
+            LoaderReader(loader, exact=exact, noted=self.noted)
             if rows is None
-            else RowsSource(loader, rows, find, exact=exact, noted=self.noted)
+            else RowsReader(loader, rows, find, exact=exact, noted=self.noted)
         )
-        source.shard = self.shard
-        return source
+        reader.shard = self.shard
+        return reader
 
-    def sharded(self, shard: Shard) -> Source:
+    def sharded(self, shard: Shard) -> Reader:
         """Return what reads a part of a map-style loader, in the order that all ranks agree on."""
-        return ShardedSource(
+        return ShardedReader(
             self.loader,
             shard,
             self.seed,
@@ -119,30 +119,30 @@ class _Maker:
             stand_ins=self.stand_ins,
         )
 
-    def substitute(self, kind: str) -> Source | None:
+    def substitute(self, kind: str) -> Reader | None:
         """Return what can continue, on one process, an epoch that several ranks began."""
         if self.shard.count > 1 or not is_plain_loader(self.loader):
             return None
-        if kind == ShardedSource.kind:
+        if kind == ShardedReader.kind:
             return self.sharded(self.shard)
-        return self._shared_stream(self.loader) if kind == SharedStreamSource.kind else None
+        return self._shared_stream(self.loader) if kind == SharedStreamReader.kind else None
 
-    def combined(self, stage: str) -> Source:
+    def combined(self, stage: str) -> Reader:
         """Return what reads a CombinedLoader."""
         gather = None if self.is_users_own else self.gather  # the ranks' own ones are joined as a whole
         feeds = [
             feed(loader, stage=stage, shard=self.shard, seed=self.seed, gather=gather, stand_ins=self.stand_ins)
             for loader in self.loader.flattened
         ]
-        return CombinedSource(self.loader, feeds, self.shard)
+        return CombinedReader(self.loader, feeds, self.shard)
 
-    def _iterable(self) -> Source:
+    def _iterable(self) -> Reader:
         if self.shard.count == 1:
-            return IterableSource(self.loader, exact=self.exact)
+            return IterableReader(self.loader, exact=self.exact)
         same = require_same(self.gather, type(self.loader).__name__)
-        return SharedIterableSource(self.loader, self.shard, exact=self.exact, stand_ins=self.stand_ins, same=same)
+        return SharedIterableReader(self.loader, self.shard, exact=self.exact, stand_ins=self.stand_ins, same=same)
 
-    def _stream(self) -> Source:
+    def _stream(self) -> Reader:
         loader = self.loader
         if self.shard.count > 1:
             part = own_shard(loader.dataset, self.shard)
@@ -152,13 +152,13 @@ class _Maker:
             self.is_users_own = True
         if self.gather is not None and self.is_users_own and self.exact:
             loader = counting(loader)
-        source = LoaderSource(loader, exact=self.exact)
-        source.shard = self.shard
-        return source
+        reader = LoaderReader(loader, exact=self.exact)
+        reader.shard = self.shard
+        return reader
 
-    def _shared_stream(self, loader: DataLoader[Any]) -> Source:
+    def _shared_stream(self, loader: DataLoader[Any]) -> Reader:
         same = require_same(self.gather, type(loader.dataset).__name__)
-        return SharedStreamSource(loader, self.shard, exact=self.exact, same=same)
+        return SharedStreamReader(loader, self.shard, exact=self.exact, same=same)
 
 
 def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:

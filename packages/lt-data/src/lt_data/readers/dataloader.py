@@ -10,13 +10,21 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from lt_core.data import length_of
 from lt_core.errors import DataError, warn
-from lt_data.generators import find_owned, host_state, owned_states, plain, set_host_state, set_owned_states, unplain
-from lt_data.indices import Noted, Watched, draws_once, plain_notes, read_notes, samplers_of
-from lt_data.reading import Reading, read_worker_states
-from lt_data.source import Source
-from lt_data.workers import is_stateful
+from lt_data.readers.reader import Reader
+from lt_data.resume.generators import (
+    find_owned,
+    host_state,
+    owned_states,
+    plain,
+    set_host_state,
+    set_owned_states,
+    unplain,
+)
+from lt_data.resume.indices import Noted, Watched, draws_once, plain_notes, read_notes, samplers_of
+from lt_data.resume.twin import Twin, read_worker_states
+from lt_data.resume.workers import is_stateful
 
-__all__ = ["LoaderSource", "advice", "index_sampler", "tell_rereading"]
+__all__ = ["LoaderReader", "advice", "index_sampler", "tell_rereading"]
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
@@ -24,7 +32,7 @@ def index_sampler(loader: DataLoader[Any]) -> Any:
     return loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
 
 
-class LoaderSource(Source):
+class LoaderReader(Reader):
     """A DataLoader, with or without workers, over map-style or iterable data, in training.
 
     A map-style dataset is not read for the batches that a resume skips: only their indices are drawn again. An iterable
@@ -53,11 +61,11 @@ class LoaderSource(Source):
         self.indices = Watched(sampler, generator=loader.generator, watch=not quiet)
         noted = noted and not exact and not self.streams and getattr(loader, "in_order", True)
         self.noted = Noted(sampler) if noted else None
-        self.reading = Reading(loader, self.indices if exact else self.noted, travel=exact)
+        self.twin = Twin(loader, self.indices if exact else self.noted, travel=exact)
         workers = loader.num_workers
         self.ahead = bool(workers) and quiet
-        self.parcels = self.reading.travels
-        self.unwrap = self.reading.unwrap if self.parcels else self.noted.delivered if self.noted is not None else None
+        self.parcels = self.twin.travels
+        self.unwrap = self.twin.unwrap if self.parcels else self.noted.delivered if self.noted is not None else None
         self._quiet = quiet
         self._bare = False
         self._rest: dict[str, Any] | None = None
@@ -80,11 +88,11 @@ class LoaderSource(Source):
 
     def begin(self, epoch: int) -> Iterator[Any]:
         if not self.exact:  # persistent workers are the feed's own, so that they end with it
-            own = self.reading.persistent or self.noted is not None
-            return self.reading.open() if own else self.reading.bare()
+            own = self.twin.persistent or self.noted is not None
+            return self.twin.open() if own else self.twin.bare()
         self._settle()
         self._before = self._capture_before()
-        self._starts_workers = not self.reading.alive and self._rest is None
+        self._starts_workers = not self.twin.alive and self._rest is None
         self.indices.begin(born=self._starts_workers)
         self._open = True
         if self._reread is not None:
@@ -92,8 +100,8 @@ class LoaderSource(Source):
             return iter(self._reread)
         self._bare = self._quiet and not self.loader.num_workers
         if self._bare:  # nothing to watch: the user's own loader is read
-            return self.reading.bare()
-        return self._revive() if self._rest is not None else self.reading.open()
+            return self.twin.bare()
+        return self._revive() if self._rest is not None else self.twin.open()
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
         self._check_unchanged(state)
@@ -121,10 +129,10 @@ class LoaderSource(Source):
             "notes": plain_notes(watched.notes),
             "starts_workers": self._starts_workers,
             "born": self.indices.born,
-            "workers": self.reading.worker_states(),
+            "workers": self.twin.worker_states(),
             "place": self.loader.dataset.state_dict() if place else None,  # type: ignore[attr-defined]
-            "used_up": place and self.reading.used_up(),
-            "next_worker": self.reading.next_worker,
+            "used_up": place and self.twin.used_up(),
+            "next_worker": self.twin.next_worker,
             "num_workers": self.loader.num_workers,
             "shape": self._shape(),
         }
@@ -140,24 +148,24 @@ class LoaderSource(Source):
             "owned": owned_states(self._owned()),
             "samplers": [sampler.state_dict() for sampler in self._samplers],
         }
-        if self.reading.persistent:
-            kept |= {"workers": self.reading.worker_states(), "born": self.indices.born}
+        if self.twin.persistent:
+            kept |= {"workers": self.twin.worker_states(), "born": self.indices.born}
         return kept
 
     def rest(self, state: dict[str, Any]) -> None:
         set_owned_states(self._owned(), state["owned"])
         for sampler, place in zip(self._samplers, state["samplers"], strict=False):
             sampler.load_state_dict(place)
-        if self.reading.persistent and state.get("workers"):
+        if self.twin.persistent and state.get("workers"):
             self._rest = state
 
     def leave(self, finished: bool) -> None:
         self._open = False
-        self.reading.leave(finished and self.streams)
+        self.twin.leave(finished and self.streams)
 
     def close(self) -> None:
         self._open = False
-        self.reading.close()
+        self.twin.close()
 
     def samples(self, batches: int) -> int | None:
         batch_sampler = self.loader.batch_sampler
@@ -183,7 +191,7 @@ class LoaderSource(Source):
             "before": plain(host_state()),
             "owned_before": owned_states(self._owned()),
             "samplers_before": [sampler.state_dict() for sampler in self._samplers],
-            "places_before": self.reading.worker_states() if self.streams and self.reading.alive else {},
+            "places_before": self.twin.worker_states() if self.streams and self.twin.alive else {},
         }
 
     def _restore_before(self, state: dict[str, Any]) -> None:
@@ -198,7 +206,7 @@ class LoaderSource(Source):
         if self.streams and not self.loader.num_workers:
             self.loader.dataset.load_state_dict(state["place"])  # type: ignore[attr-defined]
             self._bare = True
-            return iter(()) if state["used_up"] else self.reading.bare()
+            return iter(()) if state["used_up"] else self.twin.bare()
         workers = read_worker_states(state["workers"])
         if self.streams and not is_stateful(self.loader.dataset):
             return self._reread_by_workers(state, batches)
@@ -212,7 +220,7 @@ class LoaderSource(Source):
         dummies = 1 if count and not state["starts_workers"] else 0
         self.indices.replay(skip, state["drawn"], read_notes(state["notes"]), dummies=dummies, born=state["born"])
         first = state["next_worker"] if count and same else 0
-        iterator = self.reading.open(states=workers if same else {}, first=first, base=self._base(state))
+        iterator = self.twin.open(states=workers if same else {}, first=first, base=self._base(state))
         self._bare = False
         if not count:
             self.indices.skip()
@@ -223,7 +231,7 @@ class LoaderSource(Source):
         state, self._rest = self._rest, None
         assert state is not None
         self.indices.replay(0, 0, {}, dummies=1, born=state["born"])
-        return self.reading.open(
+        return self.twin.open(
             states=read_worker_states(state["workers"]), base=self._base({**state, "starts_workers": 0})
         )
 
@@ -245,16 +253,16 @@ class LoaderSource(Source):
     def _reread_by_workers(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
         tell_rereading(batches, "the IterableDataset")
         self.indices.begin(born=True)
-        iterator = self.reading.open(states=read_worker_states(state["places_before"]), base=self._base(state))
+        iterator = self.twin.open(states=read_worker_states(state["places_before"]), base=self._base(state))
         for _ in range(batches):
-            self.reading.unwrap(next(iterator))
+            self.twin.unwrap(next(iterator))
         return iterator
 
     def _settle(self) -> None:
         """Have persistent workers finish what they were sent; their states are then those of the next epoch's start."""
-        if self.reading.persistent and self.reading.alive and not self._open:
+        if self.twin.persistent and self.twin.alive and not self._open:
             self.indices.stopped = True
-            self.reading.drain()
+            self.twin.drain()
 
     def _note_first(self) -> None:
         """Note the generators' states before the first index is drawn; other code may have drawn since ``iter``."""

@@ -7,19 +7,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lt_core.strategy import Shard
-from lt_data.combined import CombinedLoader, Reader, take_turns
-from lt_data.source import Source
+from lt_data.combined import CombinedLoader, Part, take_turns
+from lt_data.readers.reader import Reader
 
 if TYPE_CHECKING:
     from lt_data.feed import LoaderFeed
 
-__all__ = ["CombinedSource"]
+__all__ = ["CombinedReader"]
 
 _ROUND = 1_000_003
 """Distance between the epochs of two rounds of a loader, so that it is shuffled anew when it starts anew."""
 
 
-class CombinedSource(Source):
+class CombinedReader(Reader):
     """A :class:`CombinedLoader` whose loaders are read by ``feeds``.
 
     Its state: the feeds' states, how often each was started, and which of them ended.
@@ -32,7 +32,7 @@ class CombinedSource(Source):
         self.loader, self.feeds, self.shard = loader, feeds, shard
         self.uneven = any(feed.uneven for feed in feeds)
         self.unwrap = self._unwrap
-        self._readers: list[_FeedReader] = []
+        self._parts: list[_FedPart] = []
 
     @property
     def length(self) -> int | None:
@@ -52,26 +52,26 @@ class CombinedSource(Source):
         return self._turns(epoch, state["readers"], done=batches)
 
     def state(self, batches: int) -> dict[str, Any]:
-        return {"readers": [reader.state_dict() for reader in self._readers]}
+        return {"readers": [part.state_dict() for part in self._parts]}
 
     def state_before(self, batches: int) -> dict[str, Any]:
         alone = self.dataloader_idx if self.loader.mode in ("sequential", "weighted") else None
         ends = self.loader.mode == "max_size"
-        took = [not (ends and r.ended) if alone is None else n == alone for n, r in enumerate(self._readers)]
-        return {"readers": [r.state_dict(before=before) for r, before in zip(self._readers, took, strict=True)]}
+        took = [not (ends and r.ended) if alone is None else n == alone for n, r in enumerate(self._parts)]
+        return {"readers": [r.state_dict(before=before) for r, before in zip(self._parts, took, strict=True)]}
 
     def rest_state(self) -> dict[str, Any]:
         return {"feeds": [feed.state_dict() for feed in self.feeds]}
 
     def rest(self, state: dict[str, Any]) -> None:
-        kept = state["feeds"] if "feeds" in state else [reader["feed"] for reader in state["readers"]]
+        kept = state["feeds"] if "feeds" in state else [part["feed"] for part in state["readers"]]
         for feed, one in zip(self.feeds, kept, strict=True):
             feed.load_state_dict(one)
 
     def leave(self, finished: bool) -> None:
-        for reader in self._readers:
-            reader.iterator = iter(())
-        self._readers = []
+        for part in self._parts:
+            part.iterator = iter(())
+        self._parts = []
 
     def close(self) -> None:
         for feed in self.feeds:
@@ -100,8 +100,8 @@ class CombinedSource(Source):
     def _turns(self, epoch: int, states: list[dict[str, Any]], done: int) -> Iterator[Any]:
         fed = self._as_fed(self.loader)
         pairs = zip(self.feeds, fed.lengths(), fed.limits_of(), states, strict=True)
-        self._readers = [_FeedReader(feed, length, limit, epoch, state) for feed, length, limit, state in pairs]
-        return take_turns(fed.mode, self._readers, draws=islice(fed.draws(epoch), done, None))
+        self._parts = [_FedPart(feed, length, limit, epoch, state) for feed, length, limit, state in pairs]
+        return take_turns(fed.mode, self._parts, draws=islice(fed.draws(epoch), done, None))
 
     def _unwrap(self, turn: tuple[list[Any], int | None]) -> Any:
         batches, number = turn
@@ -128,7 +128,7 @@ class _Sized:
         return self._length
 
 
-class _FeedReader(Reader):
+class _FedPart(Part):
     """Reads a loader by its feed; in the middle of an epoch it goes on where ``state`` says."""
 
     def __init__(

@@ -10,15 +10,23 @@ from lt_core.data import length_of
 from lt_core.errors import warn
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
-from lt_data.generators import find_owned, host_state, owned_states, plain, set_host_state, set_owned_states, unplain
-from lt_data.indices import Watched, plain_notes, read_notes
-from lt_data.loader import tell_rereading
-from lt_data.source import Source
+from lt_data.readers.dataloader import tell_rereading
+from lt_data.readers.reader import Reader
+from lt_data.resume.generators import (
+    find_owned,
+    host_state,
+    owned_states,
+    plain,
+    set_host_state,
+    set_owned_states,
+    unplain,
+)
+from lt_data.resume.indices import Watched, plain_notes, read_notes
 
-__all__ = ["IterableSource", "SharedIterableSource"]
+__all__ = ["IterableReader", "SharedIterableReader"]
 
 
-class IterableSource(Source):
+class IterableReader(Reader):
     """Reads an iterable as it is. A resume continues by the loader's own ``state_dict`` where it has one (torchdata's
     protocol); batches of a list are skipped; those of anything else are read again and dropped.
 
@@ -48,7 +56,7 @@ class IterableSource(Source):
         return length_of(self.loader)
 
     def accepts(self, kind: str, shard: Shard) -> bool:
-        return kind in (IterableSource.kind, SharedIterableSource.kind)
+        return kind in (IterableReader.kind, SharedIterableReader.kind)
 
     def batches_done(self, state: dict[str, Any], batches: int) -> int:
         if "read" not in state:
@@ -148,7 +156,7 @@ class IterableSource(Source):
         return watched.rest()
 
 
-class SharedIterableSource(IterableSource):
+class SharedIterableReader(IterableReader):
     """Reads an iterable of batches on several ranks: all read it, and each keeps every ``ranks``-th batch.
 
     In training all ranks take the same number of steps: in a last round of ``m`` batches, the ranks that have one weigh

@@ -7,10 +7,10 @@ from typing import Any
 
 from lt_core.strategy import Shard
 
-__all__ = ["Source"]
+__all__ = ["Reader"]
 
 
-class Source:
+class Reader:
     """Makes the iterator of each epoch, and says what is needed to make it again in the middle of one.
 
     Attributes:

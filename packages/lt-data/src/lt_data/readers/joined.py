@@ -13,13 +13,13 @@ from torch.utils.data import DataLoader, IterableDataset
 from lt_core.errors import DataError, warn
 from lt_core.logging.batch_size import batch_size_of
 from lt_core.transfer import map_batch
-from lt_data.reading import copied
-from lt_data.source import Source
+from lt_data.readers.reader import Reader
+from lt_data.resume.twin import copied
 
 if TYPE_CHECKING:
     from lt_core.strategy import Shard
 
-__all__ = ["JoinedSource", "counting", "join"]
+__all__ = ["JoinedReader", "counting", "join"]
 
 Gather = Callable[[Any], list[Any]]
 
@@ -41,41 +41,41 @@ class _Course(NamedTuple):
         return max(min(self.size, self.total - step * self.size), 0) if step < self.batches else 0
 
 
-def join(source: Source, gather: Gather, *, exact: bool) -> Source:
-    """Return ``source``, or what reads it so that all ranks take equally many steps.
+def join(reader: Reader, gather: Gather, *, exact: bool) -> Reader:
+    """Return ``reader``, or what reads it so that all ranks take equally many steps.
 
     Where every rank knows its number of batches and they are the same, nothing is done. Called on every rank.
 
     Args:
-        source: what this rank reads; no other reads the same.
+        reader: what this rank reads; no other reads the same.
         gather: returns every rank's value.
         exact: True in training.
     """
-    joined = JoinedSource(source, gather, exact=exact)
+    joined = JoinedReader(reader, gather, exact=exact)
     trusted = joined.courses is not None and not joined.streams
-    return source if trusted and len({course.batches for course in joined.courses or ()}) == 1 else joined
+    return reader if trusted and len({course.batches for course in joined.courses or ()}) == 1 else joined
 
 
-class JoinedSource(Source):
-    """Reads another source until it has ended on all ranks; a rank that is done takes part with stand-ins of weight 0.
+class JoinedReader(Reader):
+    """Reads another reader until it has ended on all ranks; a rank that is done takes part with stand-ins of weight 0.
 
     A batch weighs ``n_r * W / N``, for its samples among all in the same step. Where lengths are known they are told
     once an epoch. Where one is not, the ranks tell each other before each step how many samples they have: a small
     exchange on the host.
 
-    The state is the other source's, and how many batches of its own this rank has read.
+    The state is the other reader's, and how many batches of its own this rank has read.
     """
 
     uneven = True
     parcels = True
 
-    def __init__(self, source: Source, gather: Gather, *, exact: bool) -> None:
-        """Read ``source``; for the arguments see :func:`join`."""
-        self.source, self.exact = source, exact
-        self.kind = _KIND + source.kind
-        self.shard, self.ahead, self.begins = source.shard, source.ahead, source.begins
+    def __init__(self, reader: Reader, gather: Gather, *, exact: bool) -> None:
+        """Read ``reader``; for the arguments see :func:`join`."""
+        self.reader, self.exact = reader, exact
+        self.kind = _KIND + reader.kind
+        self.shard, self.ahead, self.begins = reader.shard, reader.ahead, reader.begins
         self.unwrap = self._unwrap
-        self._loader = loader = getattr(source, "loader", None)
+        self._loader = loader = getattr(reader, "loader", None)
         self.streams = not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset)
         self._counted = isinstance(getattr(loader, "collate_fn", None), _Counting)
         self._gather = gather
@@ -87,10 +87,10 @@ class JoinedSource(Source):
 
     def _agree(self) -> list[_Course] | None:
         """Return every rank's course; None where one does not know its own. Learns this rank's number."""
-        length, source = self.source.length, self.source
+        length, reader = self.reader.length, self.reader
         if self.streams and getattr(self._loader, "num_workers", 0) > 1:
             length = None  # workers that split the data may each end with a partial batch
-        mine = None if length is None else (length, source.samples(1), source.samples(length))
+        mine = None if length is None else (length, reader.samples(1), reader.samples(length))
         told = self._gather((self._token, mine))
         self._rank = [token for token, _ in told].index(self._token)
         courses = [_Course(*course) for _, course in told if course is not None]
@@ -105,42 +105,42 @@ class JoinedSource(Source):
             self.courses = self._agree()
 
     def accepts(self, kind: str, shard: Shard) -> bool:
-        return kind.startswith(_KIND) and self.source.accepts(kind.removeprefix(_KIND), shard)
+        return kind.startswith(_KIND) and self.reader.accepts(kind.removeprefix(_KIND), shard)
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------
 
     def begin(self, epoch: int) -> Iterator[Any]:
         self._mine = 0
-        return self._rounds(self.source.begin(epoch), 0)
+        return self._rounds(self.reader.begin(epoch), 0)
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
         self._mine = state["mine"]
-        return self._rounds(self.source.resume(epoch, state["source"], self._mine), batches)
+        return self._rounds(self.reader.resume(epoch, state["source"], self._mine), batches)
 
     def state(self, batches: int) -> dict[str, Any]:
-        return {"source": self.source.state(self._mine), "mine": self._mine}
+        return {"source": self.reader.state(self._mine), "mine": self._mine}
 
     def rest_state(self) -> dict[str, Any]:
-        return self.source.rest_state()
+        return self.reader.rest_state()
 
     def rest(self, state: dict[str, Any]) -> None:
-        self.source.rest(state.get("source", state))
+        self.reader.rest(state.get("source", state))
 
     def leave(self, finished: bool) -> None:
         self._stand_in = _END
-        self.source.leave(finished)
+        self.reader.leave(finished)
 
     def close(self) -> None:
-        self.source.close()
+        self.reader.close()
 
     def advice(self) -> str:
-        return self.source.advice()
+        return self.reader.advice()
 
     def content(self, item: Any) -> Any:
         inner, _, real = item
         if not real:
             return None
-        batch = self.source.content(inner)
+        batch = self.reader.content(inner)
         return batch[0] if self._counted else batch
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class JoinedSource(Source):
         """Keep a batch that can stand in when this rank is done; return its samples."""
         if item is _END:
             return 0
-        batch, samples = self.source.content(item), 1
+        batch, samples = self.reader.content(item), 1
         if self._counted:
             batch, samples = batch
         elif self.courses is None:
@@ -190,7 +190,7 @@ class JoinedSource(Source):
             self._share_stand_in(sizes)
         if self._stand_in is _END and any(sizes):
             raise DataError(
-                f"The loader gave no batch, but says that it has {sizes[self._rank] and self.source.length}. Is its "
+                f"The loader gave no batch, but says that it has {sizes[self._rank] and self.reader.length}. Is its "
                 "data empty, or a generator spent?",
                 code="LT410",
             )
@@ -208,8 +208,8 @@ class JoinedSource(Source):
         if not real:
             return batch
         self._mine += 1
-        if self.source.unwrap is not None:
-            batch = self.source.unwrap(batch)
+        if self.reader.unwrap is not None:
+            batch = self.reader.unwrap(batch)
         return batch[0] if self._counted else batch
 
 
@@ -224,7 +224,7 @@ class _Counting:
 
 
 def counting(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """Return ``loader`` with batches that tell their samples, for a :class:`JoinedSource` to read."""
+    """Return ``loader`` with batches that tell their samples, for a :class:`JoinedReader` to read."""
     return copied(loader, collate_fn=_Counting(loader.collate_fn, loader.batch_sampler is None))
 
 

@@ -1,4 +1,4 @@
-"""Reading index batches through a copy of the user's DataLoader: its dataset, its collate function, its workers."""
+"""A copy of the user's DataLoader, with its dataset, collate function and workers, that reads other indices."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from lt_data.workers import Parcel, Restoring, Rotated, Traveling, WorkerState, plain_state, unplain_state
+from lt_data.resume.workers import Parcel, Restoring, Rotated, Traveling, WorkerState, plain_state, unplain_state
 
-__all__ = ["Reading", "copied"]
+__all__ = ["Twin", "copied"]
 
 
 def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
@@ -21,8 +21,8 @@ def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
     return twin
 
 
-class Reading:
-    """Iterators over ``indices`` with the workers' states kept: what has to be put back after a resume.
+class Twin:
+    """Iterates over ``indices`` with the workers' states kept: what has to be put back after a resume.
 
     Attributes:
         states: each worker's state after its last delivered batch.
@@ -149,7 +149,7 @@ def _is_stream(loader: DataLoader[Any]) -> bool:
 
 
 def read_worker_states(states: dict[str, Any]) -> dict[int, WorkerState]:
-    """Return what :meth:`Reading.worker_states` returned, as it was."""
+    """Return what :meth:`Twin.worker_states` returned, as it was."""
     return {int(worker): unplain_state(state) for worker, state in states.items()}
 
 
