@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LIMITS = {
-    "files in import circles": 47,
-    "files in the largest circle": 35,
+    "files in import circles": 28,
+    "files in the largest circle": 16,
     "files that write slots of Run or its owners": 15,
     "unpromised names that siblings use": 53,
     "lines of lt-core": 10_550,
@@ -92,7 +92,7 @@ def written_slots(files: dict[str, Path]) -> dict[str, set[str]]:
     written = rf"(self\.)?_?(run|inner|outer)|(.*\.)?_?({'|'.join(owners)})"
     found: dict[str, set[str]] = {}
     for name, path in files.items():
-        if not name.startswith("lt_loops."):
+        if not name.startswith("lt_loops.") or name == "lt_loops.run.frame":  # the class Run itself
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             targets = node.targets if isinstance(node, ast.Assign) else []

@@ -160,7 +160,7 @@ class TrainerActions(TrainerFacts, Collectives):
             max_steps: optimizer steps.
             overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only.
         """
-        return run_trial(self, max_steps, overrides)
+        return run_trial(self._run, max_steps, overrides)
 
     def train_feed(self) -> Feed:
         """Return a feed that reads the training loaders anew, as training does; inside ``fit``. Close it after use.

@@ -99,7 +99,7 @@ def _restore_generators(run: Run) -> None:
 
 def _reloads(run: Run, kind: str) -> bool:
     """Return whether the loaders of ``kind`` are to be asked for again in this epoch."""
-    every = run.trainer.settings.reload_dataloaders_every_n_epochs
+    every = run.settings.reload_dataloaders_every_n_epochs
     return bool(every) and run.position.epoch - run.loaders.epochs.get(kind, 0) >= every
 
 

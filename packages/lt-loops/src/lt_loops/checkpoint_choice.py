@@ -17,8 +17,8 @@ from lt_loops.problems import a
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
     from lt_core.checkpoint_header import Header
+    from lt_core.trainer import TrainerAPI
     from lt_loops.run.frame import Run
-    from lt_loops.trainer import Trainer
 
 __all__ = ["agreed_choice", "choose_checkpoint", "newest_first"]
 
@@ -26,7 +26,9 @@ _REQUESTS_AT_A_TIME = 8
 """Headers behind URLs that are read together."""
 
 
-def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, stage: str) -> str | None:
+def choose_checkpoint(
+    trainer: TrainerAPI, ckpt_path: str | PathLike[str] | None, stage: str, *, fitted: bool = False
+) -> str | None:
     """Return the path of the checkpoint that a run starts from, or None for none.
 
     Where this process is one of several, it is rank 0's choice that counts (:func:`agreed_choice`): there a word
@@ -37,6 +39,7 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         ckpt_path: a path; ``"best"`` (by the monitored metric), ``"last"`` (the newest), ``"auto"`` (the newest; in
             ``fit`` none where there is none: for jobs that a scheduler starts again).
         stage: the run: only ``fit`` begins without a checkpoint.
+        fitted: whether this Trainer has fitted before.
 
     Raises:
         ConfigTypeError: for what is no path.
@@ -51,7 +54,7 @@ def choose_checkpoint(trainer: Trainer, ckpt_path: str | PathLike[str] | None, s
         )
     word, strategy = fspath(ckpt_path), trainer.strategy
     of_several = strategy.world_size > 1 and strategy.environment.processes_exist
-    if of_several and strategy.rank and word in _NEWEST and trainer._fitted is None:  # a second fit may go on from it
+    if of_several and strategy.rank and word in _NEWEST and not fitted:  # a second fit may go on from it
         return word  # a folder on an object store is read by one process, not by hundreds
     try:
         return _meant(trainer, word, stage)
@@ -70,7 +73,7 @@ def agreed_choice(run: Run) -> tuple[str | None, Header]:
     strategy, chosen = run.strategy, run.ckpt_path
     if strategy.world_size == 1:
         return chosen, run.header
-    run.trainer.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
+    run.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
     if strategy.rank == 0 and chosen is not None:
         try:
@@ -86,7 +89,7 @@ def agreed_choice(run: Run) -> tuple[str | None, Header]:
     return chosen, header
 
 
-def _meant(trainer: Trainer, word: str, stage: str) -> str | None:
+def _meant(trainer: TrainerAPI, word: str, stage: str) -> str | None:
     """Return the path that ``word`` means; a path means itself."""
     if word == "best":
         return _best(trainer, stage)
@@ -110,8 +113,8 @@ _NEWEST = ("last", "auto", "hpc")
 """Words for the newest checkpoint; the third is Lightning's."""
 
 
-def _best(trainer: Trainer, stage: str) -> str:
-    callback: Any = trainer.checkpoint_callback
+def _best(trainer: TrainerAPI, stage: str) -> str:
+    callback: Any = next((callback for callback in trainer.callbacks if callback.role == "checkpoint"), None)
     if callback is None:
         raise CheckpointError(
             f"{stage}(ckpt_path='best'): this Trainer has no ModelCheckpoint callback that would know the best one. "
@@ -126,7 +129,7 @@ def _best(trainer: Trainer, stage: str) -> str:
     return best
 
 
-def _newest(trainer: Trainer, stage: str) -> str | None:
+def _newest(trainer: TrainerAPI, stage: str) -> str | None:
     """Return the newest complete checkpoint that this Trainer's earlier runs wrote; damaged ones are named and passed
     over, on the rank whose choice counts.
     """
@@ -143,7 +146,7 @@ def _newest(trainer: Trainer, stage: str) -> str | None:
     return None
 
 
-def _candidates(trainer: Trainer) -> dict[str, int]:
+def _candidates(trainer: TrainerAPI) -> dict[str, int]:
     """Return checkpoint files with the time of each, in nanoseconds; a link counts as what it leads to."""
     local: list[str] = [path for cb in _writers(trainer) if (path := getattr(cb, "last_model_path", ""))]
     files: dict[str, int] = {}
@@ -203,11 +206,11 @@ def _moment(header: Header | None, file_time: int) -> int:
     return file_time if header is None or header.time is None else header.time
 
 
-def _writers(trainer: Trainer) -> list[Any]:
+def _writers(trainer: TrainerAPI) -> list[Any]:
     return [callback for callback in trainer.callbacks if callback.role in ("checkpoint", "exception_checkpoint")]
 
 
-def _folders(trainer: Trainer) -> list[str]:
+def _folders(trainer: TrainerAPI) -> list[str]:
     """Return where this Trainer's checkpoints lie: named folders, else those of all versions of its logger."""
     writers = _writers(trainer)
     folders = {str(cb.dirpath) for cb in writers if getattr(cb, "dirpath", None)}

@@ -33,7 +33,7 @@ def compiled(run: Run, step: Callable[..., Any]) -> Callable[..., Any]:
         run.compile_report = CompileReport()
     from lt_core.logging._compiled import log_when_done
 
-    return log_when_done(torch.compile(step, **(run.trainer.compile_options or {})), run.recorder)
+    return log_when_done(torch.compile(step, **(run.compile_options or {})), run.recorder)
 
 
 class CompileReport:

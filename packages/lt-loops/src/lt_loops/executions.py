@@ -21,7 +21,7 @@ def check_executions(run: Run) -> None:
     Raises:
         ConfigError: for a strategy that is not lazy, without ``cuda_graphs``.
     """
-    settings, strategy = run.trainer.settings, run.strategy
+    settings, strategy = run.settings, run.strategy
     if settings.steps_per_execution == 1 or settings.cuda_graphs or strategy.capabilities.lazy_execution:
         return
     raise ConfigError(
@@ -36,7 +36,7 @@ def batch_done_of(run: Run) -> Callable[[str], None] | None:
     """Return what is to be called when a training batch is done; None where the strategy does not ask for it."""
     if not is_overridden(run.strategy, "batch_done", Strategy):
         return None
-    size = run.trainer.settings.steps_per_execution
+    size = run.settings.steps_per_execution
     return run.strategy.batch_done if size == 1 else _Grouped(run, size).batch_done
 
 

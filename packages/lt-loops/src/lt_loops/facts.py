@@ -15,13 +15,13 @@ from lt_core.logging.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_loops.limits import TrainerLimits
 from lt_loops.run.position import Position
-from lt_loops.sources import flatten, limited
+from lt_loops.sources import eval_limits, flatten
 
 if TYPE_CHECKING:
     from lt_core.accelerator import Accelerator
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
-    from lt_core.data import DataSource, Feed
+    from lt_core.data import DataSource
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lt_loops.settings import Settings
 
 __all__ = ["TrainerFacts"]
-
-_LIMITS = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}
 
 
 class TrainerFacts(TrainerLimits):
@@ -427,7 +425,7 @@ class TrainerFacts(TrainerLimits):
             from lt_loops.evaluate import eval_feeds
 
             feeds = eval_feeds(run, group)
-        return self.eval_limits(group, feeds or [])
+        return eval_limits(self._limits, group, feeds or [])
 
     @property
     def num_val_batches(self) -> list[int | float]:
@@ -450,33 +448,14 @@ class TrainerFacts(TrainerLimits):
         """Batches to predict for each loader, limits applied."""
         return self._counts("predict")
 
-    def eval_limits(self, group: str, feeds: list[Feed]) -> list[int | float]:
-        """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""
-        name = _LIMITS[group]
-        return [limited(feed.num_batches, self._limits[name], name) for feed in feeds]
-
     def window_of(self, epoch: int) -> int:
         """Return how many micro-batches make an optimizer step in ``epoch``."""
-        asked = self._limits["accumulate_grad_batches"]
-        if isinstance(asked, int):
-            return asked
-        return int(asked[max(start for start in asked if start <= epoch)])
+        return self._limits.window_of(epoch)
 
     @property
     def estimated_stepping_batches(self) -> int | float:
         """Optimizer steps of the whole fit, as its limits allow; ``inf`` where nothing bounds them."""
-        max_steps, max_epochs = self._limits["max_steps"], self._limits["max_epochs"]
-        steps: int | float = float("inf") if max_steps == -1 else max_steps
-        batches = self.num_training_batches
-        if max_epochs in (None, -1) or batches == float("inf"):
-            return steps
-        windows = self._limits["accumulate_grad_batches"]
-        starts = [0] if isinstance(windows, int) else sorted(windows)
-        total = 0
-        for start, end in zip(starts, [*starts[1:], max_epochs], strict=True):
-            epochs = max(min(end, max_epochs) - start, 0)
-            total += epochs * -(-int(batches) // self.window_of(start))
-        return min(total, steps)
+        return self._limits.steps_of_fit(self.num_training_batches)
 
     # ---- data --------------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def run_fit(run: Run) -> RunResult:
         set_up(run)
         run.call("on_fit_start", phase="on_fit_start")
         _sanity_check(run)
-        if run.trainer.follows_lightning:
+        if run.follows_lightning:
             open_first_epoch(run)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
@@ -176,7 +176,7 @@ def train_epoch(run: Run) -> None:
 
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
-    limit = run.trainer.settings.num_sanity_val_steps
+    limit = run.settings.num_sanity_val_steps
     if not run.evaluation.validates or limit == 0 or run.restored is not None or run.position.step:
         return
     run.phase = "sanity_check"

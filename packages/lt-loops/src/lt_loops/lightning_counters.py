@@ -114,4 +114,4 @@ def _place_by_steps(run: Run, epoch: int) -> tuple[int, int]:
 
 
 def _window(run: Run, epoch: int) -> int:
-    return run.trainer.window_of(epoch) if run.module.automatic_optimization else 1
+    return run.limits.window_of(epoch) if run.module.automatic_optimization else 1

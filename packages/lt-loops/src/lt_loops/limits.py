@@ -2,17 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Self
 
 from lt_loops.argument_rules import find_problem
 from lt_loops.problems import raise_problems
 from lt_loops.settings import Settings
 
-__all__ = ["LIMITS", "Limit", "TrainerLimits", "first_values"]
+__all__ = ["LIMITS", "Limit", "Limits", "TrainerLimits"]
 
 
 _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
 """Limits whose None is no default but says something."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    """The values that count now, in the one form that :class:`~lt_loops.settings.Settings` has them in.
+
+    The Trainer and its runs hold the same ones, so that a change counts wherever they are read.
+    """
+
+    max_epochs: int | None
+    min_epochs: int | None
+    max_steps: int
+    min_steps: int | None
+    accumulate_grad_batches: int | dict[int, int]
+    gradient_clip_val: float | None
+    gradient_clip_algorithm: str | None
+    limit_train_batches: int | float
+    limit_val_batches: int | float
+    limit_test_batches: int | float
+    limit_predict_batches: int | float
+    val_check_interval: int | float | timedelta
+    check_val_every_n_epoch: int | None
+    log_every_n_steps: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return those with which a Trainer starts."""
+        return cls(**{name: getattr(settings, name) for name in LIMITS})
+
+    @contextmanager
+    def overridden(self, **values: Any) -> Iterator[None]:
+        """Have other values count for a while."""
+        before = {name: getattr(self, name) for name in LIMITS}
+        self._take(values)
+        try:
+            yield
+        finally:
+            self._take(before)
+
+    def _take(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def window_of(self, epoch: int) -> int:
+        """Return how many micro-batches make an optimizer step in ``epoch``."""
+        asked = self.accumulate_grad_batches
+        return asked if isinstance(asked, int) else int(asked[max(start for start in asked if start <= epoch)])
+
+    def steps_of_fit(self, batches: int | float) -> int | float:
+        """Return the optimizer steps of a fit with so many batches an epoch; ``inf`` where nothing bounds them."""
+        steps: int | float = float("inf") if self.max_steps == -1 else self.max_steps
+        if self.max_epochs is None or self.max_epochs == -1 or batches == float("inf"):
+            return steps
+        starts = [0] if isinstance(self.accumulate_grad_batches, int) else sorted(self.accumulate_grad_batches)
+        total = 0
+        for start, end in zip(starts, [*starts[1:], self.max_epochs], strict=True):
+            epochs = max(min(end, self.max_epochs) - start, 0)
+            total += epochs * -(-int(batches) // self.window_of(start))
+        return min(total, steps)
+
+
+LIMITS = tuple(limit.name for limit in fields(Limits))
+"""The arguments that are attributes of this kind."""
 
 
 class Limit:
@@ -32,7 +99,7 @@ class Limit:
 
     def __get__(self, trainer: Any, owner: type | None = None) -> Any:
         """Return the value that counts now."""
-        return self if trainer is None else trainer._limits[self.name]
+        return self if trainer is None else getattr(trainer._limits, self.name)
 
     def __set__(self, trainer: Any, value: Any) -> None:
         """Check and take over a new value, in any form that the Trainer's argument of this name takes.
@@ -43,14 +110,15 @@ class Limit:
         problem = find_problem(self.name, value)
         raise_problems([] if problem is None else [problem], f"trainer.{self.name}", code="LT143")
         keeps_none = value is None and self.name in _WITHOUT_LIMIT
-        trainer._limits[self.name] = None if keeps_none else getattr(Settings.checked({self.name: value}), self.name)
+        meant = None if keeps_none else getattr(Settings.checked({self.name: value}), self.name)
+        setattr(trainer._limits, self.name, meant)
         trainer.mark_dirty()
 
 
 class TrainerLimits:
     """Limits and rates as attributes of a Trainer."""
 
-    _limits: dict[str, Any]
+    _limits: Limits
 
     max_epochs = Limit("Epochs after which training ends; -1 or None for no limit.")
     min_epochs = Limit("Epochs before which nothing ends training early, or None.")
@@ -66,27 +134,3 @@ class TrainerLimits:
     val_check_interval = Limit("Validation after a fraction of an epoch, a count of batches, or a time.")
     check_val_every_n_epoch = Limit("Validation in every n-th epoch; None counts batches across epochs.")
     log_every_n_steps = Limit("Optimizer steps between two rows of step values in the loggers.")
-
-
-LIMITS = (
-    "max_epochs",
-    "min_epochs",
-    "max_steps",
-    "min_steps",
-    "accumulate_grad_batches",
-    "gradient_clip_val",
-    "gradient_clip_algorithm",
-    "limit_train_batches",
-    "limit_val_batches",
-    "limit_test_batches",
-    "limit_predict_batches",
-    "val_check_interval",
-    "check_val_every_n_epoch",
-    "log_every_n_steps",
-)
-"""The arguments that are attributes of this kind."""
-
-
-def first_values(settings: Settings) -> dict[str, Any]:
-    """Return the values with which a Trainer starts."""
-    return {name: getattr(settings, name) for name in LIMITS}

@@ -38,6 +38,10 @@ class Loaders:
         self.epochs: dict[str, int] = {}
         self.generators: dict[str, dict[str, Any]] = {}
 
+    def anew(self) -> Loaders:
+        """Return the same, of which nothing was asked for yet."""
+        return Loaders(self.module, self.datamodule, **self.given)
+
     def has(self, kind: str) -> bool:
         """Return whether there are loaders of ``kind``, without making them."""
         return kind in self.given or self._owner(kind) is not None

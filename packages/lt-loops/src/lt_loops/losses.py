@@ -185,7 +185,7 @@ def check_epoch_had_loss(run: Run) -> None:
     if had_loss:
         return
     message = _no_loss_in(run, f"any of the {position.batch} batches of epoch {position.epoch}")
-    if not run.trainer.follows_lightning:
+    if not run.follows_lightning:
         raise HookError(message, code="LT225")
     if position.epoch or position.batch < _FIRST_BATCHES:
         warn(message, code="LT225", about=run.module.training_step)

@@ -47,7 +47,7 @@ class Manual:
         plan, position = self.plan, self.run.position
         self.stepped = False
         self.run.open_gradients = self.run.optimizers
-        left = self.run.trainer.num_training_batches - index
+        left = self.run.ahead.num_batches - index
         if position.micro == 0:
             self.run.pending.begin(float(min(plan.window, left)))
         self.last = position.micro + 1 >= plan.window or left <= 1

@@ -19,7 +19,6 @@ from lt_core.overrides import is_overridden
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
     from lt_loops.run.frame import Run
-    from lt_loops.trainer import Trainer
 
 __all__ = [
     "OLD_HOOKS",
@@ -208,7 +207,7 @@ def model_maker(module: LightningModule) -> Callable[[], None] | None:
     return old
 
 
-def call_init_hooks(trainer: Trainer) -> None:
+def call_init_hooks(trainer: TrainerAPI) -> None:
     """Call ``on_init_start(trainer)`` and ``on_init_end(trainer)`` of the callbacks of a Trainer that was just made."""
     for name in _INIT:
         for callback in trainer.callbacks:

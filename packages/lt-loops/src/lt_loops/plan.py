@@ -106,7 +106,7 @@ def make_plan(run: Run) -> Plan:
         run.hooks.forget()
     plan = Plan()
     plan.optimizers = run.optimizers
-    plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.trainer.window_of(run.position.epoch)
+    plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.limits.window_of(run.position.epoch)
     _fill_hooks(run, plan)
     _fill_slots(run, plan)
     plan.kind = _choose(run, plan)
@@ -117,7 +117,7 @@ def make_plan(run: Run) -> Plan:
         plan.step, plan.takes_index = truncated.step, True
     _check(run, plan)
     measure_slots(run, plan)
-    if run.trainer.settings.cuda_graphs:
+    if run.settings.cuda_graphs:
         from lt_loops.graphed import graphed_step
 
         plan.run_batch = graphed_step(run, plan, anew=changed).run_batch
@@ -154,11 +154,11 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     step = own if direct else run.strategy.bind(run.model, method)
     step = with_step_end(run.module, method, step)
     step = run.precision.wrap_step(step)
-    if run.trainer.compile_options is not None:
+    if run.compile_options is not None:
         from lt_loops.compile_report import compiled
 
         step = compiled(run, step)
-    profiler = run.trainer.active_profiler
+    profiler = run.profiler
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 
 
@@ -243,8 +243,7 @@ def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer) -> bo
 
 
 def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
-    trainer = run.trainer
-    value, algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+    value, algorithm = run.limits.gradient_clip_val, run.limits.gradient_clip_algorithm
     if is_overridden(run.module, "configure_gradient_clipping", LightningModule):
         hook = fitted(run.module.configure_gradient_clipping, "configure_gradient_clipping")
         return lambda optimizer: hook(optimizer, value, algorithm)

@@ -13,6 +13,7 @@ from lt_loops.evaluate import batch_hooks, eval_feeds, eval_step, gradients_off,
 from lt_loops.preparation import set_up
 from lt_loops.profiled import measured_batches
 from lt_loops.session import Session
+from lt_loops.sources import eval_limits
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -61,7 +62,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     feeds = eval_feeds(run, "predict")
-    limits = run.trainer.eval_limits("predict", feeds)
+    limits = eval_limits(run.limits, "predict", feeds)
     step, taken = eval_step(run, "predict_step", len(feeds) > 1)
     starts, ends = batch_hooks(run, "predict")
     done = run.strategy.batch_done if is_overridden(run.strategy, "batch_done", Strategy) else None
@@ -92,7 +93,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
 
 def _in_order(run: Run, collected: list[list[Any]]) -> Any:
     """Join the ranks' outputs in the order of the data."""
-    if run.strategy.world_size > 1 and run.trainer.settings.use_distributed_sampler:
+    if run.strategy.world_size > 1 and run.settings.use_distributed_sampler:
         everyone = run.strategy.gather_objects(collected)
         feeds = eval_feeds(run, "predict")
         collected = [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]

@@ -75,24 +75,25 @@ def ensure_train_feed(run: Run) -> None:
 def count_batches(run: Run) -> None:
     """Work out how many training batches this epoch has; a loader may have grown since the last one."""
     assert run.train_feed is not None
-    limit = run.trainer.settings.overfit_batches or run.trainer.limit_train_batches
+    limit = run.settings.overfit_batches or run.limits.limit_train_batches
     run.ahead.count(limited(run.train_feed.num_batches, limit, "limit_train_batches"))
 
 
 def _check_schedules(run: Run) -> None:
-    trainer = run.trainer
+    limits = run.limits
     if not run.module.automatic_optimization:
         return
-    epochs = trainer.max_epochs if trainer.max_epochs not in (None, -1) else float("inf")
+    epochs = float("inf") if limits.max_epochs is None or limits.max_epochs == -1 else limits.max_epochs
+    steps = limits.steps_of_fit(run.ahead.num_batches)
     for config in run.schedulers:
-        check_schedule_length(config, trainer.estimated_stepping_batches, epochs)
+        check_schedule_length(config, steps, epochs)
 
 
 def _tell_about_steps(run: Run) -> None:
     """Say how steps are counted with several optimizers, where a limit depends on it."""
-    if len(run.optimizers) > 1 and run.trainer.max_steps >= 0:
+    if len(run.optimizers) > 1 and run.limits.max_steps >= 0:
         warn(
-            f"max_steps={run.trainer.max_steps} counts windows in which at least one optimizer stepped, and so does "
+            f"max_steps={run.limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
             f"the x axis. Lightning counts every optimizer's step: {len(run.optimizers)} optimizers reach its "
             "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
             code="LT309",
@@ -116,8 +117,7 @@ def _attach_callbacks(run: Run) -> None:
             )
     replaced = {type(callback) for callback in extra}
     kept = [cb for cb in run.callbacks if type(cb) not in replaced or cb in extra]
-    run.trainer.callbacks[:] = order_callbacks(kept + [cb for cb in extra if cb not in kept])
-    run.callbacks = run.trainer.callbacks
+    run.callbacks[:] = order_callbacks(kept + [cb for cb in extra if cb not in kept])
     run.hooks.forget()
     attach(run)
 
@@ -174,7 +174,7 @@ def _check_given_loaders(run: Run) -> None:
 
 def _prepare_data(run: Run) -> None:
     run.recorder.enter("prepare_data")
-    asked = run.trainer.settings.prepare_data_per_node
+    asked = run.settings.prepare_data_per_node
     for source in (run.datamodule, run.module):
         if source is not None and is_overridden(source, "prepare_data", DataSource):
             per_node = source.prepare_data_per_node if asked is None else asked
@@ -249,7 +249,7 @@ def _optimizer_maker(run: Run) -> Any:
 
 def _log_hyperparams(run: Run) -> None:
     params = logged_hparams(run.module, run.datamodule)
-    if params and run.restored is None and run.trainer.settings.enable_autolog_hparams:
+    if params and run.restored is None and run.settings.enable_autolog_hparams:
         run.log.each(lambda logger: logger.log_hyperparams(params))
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())

@@ -25,13 +25,13 @@ __all__ = [
 
 def measured_batches(run: Run, batches: Iterator[Any]) -> Iterator[Any]:
     """Return the batches as they are, or with the wait for each measured as ``"get_batch"``."""
-    profiler = run.trainer.active_profiler
+    profiler = run.profiler
     return batches if profiler is None else _measured(profiler, batches)
 
 
 def measure_slots(run: Run, plan: Plan) -> None:
     """Have a plan's ``backward``, ``optimizer_step``, ``zero_grad`` and ``clip_gradients`` measured by these names."""
-    profiler = run.trainer.active_profiler
+    profiler = run.profiler
     if profiler is None:
         return
     plan.backward = profiler.wrap("backward", plan.backward or _backward)
@@ -43,7 +43,7 @@ def measure_slots(run: Run, plan: Plan) -> None:
 
 def measured_save(run: Run) -> AbstractContextManager[Any]:
     """Return a context in which checkpoints are made and written, measured as ``"save_checkpoint"``."""
-    profiler = run.trainer.active_profiler
+    profiler = run.profiler
     return nullcontext() if profiler is None else profiler.profile("save_checkpoint")
 
 

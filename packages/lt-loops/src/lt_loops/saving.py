@@ -35,7 +35,7 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
             run.log.each(lambda logger: logger.save())
         failed = run.saves.save_now(fspath(path), contents, partial(capture, run), storage_options)
     if not run.is_live:
-        run.trainer.checkpoint_io.teardown()
+        run.checkpoint_io.teardown()
     if run.strategy.world_size > 1:
         run.strategy.barrier("save_checkpoint")
     if failed is not None and run.status == "running":  # where the run ends by an exception, the file is what counts

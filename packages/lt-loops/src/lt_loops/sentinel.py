@@ -36,7 +36,7 @@ def watch_loss(run: Run, output: Any) -> None:
         f"{position.epoch}, batch {position.batch - 1}){since}; {_first_bad(run)}. Try a lower learning rate, "
         "gradient_clip_val, or look for a division by zero or log(0)"
     )
-    if run.trainer.settings.detect_anomaly:
+    if run.settings.detect_anomaly:
         raise LtError(f"{message}.", code="LT341")
     warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341")
 

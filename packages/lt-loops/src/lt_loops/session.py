@@ -40,14 +40,14 @@ class Session:
     def __init__(self, run: Run) -> None:
         """Note the run; nothing happens yet."""
         self.run = run
-        self.signals = Signals(run.stopping, run.strategy, run.stage, run.trainer.callbacks)
+        self.signals = Signals(run.stopping, run.strategy, run.stage, run.callbacks)
         self.failed: BaseException | None = None
         self.anomaly = False
         self.forgetting: RemovableHandle | None = None
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
-        silence_for_trainer(self.run.trainer.settings.silence)  # in a spawned process the Trainer was not made anew
+        silence_for_trainer(self.run.settings.silence)  # in a spawned process the Trainer was not made anew
         self.run.strategy.open()
         self.anomaly = torch.is_anomaly_enabled()
         try:
@@ -60,21 +60,19 @@ class Session:
 
     def _begin(self) -> None:
         run = self.run
-        if run.trainer.settings.detect_anomaly and run.stage == "fit":
+        if run.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
         if run.stage == "fit":
             run.stopping.agree_with_ranks()
         self.signals.install()
-        formats = (run.precision, run.trainer.eval_precision_plugin)
+        formats = (run.precision, run.eval_precision)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
             self.forgetting = register_optimizer_step_post_hook(_forget_cast_weights)
         run.begun = True
-        trainer = run.trainer
-        trainer._run = run
-        run.callbacks, run.loggers = trainer.callbacks, trainer.loggers
+        run.trainer.shows(run)
         run.recorder.rank = run.strategy.rank
-        if (profiler := trainer.active_profiler) is not None:
-            profiler.start(run.stage, trainer.log_dir)
+        if (profiler := run.profiler) is not None:
+            profiler.start(run.stage, run.trainer.log_dir)
         run.hooks = HookCalls(run, profiler)
         run.open_log(profiler)
         attach(run)
@@ -92,7 +90,7 @@ class Session:
             self._try(partial(self._call_on_exception, error))
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
-        if (profiler := run.trainer.active_profiler) is not None:
+        if (profiler := run.profiler) is not None:
             self._try(profiler.stop)
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
@@ -101,7 +99,7 @@ class Session:
         for feed in [run.train_feed, *run.evaluation.open_feeds()]:
             if feed is not None:
                 self._try(feed.close)
-        self._try(run.trainer.checkpoint_io.teardown)
+        self._try(run.checkpoint_io.teardown)
         self._try(lambda: run.strategy.close(error))
         self._leave()
         if self.failed is not None and self.failed is not error:

@@ -14,7 +14,13 @@ from lt_core import plugins
 from lt_core.data import DataSource, Feed, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
-from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
+from lt_core.seed import (
+    capture_generators,
+    have_drawn,
+    preserve_generators,
+    restore_generators,
+    seed_of_environment,
+)
 from lt_core.strategy import Shard, Strategy
 from lt_loops.fitted import fitted
 from lt_loops.overfit import in_order
@@ -23,9 +29,10 @@ from lt_loops.problems import a, shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lt_loops.limits import Limits
     from lt_loops.run.frame import Run
 
-__all__ = ["check_loader", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
+__all__ = ["check_loader", "eval_limits", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
 
 
 def flatten(loaders: Any) -> list[Any]:
@@ -85,6 +92,12 @@ def limited(num_batches: int | None, limit: float | None, name: str) -> int | fl
             code="LT402",
         )
     return kept
+
+
+def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
+    """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""
+    name = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}[kind]
+    return [limited(feed.num_batches, getattr(limits, name), name) for feed in feeds]
 
 
 def _share_of_one(num_batches: int) -> float:
@@ -189,7 +202,7 @@ def make_train_feed(run: Run) -> Feed:
             code="LT403",
         )
     loaders = check_loader(loaders, "train")
-    if run.trainer.settings.overfit_batches:
+    if run.settings.overfit_batches:
         loaders = in_order(loaders)
     several = len(flatten(loaders)) > 1 or isinstance(loaders, Mapping)
     if several and plugins.find("data", "feed") is None:
@@ -201,7 +214,7 @@ def make_train_feed(run: Run) -> Feed:
         loaders,
         stage="fit",
         shard=_shard(run),
-        seed=run.trainer.data_seed,
+        seed=seed_of_environment() or 0,
         transfer=make_transfer(run),
         gather=gather,
     )
@@ -220,7 +233,7 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     with _when_asked_for(run, kind):
         given = run.loaders.get(kind)
     loaders = [check_loader(loader, kind) for loader in flatten(given)]
-    if run.trainer.settings.overfit_batches and kind == "validate":
+    if run.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
     _tell_empty(loaders, kind)
     capable = run.strategy.capabilities
@@ -231,7 +244,7 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
             loader,
             stage=kind,
             shard=_shard(run),
-            seed=run.trainer.data_seed,
+            seed=seed_of_environment() or 0,
             transfer=make_transfer(run, dataloader_idx=index),
             gather=run.strategy.gather_objects if several else None,
             stand_ins=stand_ins,
@@ -283,4 +296,4 @@ def check_loader(loader: Any, kind: str) -> Any:
 
 
 def _shard(run: Run) -> Shard:
-    return run.strategy.data_shard if run.trainer.settings.use_distributed_sampler else Shard()
+    return run.strategy.data_shard if run.settings.use_distributed_sampler else Shard()

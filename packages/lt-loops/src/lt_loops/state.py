@@ -73,7 +73,7 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], 
         ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
     """
     position, strategy = run.position, run.strategy
-    objects = run.trainer.checkpoint_io.keeps_objects
+    objects = run.checkpoint_io.keeps_objects
     data, gaps = run.datamodule, Gaps(objects=objects)
     epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
     run.header = run.header.next(position.step, epoch, weights_only=contents.weights_only)
@@ -211,7 +211,7 @@ def read_checkpoint(run: Run) -> None:
     path = run.ckpt_path
     if path is None:
         return
-    tree = run.strategy.load_checkpoint(run.trainer.checkpoint_io, path, trusted=run.trusted)
+    tree = run.strategy.load_checkpoint(run.checkpoint_io, path, trusted=run.trusted)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
@@ -231,7 +231,7 @@ def restore_module(run: Run) -> None:
         return
     for callback in run.callbacks:
         load_callback(callback, run.trainer, run.module, tree)
-    if run.trainer.stage == "fit":
+    if run.stage == "fit":
         _go_on_from_trained_weights(run, tree)
     if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):
         run.datamodule.on_load_checkpoint(tree)
@@ -241,7 +241,7 @@ def restore_module(run: Run) -> None:
         load_state_dict_strictly(
             run.module,
             tree["state_dict"],
-            run.ckpt_path,
+            run.ckpt_path or "",
             strict=run.module.strict_loading,
             left_out=tree.get("left_out", ()),
             hparams=tree.get("hyper_parameters"),
@@ -390,7 +390,7 @@ def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
     for callback, key in zip(run.callbacks, keys, strict=True):
         if state := saved.get(key):
             callback.load_state_dict(copy.deepcopy(state))
-    settings = run.trainer.settings
+    settings = run.settings
     unused = [key for key in saved if key not in keys]
     if unused and run.strategy.rank == 0 and not (settings.fast_dev_run or settings.barebones):
         warn(

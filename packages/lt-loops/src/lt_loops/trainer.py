@@ -25,7 +25,6 @@ from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
-from lt_core.seed import seed_of_environment
 from lt_core.strategy import Strategy
 from lt_loops.actions import TrainerActions
 from lt_loops.attributes import check_attribute
@@ -33,7 +32,7 @@ from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
-from lt_loops.limits import first_values
+from lt_loops.limits import Limits
 from lt_loops.loaders import Loaders
 from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
@@ -183,7 +182,7 @@ class Trainer(TrainerActions, LegacyArguments):
         self.settings = settings
         silence_for_trainer(settings.silence)
         _set_backends(settings)
-        self._limits = first_values(settings)
+        self._limits = Limits.of(settings)
         self._parts = resolve(settings)
         self._run: Run | None = None
         self._fitted: Run | None = None
@@ -398,7 +397,16 @@ class Trainer(TrainerActions, LegacyArguments):
                 f"{stage}() got both loaders ({', '.join(given)}) and a datamodule. Pass one of the two.", code="LT134"
             )
         run = Run(
-            self, stage, module, Loaders(module, datamodule, **loaders), choose_checkpoint(self, ckpt_path, stage)
+            self,
+            stage,
+            module,
+            Loaders(module, datamodule, **loaders),
+            choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None),
+            settings=self.settings,
+            limits=self._limits,
+            parts=self._parts,
+            compile_options=self._compile_options if self.settings.compile is False else self.settings.compile,
+            follows_lightning=self.follows_lightning,
         )
         run.trusted = weights_only is False
         return run
@@ -510,20 +518,14 @@ class Trainer(TrainerActions, LegacyArguments):
 
     _compile_options: dict[str, Any] | None = None
 
-    @property
-    def compile_options(self) -> dict[str, Any] | None:
-        """The arguments of ``torch.compile`` for the training step; None where it is not compiled."""
-        return self._compile_options if self.settings.compile is False else self.settings.compile
+    def shows(self, run: Run) -> None:
+        """Have what users read be of ``run`` from here on; a run calls this when it begins."""
+        self._run = run
 
     @property
     def active_profiler(self) -> Profiler | None:
         """The profiler if the user asked for one."""
         return None if self.settings.profiler is None else by_action(self.profiler)
-
-    @property
-    def data_seed(self) -> int:
-        """The seed from which shards are shuffled: that of ``seed_everything``, else 0."""
-        return seed_of_environment() or 0
 
 
 def _set_backends(settings: Settings) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -18,13 +18,9 @@ from lt_core.seed import preserve_generators
 from lt_loops.fit import train_epoch
 from lt_loops.hook_calls import HookCalls, order_callbacks
 from lt_loops.limits import LIMITS
-from lt_loops.loaders import Loaders
 from lt_loops.preparation import ensure_train_feed
 from lt_loops.run.frame import Run
 from lt_loops.session import attach
-
-if TYPE_CHECKING:
-    from lt_loops.actions import TrainerActions
 
 __all__ = ["Trial", "run_trial"]
 
@@ -60,7 +56,7 @@ class _Losses(Callback):
         self.kept.append(outputs.get("loss") if isinstance(outputs, dict) else outputs)
 
 
-def run_trial(trainer: TrainerActions, max_steps: int, overrides: dict[str, Any]) -> Trial:
+def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> Trial:
     """Train for ``max_steps`` optimizer steps inside the present fit, then put everything back as it was.
 
     Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's
@@ -68,14 +64,13 @@ def run_trial(trainer: TrainerActions, max_steps: int, overrides: dict[str, Any]
     validated unless ``limit_val_batches`` is given, and only the callbacks of the trial run.
 
     Args:
-        trainer: inside ``fit``.
+        outer: the present fit.
         max_steps: optimizer steps.
         overrides: ``callbacks``, and any limit of the Trainer (``accumulate_grad_batches=4``).
 
     Raises:
         ConfigTypeError: outside of ``fit``, or for an override that a trial cannot take.
     """
-    outer = trainer._run
     if outer is None or outer.stage != "fit" or outer.status != "running":
         raise ConfigTypeError("trainer.trial() works inside fit only: call it in on_fit_start.", code="LT131")
     unknown = set(overrides) - set(LIMITS) - {"callbacks"}
@@ -87,17 +82,16 @@ def run_trial(trainer: TrainerActions, max_steps: int, overrides: dict[str, Any]
     with (
         preserve_generators(),
         _snapshot(outer),
-        _overridden(trainer, {"limit_val_batches": 0, **overrides}, max_steps),
+        _overridden(outer, {"limit_val_batches": 0, **overrides}, max_steps),
     ):
         inner = _inner_run(outer, [*overrides.get("callbacks", []), losses])
-        trainer._run = inner
         try:
             return _train(inner, losses)
         finally:
             inner.recorder.reset("train")
             if inner.train_feed is not None:
                 inner.train_feed.close()
-            trainer._run = outer
+            outer.trainer.shows(outer)
             attach(outer)
 
 
@@ -127,15 +121,10 @@ def _train(run: Run, losses: _Losses) -> Trial:
 
 
 def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
-    given = dict(outer.loaders.given)
-    inner = Run(outer.trainer, "fit", outer.module, Loaders(outer.module, outer.datamodule, **given), None)
-    inner.model, inner.optimizers = outer.model, outer.optimizers
-    inner.optimizer_names, inner.schedulers = outer.optimizer_names, outer.schedulers
-    inner.frequencies = outer.frequencies
-    inner.recorder.rank, inner.begun = outer.recorder.rank, True
-    inner.callbacks = order_callbacks(callbacks)
+    inner = outer.child(order_callbacks(callbacks))
     inner.hooks = HookCalls(inner, None)
     inner.open_log()
+    inner.trainer.shows(inner)
     attach(inner)
     return inner
 
@@ -167,14 +156,13 @@ def _snapshot(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def _overridden(trainer: TrainerActions, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
-    limits, loggers = dict(trainer._limits), list(trainer.loggers)
-    trainer.loggers[:] = [DummyLogger()] * bool(loggers)  # the module's own calls of self.logger go nowhere
-    trainer._limits.update({name: value for name, value in overrides.items() if name in LIMITS})
-    trainer._limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
+def _overridden(run: Run, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
+    loggers = list(run.loggers)
+    run.loggers[:] = [DummyLogger()] * bool(loggers)  # the module's own calls of self.logger go nowhere
+    limits = {name: value for name, value in overrides.items() if name in LIMITS}
+    limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
     try:
-        yield
+        with run.limits.overridden(**limits):
+            yield
     finally:
-        trainer._limits.clear()
-        trainer._limits.update(limits)
-        trainer.loggers[:] = loggers
+        run.loggers[:] = loggers

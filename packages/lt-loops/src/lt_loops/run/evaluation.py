@@ -15,7 +15,7 @@ from lt_loops.run.shared_time import SharedTime
 if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_core.strategy import Strategy
-    from lt_loops.limits import TrainerLimits
+    from lt_loops.limits import Limits
     from lt_loops.loaders import Loaders
     from lt_loops.run.ahead import Ahead
 
@@ -32,7 +32,7 @@ class Evaluation:
     __slots__ = ("_ahead", "_before", "_feeds", "_limits", "_loaders", "_module", "_steps", "_strategy", "_until_due")
 
     def __init__(
-        self, ahead: Ahead, strategy: Strategy, limits: TrainerLimits, module: LightningModule, loaders: Loaders
+        self, ahead: Ahead, strategy: Strategy, limits: Limits, module: LightningModule, loaders: Loaders
     ) -> None:
         """Begin without feeds; ``limits`` may change while the run goes on."""
         self._ahead, self._strategy, self._limits = ahead, strategy, limits
@@ -115,7 +115,7 @@ class Evaluation:
         interval, batches = self._limits.val_check_interval, self._ahead.num_batches
         if isinstance(interval, int):
             return interval
-        if interval == 1.0 or batches == float("inf"):
+        if not isinstance(interval, float) or interval == 1.0 or batches == float("inf"):
             return None
         return max(int(batches * interval), 1)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from lt_core.action_profiler import by_action
 from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logging.recorder import Recorder
+from lt_core.trainer import TrainerAPI
 from lt_loops.gaps import Gaps
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.evaluation import Evaluation
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from lt_core.callback import Callback
+    from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource, Feed
     from lt_core.logger import Logger
     from lt_core.module import LightningModule
@@ -31,12 +34,25 @@ if TYPE_CHECKING:
     from lt_loops.compile_report import CompileReport
     from lt_loops.graphed import GraphedStep
     from lt_loops.hook_calls import HookCalls
+    from lt_loops.limits import Limits
     from lt_loops.loaders import Loaders
     from lt_loops.optimizers import SchedulerConfig
     from lt_loops.plan import Plan
-    from lt_loops.trainer import Trainer
+    from lt_loops.resolve import Parts
+    from lt_loops.settings import Settings
 
 __all__ = ["Run"]
+
+
+class Host(TrainerAPI, Protocol):
+    """The Trainer as its runs know it: what hooks get, and where users read what the present run does."""
+
+    @property
+    def log_axis(self) -> str:
+        """Where rows stand on the x axis of the loggers."""
+
+    def shows(self, run: Run) -> None:
+        """Have what users read be of ``run`` from here on."""
 
 
 class Run:
@@ -63,67 +79,38 @@ class Run:
         clock: when the present stretch of training began (``time.perf_counter``).
     """
 
-    __slots__ = (
-        "ahead",
-        "batches",
-        "begun",
-        "callbacks",
-        "ckpt_path",
-        "clock",
-        "compile_report",
-        "datamodule",
-        "dirty",
-        "evaluation",
-        "feed_state",
-        "frequencies",
-        "generators",
-        "graphed",
-        "header",
-        "hooks",
-        "loaders",
-        "log",
-        "loggers",
-        "loss_seen",
-        "loss_told",
-        "model",
-        "module",
-        "open_gradients",
-        "optimizer_names",
-        "optimizers",
-        "outputs",
-        "pending",
-        "phase",
-        "plan",
-        "position",
-        "precision",
-        "recorder",
-        "restored",
-        "saves",
-        "schedulers",
-        "stage",
-        "status",
-        "stopping",
-        "strategy",
-        "train_feed",
-        "trainer",
-        "trusted",
-        "without_loss",
-    )
-
-    def __init__(self, trainer: Trainer, stage: str, module: LightningModule, loaders: Loaders, ckpt_path: Any) -> None:
+    def __init__(
+        self,
+        trainer: Host,
+        stage: str,
+        module: LightningModule,
+        loaders: Loaders,
+        ckpt_path: str | None,
+        *,
+        settings: Settings,
+        limits: Limits,
+        parts: Parts,
+        compile_options: dict[str, Any] | None = None,
+        follows_lightning: bool = False,
+    ) -> None:
         """Describe a run that has not begun: nothing here is tied to a process."""
         self.trainer, self.stage, self.module, self.loaders, self.ckpt_path = trainer, stage, module, loaders, ckpt_path
+        self.settings, self.limits, self._parts = settings, limits, parts
+        self.compile_options, self.follows_lightning = compile_options, follows_lightning
         self.datamodule: DataSource | None = loaders.datamodule
-        self.strategy: Strategy = trainer.strategy
-        self.precision: Precision = trainer.precision_plugin
-        self.callbacks: list[Callback] = []
-        self.loggers: list[Logger] = []
+        self.strategy: Strategy = parts.strategy
+        self.precision: Precision = parts.precision
+        self.eval_precision: Precision = parts.eval_precision
+        self.checkpoint_io: CheckpointIO = parts.checkpoint_io
+        self.callbacks: list[Callback] = parts.callbacks
+        self.loggers: list[Logger] = parts.loggers
+        self.profiler: Profiler | None = None if settings.profiler is None else by_action(parts.profiler)
         self.model: nn.Module = module
         self.position = Position()
-        self.ahead = Ahead(self.position, trainer.settings.steps_per_execution)
-        self.stopping = Stopping(self.ahead, self.strategy, trainer, trainer.settings.max_time)
-        self.evaluation = Evaluation(self.ahead, self.strategy, trainer, module, loaders)
-        self.saves = Saves(self.ahead, self.strategy, trainer.checkpoint_io)
+        self.ahead = Ahead(self.position, settings.steps_per_execution)
+        self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
+        self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, loaders)
+        self.saves = Saves(self.ahead, self.strategy, self.checkpoint_io)
         self.pending = Pending()
         self.recorder = Recorder()
         self.optimizers: list[Optimizer] = []
@@ -152,6 +139,29 @@ class Run:
         self.without_loss = 0
         self.begun = False
         self.trusted = False
+
+    def child(self, callbacks: list[Callback]) -> Run:
+        """Return a fit inside this one, of the same module and optimizers, with a place and metrics of its own.
+
+        Its loaders are asked for anew, and nothing of it goes to a logger.
+        """
+        run = Run(
+            self.trainer,
+            self.stage,
+            self.module,
+            self.loaders.anew(),
+            None,
+            settings=self.settings,
+            limits=self.limits,
+            parts=self._parts,
+            compile_options=self.compile_options,
+            follows_lightning=self.follows_lightning,
+        )
+        run.callbacks, run.loggers = callbacks, []
+        run.model, run.optimizers, run.optimizer_names = self.model, self.optimizers, self.optimizer_names
+        run.schedulers, run.frequencies = self.schedulers, self.frequencies
+        run.recorder.rank, run.begun = self.recorder.rank, True
+        return run
 
     @property
     def is_live(self) -> bool:

@@ -15,7 +15,7 @@ from lt_loops.run.shared_time import SharedTime
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
-    from lt_loops.limits import TrainerLimits
+    from lt_loops.limits import Limits
     from lt_loops.run.ahead import Ahead
 
 __all__ = ["Stopping"]
@@ -48,7 +48,7 @@ class Stopping:
         "signal",
     )
 
-    def __init__(self, ahead: Ahead, strategy: Strategy, limits: TrainerLimits, max_time: timedelta | None) -> None:
+    def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, max_time: timedelta | None) -> None:
         """Go on without an end in sight; ``limits`` may change while the run goes on."""
         self._ahead, self._position, self._strategy = ahead, ahead.position, strategy
         self._limits, self._max_time = limits, max_time
