@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = {
     "lt-core": (
         "lt_core.checkpoint_header",
+        "lt_core.dialect",
         "lt_core.errors",
         "lt_core.overrides",
         "lt_core.parent",

@@ -31,6 +31,7 @@ GROUPS = (
     "defaults",
     "trainers",
     "codes",
+    "compat",
 )
 """The entry-point groups, each with the prefix ``lt.``."""
 
@@ -39,6 +40,7 @@ _SINGULAR = {
     "precision": "precision",
     "data": "data source",
     "checkpoint_io": "checkpoint IO",
+    "compat": "old name",
 }
 
 BROUGHT_BY: dict[str, dict[str, str]] = {

@@ -1,0 +1,314 @@
+"""Spellings of another trainer: a package that understands them does so through a :class:`Dialect`.
+
+lt itself knows today's names only. lt-compat speaks Lightning 1.x's; another package may speak another one.
+
+**When a dialect is asked.** Installed is enough, and nothing that is right today is ever changed: a dialect is asked
+where lt would otherwise raise an error (an unknown argument or a wrong value, a hook whose signature does not fit, an
+attribute that is not there, a checkpoint without lt's own part), or where a name appears that the dialect has as an
+entry point. Until then it is not imported. What differs from lt's own behavior is a subclass of the Trainer
+(see ``Trainer.iterates_before_train_start``), which the user takes on purpose.
+
+**How to write one.** Subclass :class:`Dialect`, override what you need, and name the class (it is made without
+arguments) in the group ``lt.compat``, once for each old name of a hook, or of a parameter of a hook; a dialect without
+such names has one entry point with its own::
+
+    [project.entry-points."lt.compat"]
+    before_training = "mine.dialect:Mine"
+
+    class Mine(Dialect):
+        def arguments(self, where, given, problems):
+            if where == "Trainer" and "num_epochs" in given:
+                given["max_epochs"] = given.pop("num_epochs")
+            return given
+
+        def adapter(self, trainer, module, callbacks):
+            return Hooks(module) if hasattr(module, "before_training") else None
+
+    class Hooks(HookAdapter):
+        def __init__(self, module):
+            self.on_train_start = lambda trainer, module: module.before_training()
+
+Say each old spelling once, with today's, by :func:`lt_core.errors.warn` and ``LtDeprecationWarning``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from lt_core import plugins
+from lt_core.callback import Callback
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from lt_core.errors import ConfigError
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = [
+    "NOT_MINE",
+    "Dialect",
+    "HookAdapter",
+    "Progress",
+    "StepKind",
+    "Window",
+    "attribute_of",
+    "dialects",
+    "spoken",
+]
+
+Hook = Callable[..., Any]
+
+NOT_MINE: Any = object()
+"""What :meth:`Dialect.attribute` returns for a name that it does not know."""
+
+
+class Dialect:
+    """Understands what lt does not. Each default understands nothing; all are called before a run or between its
+    epochs, never in a step.
+    """
+
+    # ---- the Trainer -------------------------------------------------------------------------------------------------
+
+    def arguments(self, where: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
+        """Return the arguments of a call in today's names and values; what the dialect does not know as it is.
+
+        Asked when ``given`` has an argument that lt does not know, or a value that it would refuse; the result is
+        checked as if the user had written it.
+
+        Args:
+            where: ``"Trainer"`` for the constructor, else the method: ``"fit"``, ``"validate"``, ``"test"``...
+            given: those that the user passed, by name; may be changed and returned.
+            problems: gets an error for each contradiction, so that all mistakes of a call are reported together.
+        """
+        return given
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        """Return the attribute ``name`` of a Trainer, or of its class, that lt's has not; :data:`NOT_MINE` for others.
+
+        Args:
+            owner: the Trainer; the class for what is read of the class, as a class method is.
+            name: without an underscore in front.
+
+        Raises:
+            AttributeError: with the way of today, for one that the dialect knows and cannot give.
+        """
+        return NOT_MINE
+
+    def trainer_made(self, trainer: TrainerAPI) -> None:
+        """Do what is due when a Trainer was made. Asked where a callback has a method with a name of the dialect."""
+
+    # ---- hooks -------------------------------------------------------------------------------------------------------
+
+    def fitted(self, hook: Hook, name: str, offered: Sequence[str], extra: Mapping[str, Any]) -> Hook | None:
+        """Return what takes the ``offered`` arguments by position and calls ``hook``; None where it cannot be.
+
+        Asked for a hook with required parameters that ``offered`` does not fill, or one with a parameter's name of the
+        dialect.
+
+        Args:
+            hook: a bound method; a callback's is a ``functools.partial`` with the Trainer and the module bound.
+            name: of the hook.
+            offered: what lt calls it with: ``("outputs", "batch", "batch_idx")``.
+            extra: what lt could give beside these, by name.
+        """
+        return None
+
+    def adapter(
+        self, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]
+    ) -> HookAdapter | None:
+        """Return what adapts the hooks of one run; None where the dialect finds nothing of its own.
+
+        Asked once for a run of whose module or callbacks a method has a name of the dialect, or does not fit.
+        """
+        return None
+
+    def method(self, module: LightningModule, name: str, function: Hook | None) -> Hook | None:
+        """Return what is called as the module's ``name``, one of the steps or ``configure_model``.
+
+        Asked where the module has a method with a name of the dialect.
+
+        Args:
+            module: the user's.
+            name: ``"training_step"``, ``"configure_model"``...
+            function: what would be called; None where the module does not define it.
+        """
+        return function
+
+    # ---- the training step -------------------------------------------------------------------------------------------
+
+    def step_kind(self, module: LightningModule, extra: Sequence[str], optimizers: int) -> StepKind | None:
+        """Return how a ``training_step`` is run that takes arguments which lt has not; None where it is unknown.
+
+        Args:
+            module: the user's.
+            extra: names of the required parameters beyond ``batch`` and ``batch_idx``.
+            optimizers: how many there are.
+        """
+        return None
+
+    def log_returned(self, module: LightningModule, returned: Mapping[str, Any], where: str) -> bool:
+        """Log what a method returned to be logged; return whether anything was.
+
+        Asked for a mapping in which a key of the dialect holds a mapping.
+
+        Args:
+            module: whose ``log`` to call.
+            returned: by ``training_step``.
+            where: the method's name.
+        """
+        return False
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """Return a file's content with lt's keys (``state_dict``, ``hyper_parameters``, ``optimizer_states``...).
+
+        Asked for a file that lt did not write.
+        """
+        return tree
+
+    def progress(
+        self, tree: Mapping[str, Any], *, optimizers: int, batches: int | None, window: Callable[[int], int]
+    ) -> Progress | None:
+        """Return where the run stood that wrote a file which is not lt's; None where the file does not say it.
+
+        Args:
+            tree: the file's content.
+            optimizers: how many the run has that goes on.
+            batches: of an epoch; None where it is unknown.
+            window: micro-batches of each optimizer step in an epoch.
+        """
+        return None
+
+
+class HookAdapter(Callback):
+    """The hooks of one run in another dialect: a callback that is called after the user's and before the module.
+
+    Set only the hooks that are needed as attributes, since an unused one costs nothing. It is in no list of callbacks.
+    """
+
+    def fitted(self, hook: Hook, name: str, offered: Sequence[str]) -> Hook | None:
+        """As :meth:`Dialect.fitted`, for a hook that needs what the adapter keeps; asked before it."""
+        return None
+
+    def look_again(self, callbacks: Sequence[Callback]) -> None:
+        """Find the hooks anew: callbacks have changed."""
+
+
+class Progress(NamedTuple):
+    """Where a run stood.
+
+    Attributes:
+        epoch: the one to go on in.
+        batch: batches of it that were done.
+        step: optimizer steps in all.
+    """
+
+    epoch: int
+    batch: int
+    step: int
+
+
+class StepKind:
+    """A kind of training step: what its extra arguments are, and what is done with a batch.
+
+    Attributes:
+        arguments: what it takes beyond ``batch`` and ``batch_idx``, in order.
+        repeats: calls the module more than once for a batch, so that gradients are reduced after it and not in it.
+        parts: a batch is several optimizer steps, of which some may have no loss.
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = ()
+    repeats: ClassVar[bool] = False
+    parts: ClassVar[bool] = False
+
+    def bind(self, step: Hook) -> Hook:
+        """Return what is called with ``batch, batch_idx``, given what takes the extra arguments too."""
+        return step
+
+    def run_batch(self, window: Window, run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+        """Return what does a whole batch and returns the step's output.
+
+        Args:
+            window: the blocks that a step is made of.
+            run: what lt would do with a batch.
+        """
+        return run
+
+
+class Window(Protocol):
+    """The blocks that a training step is made of; a window is the micro-batches of one optimizer step.
+
+    A batch is ``open``, for each loss ``backward``, for each optimizer due ``take_step``, then ``close``.
+    """
+
+    @property
+    def optimizers(self) -> Sequence[Optimizer]:
+        """The run's."""
+
+    @property
+    def batches_done(self) -> int:
+        """Batches of this run before the epoch in hand."""
+
+    def step(self, *arguments: Any) -> Any:
+        """Call the module's step by way of strategy and precision, with all its arguments."""
+
+    def open(self, index: int) -> bool:
+        """Begin the batch ``index``; return whether it is the last one of its window."""
+
+    def backward(self, optimizer: Optimizer, output: Any) -> bool:
+        """Zero the optimizer's gradients if its window begins, and add those of the loss in a step's ``output``.
+
+        Returns:
+            Whether there was a loss.
+        """
+
+    def take_step(self, optimizer: Optimizer, index: int) -> bool:
+        """Reduce, unscale and clip the gradients of ``optimizer``, and step; return whether it stepped."""
+
+    def close(self, *, last: bool, had_loss: bool, stepped: bool) -> None:
+        """Count the batch."""
+
+    def loss_of(self, output: Any) -> Tensor | None:
+        """Return the loss in what a step returned."""
+
+
+# ---- who is installed ------------------------------------------------------------------------------------------------
+
+
+def spoken() -> frozenset[str]:
+    """Return the old names that installed dialects have as entry points; imports none of them."""
+    return frozenset(plugins.names("compat"))
+
+
+def dialects(*names: str) -> list[Dialect]:
+    """Return the installed dialects that have one of ``names`` as an entry point; without names all. Imports them.
+
+    Raises:
+        PluginError: when two packages have the same name, or importing one fails.
+    """
+    kinds = (plugins.find("compat", name) for name in sorted(spoken().intersection(names) if names else spoken()))
+    return [_made(kind) for kind in dict.fromkeys(kinds) if kind is not None]
+
+
+def attribute_of(owner: Any, name: str) -> Any:
+    """Return the attribute that an installed dialect has for ``owner``, a Trainer or its class.
+
+    Raises:
+        AttributeError: of the dialect, with the way of today; else without text.
+    """
+    if not name.startswith("_"):
+        for dialect in dialects():
+            value = dialect.attribute(owner, name)
+            if value is not NOT_MINE:
+                return value
+    raise AttributeError(name)
+
+
+@lru_cache
+def _made(kind: type[Dialect]) -> Dialect:
+    return kind()
