@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 import pytest
 
 from lt_core import Callback, ConfigError, LtDeprecationWarning, PluginError, plugins
+from lt_loops.arguments.settings import Settings
 from lt_loops.legacy import LegacyArguments, translate
-from lt_loops.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
 

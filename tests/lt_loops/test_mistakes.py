@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from lt_core import Accelerator, Callback, ConfigError, ConfigTypeError, LightningModule, Logger, PluginError, Precision
 from lt_loops import Trainer
-from lt_loops.optimizers import parse_optimizers
+from lt_loops.setup.optimizers import parse_optimizers
 
 
 class Mistake(NamedTuple):

@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, ReduceLROnPlateau, StepLR
 
 from lt_core import HookError, LightningModule, LtDeprecationWarning, LtWarning
-from lt_loops.optimizers import SchedulerConfig, check_schedule_length, parse_optimizers
+from lt_loops.setup.optimizers import SchedulerConfig, check_schedule_length, parse_optimizers
 
 
 class Net(LightningModule):

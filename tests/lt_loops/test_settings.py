@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lt_core import Callback, ConfigError, ConfigTypeError, Logger, LtWarning, Precision
-from lt_loops.settings import ARGUMENTS, Settings, canonical_precision, parse_time
+from lt_loops.arguments.settings import ARGUMENTS, Settings, canonical_precision, parse_time
 
 LIMITS = [f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")]
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from lt_loops.table import format_results
+from lt_loops.report.results import format_results
 
 
 def test_a_table_has_a_line_for_each_metric():

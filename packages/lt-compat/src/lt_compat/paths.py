@@ -416,7 +416,7 @@ NAMES: dict[str, dict[str, str]] = {
     "utilities.types": {
         "EPOCH_OUTPUT": "lt_compat.answers:EPOCH_OUTPUT",
         "EVAL_DATALOADERS": "lt_core.types:EVAL_DATALOADERS",
-        "LRSchedulerConfig": "lt_loops.scheduler_config:SchedulerConfig",
+        "LRSchedulerConfig": "lt_loops.setup.scheduler_config:SchedulerConfig",
         "LRSchedulerConfigType": "lt_core.types:LRSchedulerConfigType",
         "LRSchedulerPLType": "lt_core.types:LRSchedulerPLType",
         "LRSchedulerTypeTuple": "lt_compat.answers:LRSchedulerTypeTuple",

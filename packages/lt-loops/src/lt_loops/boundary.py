@@ -38,7 +38,7 @@ __all__ = [
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
-    from lt_loops.preparation import ensure_train_feed
+    from lt_loops.setup.preparation import ensure_train_feed
 
     position = run.position
     opened, run.batches = run.batches, None
@@ -77,7 +77,7 @@ def open_first_epoch(run: Run) -> None:
 
 def _open(run: Run, feed: Feed) -> Iterator[Any]:
     """Return an iterator over what is left of this epoch, made at once."""
-    from lt_loops.preparation import count_batches
+    from lt_loops.setup.preparation import count_batches
 
     position = run.position
     feed.set_epoch(position.epoch)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
 from lt_core.remote_file import is_remote
-from lt_loops.problems import a
+from lt_loops.arguments.problems import a
 
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO

@@ -14,13 +14,13 @@ from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_loops.hook_check import check_takes_index
 from lt_loops.old_hooks import with_step_end
-from lt_loops.preparation import set_up
 from lt_loops.profiled import measured_batches
 from lt_loops.session import Session
-from lt_loops.signatures import count_arguments
-from lt_loops.sources import eval_limits, make_eval_feeds
+from lt_loops.setup.feeds import eval_limits, make_eval_feeds
+from lt_loops.setup.hook_check import check_takes_index
+from lt_loops.setup.preparation import set_up
+from lt_loops.setup.signatures import count_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,9 @@ from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
-from lt_loops.limits import TrainerLimits
+from lt_loops.arguments.limits import TrainerLimits
 from lt_loops.run.position import Position
-from lt_loops.sources import eval_limits, flatten
+from lt_loops.setup.feeds import eval_limits, flatten
 
 if TYPE_CHECKING:
     from lt_core.accelerator import Accelerator
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
-    from lt_loops.resolve import Parts
+    from lt_loops.arguments.settings import Settings
     from lt_loops.run.frame import Run
-    from lt_loops.scheduler_config import SchedulerConfig
-    from lt_loops.settings import Settings
+    from lt_loops.setup.parts import Parts
+    from lt_loops.setup.scheduler_config import SchedulerConfig
 
 __all__ = ["TrainerFacts"]
 
@@ -410,7 +410,7 @@ class TrainerFacts(TrainerLimits):
         if self._run is None:
             return float("inf")
         if self._run.train_feed is None and self._run.stage == "fit" and self._run.begun:
-            from lt_loops.preparation import ensure_train_feed
+            from lt_loops.setup.preparation import ensure_train_feed
 
             ensure_train_feed(self._run)
         return self._run.ahead.num_batches

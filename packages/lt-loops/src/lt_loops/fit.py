@@ -22,12 +22,12 @@ from lt_loops.boundary import (
 from lt_loops.evaluate import evaluate
 from lt_loops.executions import batch_done_of
 from lt_loops.losses import as_outputs, balanced
-from lt_loops.monitors import check_monitors
 from lt_loops.plan import make_plan
-from lt_loops.preparation import set_up
 from lt_loops.schedules import step_schedulers
 from lt_loops.sentinel import watch_loss
 from lt_loops.session import Session
+from lt_loops.setup.monitors import check_monitors
+from lt_loops.setup.preparation import set_up
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lt_loops.signatures import unfit
+from lt_loops.setup.signatures import unfit
 
 __all__ = ["CURRENT", "fitted"]
 

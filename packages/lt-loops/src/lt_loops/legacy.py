@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
+from lt_loops.arguments.settings import ARGUMENTS, Settings
 from lt_loops.old_arguments import OLD_ARGUMENTS, translate
-from lt_loops.settings import ARGUMENTS, Settings
 
 __all__ = ["LegacyArguments", "renamed_loaders", "translate"]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import HookError, did_you_mean, warn
+from lt_loops.arguments.problems import shown
 from lt_loops.old_hooks import log_returned
-from lt_loops.problems import shown
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run

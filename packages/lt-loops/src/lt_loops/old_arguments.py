@@ -7,8 +7,8 @@ from typing import Any
 
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtDeprecationWarning, warn
-from lt_loops.precision_names import canonical_precision
-from lt_loops.problems import Problem, problem_of, raise_problems, shown
+from lt_loops.arguments.precision_names import canonical_precision
+from lt_loops.arguments.problems import Problem, problem_of, raise_problems, shown
 
 __all__ = ["OLD_ARGUMENTS", "translate"]
 

@@ -19,7 +19,7 @@ from lt_loops.executions import check_executions
 from lt_loops.fitted import fitted
 from lt_loops.old_hooks import with_step_end
 from lt_loops.profiled import measure_slots
-from lt_loops.signatures import count_arguments
+from lt_loops.setup.signatures import count_arguments
 from lt_loops.truncated import Truncated
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     step = with_step_end(run.module, method, step)
     step = run.precision.wrap_step(step)
     if run.compile_options is not None:
-        from lt_loops.compile_report import compiled
+        from lt_loops.report.compile_report import compiled
 
         step = compiled(run, step)
     profiler = run.profiler

@@ -12,8 +12,8 @@ from lt_core.overrides import is_overridden, nearest_name
 from lt_loops.fitted import fitted
 
 if TYPE_CHECKING:
-    from lt_loops.optimizers import SchedulerConfig
     from lt_loops.run.frame import Run
+    from lt_loops.setup.optimizers import SchedulerConfig
 
 __all__ = ["step_epoch_schedulers", "step_schedulers"]
 

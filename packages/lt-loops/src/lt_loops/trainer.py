@@ -27,22 +27,22 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
 from lt_loops.actions import TrainerActions
-from lt_loops.attributes import check_attribute
+from lt_loops.arguments.attributes import check_attribute
+from lt_loops.arguments.limits import Limits
+from lt_loops.arguments.problems import Problem, a, raise_problems, shown
+from lt_loops.arguments.settings import Settings, find_problems
 from lt_loops.checkpoint_choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
-from lt_loops.limits import Limits
-from lt_loops.loaders import Loaders
 from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
-from lt_loops.problems import Problem, a, raise_problems, shown
-from lt_loops.resolve import find_unknown, resolve
+from lt_loops.report.results import format_results
 from lt_loops.returned_weights import take_weights
 from lt_loops.run.frame import Run
 from lt_loops.run.signals import EXIT_STATUS, exits_process
-from lt_loops.settings import Settings, find_problems
-from lt_loops.table import format_results
+from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.parts import find_unknown, resolve
 
 __all__ = ["Trainer"]
 

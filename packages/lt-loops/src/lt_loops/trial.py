@@ -15,12 +15,12 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import DummyLogger
 from lt_core.seed import preserve_generators
+from lt_loops.arguments.limits import LIMITS
 from lt_loops.fit import train_epoch
-from lt_loops.hook_calls import HookCalls, order_callbacks
-from lt_loops.limits import LIMITS
-from lt_loops.preparation import ensure_train_feed
 from lt_loops.run.frame import Run
 from lt_loops.session import attach
+from lt_loops.setup.hook_calls import HookCalls, order_callbacks
+from lt_loops.setup.preparation import ensure_train_feed
 
 __all__ = ["Trial", "run_trial"]
 

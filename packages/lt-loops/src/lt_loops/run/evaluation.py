@@ -15,9 +15,9 @@ from lt_loops.run.shared_time import SharedTime
 if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_core.strategy import Strategy
-    from lt_loops.limits import Limits
-    from lt_loops.loaders import Loaders
+    from lt_loops.arguments.limits import Limits
     from lt_loops.run.ahead import Ahead
+    from lt_loops.setup.loaders import Loaders
 
 __all__ = ["Evaluation"]
 

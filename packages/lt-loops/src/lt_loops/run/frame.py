@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
-    from lt_loops.compile_report import CompileReport
+    from lt_loops.arguments.limits import Limits
+    from lt_loops.arguments.settings import Settings
     from lt_loops.graphed import GraphedStep
-    from lt_loops.hook_calls import HookCalls
-    from lt_loops.limits import Limits
-    from lt_loops.loaders import Loaders
-    from lt_loops.optimizers import SchedulerConfig
     from lt_loops.plan import Plan
-    from lt_loops.resolve import Parts
-    from lt_loops.settings import Settings
+    from lt_loops.report.compile_report import CompileReport
+    from lt_loops.setup.hook_calls import HookCalls
+    from lt_loops.setup.loaders import Loaders
+    from lt_loops.setup.optimizers import SchedulerConfig
+    from lt_loops.setup.parts import Parts
 
 __all__ = ["Run"]
 

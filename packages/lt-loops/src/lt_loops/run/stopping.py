@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lt_core.errors import warn
-from lt_loops.limits import LIMITS
+from lt_loops.arguments.limits import LIMITS
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.position import NEVER
 from lt_loops.run.shared_time import SharedTime
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
-    from lt_loops.limits import Limits
+    from lt_loops.arguments.limits import Limits
     from lt_loops.run.ahead import Ahead
 
 __all__ = ["Stopping"]

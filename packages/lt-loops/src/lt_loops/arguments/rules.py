@@ -20,9 +20,9 @@ from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
-from lt_loops.durations import EXPECTED_TIME, parse_time
-from lt_loops.precision_names import canonical_precision
-from lt_loops.problems import Problem, Rule, a, shown, wrong_type, wrong_value
+from lt_loops.arguments.durations import EXPECTED_TIME, parse_time
+from lt_loops.arguments.precision_names import canonical_precision
+from lt_loops.arguments.problems import Problem, Rule, a, shown, wrong_type, wrong_value
 
 __all__ = ["RULES", "find_problem", "is_whole"]
 

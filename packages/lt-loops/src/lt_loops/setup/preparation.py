@@ -16,11 +16,11 @@ from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
 from lt_loops.fitted import fitted
-from lt_loops.hook_calls import order_callbacks
-from lt_loops.hook_check import check_signatures, check_takes_index
 from lt_loops.old_hooks import OLD_HOOKS, model_maker
-from lt_loops.optimizers import check_schedule_length, parse_optimizers
-from lt_loops.sources import check_loader, flatten, limited, make_train_feed
+from lt_loops.setup.feeds import check_loader, flatten, limited, make_train_feed
+from lt_loops.setup.hook_calls import order_callbacks
+from lt_loops.setup.hook_check import check_signatures, check_takes_index
+from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
 from lt_loops.state import (
     agree_on_checkpoint,
     logger_states,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Self
 
-from lt_loops.argument_rules import find_problem
-from lt_loops.problems import raise_problems
-from lt_loops.settings import Settings
+from lt_loops.arguments.problems import raise_problems
+from lt_loops.arguments.rules import find_problem
+from lt_loops.arguments.settings import Settings
 
 __all__ = ["LIMITS", "Limit", "Limits", "TrainerLimits"]
 
@@ -21,7 +21,7 @@ _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
 
 @dataclass(slots=True, kw_only=True)
 class Limits:
-    """The values that count now, in the one form that :class:`~lt_loops.settings.Settings` has them in.
+    """The values that count now, in the one form that :class:`~lt_loops.arguments.settings.Settings` has them in.
 
     The Trainer and its runs hold the same ones, so that a change counts wherever they are read.
     """

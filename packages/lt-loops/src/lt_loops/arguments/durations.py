@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
-from lt_loops.problems import a, shown
+from lt_loops.arguments.problems import a, shown
 
 __all__ = ["EXPECTED_TIME", "parse_time"]
 

@@ -21,13 +21,13 @@ from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Placement, Strategy
-from lt_loops.argument_rules import find_problem
-from lt_loops.hook_calls import order_callbacks
-from lt_loops.precision_names import canonical_precision
-from lt_loops.problems import Problem, problem_of
+from lt_loops.arguments.precision_names import canonical_precision
+from lt_loops.arguments.problems import Problem, problem_of
+from lt_loops.arguments.rules import find_problem
+from lt_loops.setup.hook_calls import order_callbacks
 
 if TYPE_CHECKING:
-    from lt_loops.settings import Settings
+    from lt_loops.arguments.settings import Settings
 
 __all__ = ["Parts", "automatic_strategy", "find_unknown", "resolve"]
 

@@ -15,11 +15,11 @@ from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
-from lt_loops.argument_conflicts import find_conflicts
-from lt_loops.argument_rules import find_problem, is_whole
-from lt_loops.durations import parse_time
-from lt_loops.precision_names import canonical_precision
-from lt_loops.problems import Problem, raise_problems, shown
+from lt_loops.arguments.conflicts import find_conflicts
+from lt_loops.arguments.durations import parse_time
+from lt_loops.arguments.precision_names import canonical_precision
+from lt_loops.arguments.problems import Problem, raise_problems, shown
+from lt_loops.arguments.rules import find_problem, is_whole
 
 __all__ = [
     "ARGUMENTS",

@@ -22,14 +22,14 @@ from lt_core.seed import (
     seed_of_environment,
 )
 from lt_core.strategy import Shard, Strategy
+from lt_loops.arguments.problems import a, shown
 from lt_loops.fitted import fitted
-from lt_loops.overfit import in_order
-from lt_loops.problems import a, shown
+from lt_loops.setup.overfit import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lt_loops.limits import Limits
+    from lt_loops.arguments.limits import Limits
     from lt_loops.run.frame import Run
 
 __all__ = ["check_loader", "eval_limits", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]

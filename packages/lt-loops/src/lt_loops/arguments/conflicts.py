@@ -10,8 +10,8 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
-from lt_loops.argument_rules import is_whole
-from lt_loops.problems import Problem, shown
+from lt_loops.arguments.problems import Problem, shown
+from lt_loops.arguments.rules import is_whole
 
 __all__ = ["find_conflicts"]
 

@@ -14,10 +14,10 @@ from lt_core.errors import HookError
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_loops.arguments.problems import shown
 from lt_loops.fitted import CURRENT, fitted
 from lt_loops.old_hooks import takes_outputs, takes_own_state
-from lt_loops.problems import shown
-from lt_loops.signatures import called, count_arguments, described, takes_first, unfit
+from lt_loops.setup.signatures import called, count_arguments, described, takes_first, unfit
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
-from lt_loops.problems import a, shown
+from lt_loops.arguments.problems import a, shown
 
 __all__ = ["EXPECTED_PRECISION", "PRECISIONS", "canonical_precision"]
 

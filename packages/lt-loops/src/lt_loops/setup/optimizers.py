@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
-from lt_loops.problems import a, shown
-from lt_loops.scheduler_config import SchedulerConfig, check_schedule_length, read_scheduler
+from lt_loops.arguments.problems import a, shown
+from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length, read_scheduler
 
 __all__ = ["Optimization", "SchedulerConfig", "check_schedule_length", "parse_optimizers"]
 

@@ -1,0 +1,1 @@
+"""What a Trainer is asked for: each argument checked once, in one form."""
