@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LIMITS = {
-    "files in import circles": 28,
-    "files in the largest circle": 16,
+    "files in import circles": 25,
+    "files in the largest circle": 13,
     "files that write slots of Run or its owners": 15,
     "unpromised names that siblings use": 53,
     "lines of lt-core": 10_860,

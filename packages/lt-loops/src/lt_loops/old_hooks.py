@@ -18,7 +18,6 @@ from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
-    from lt_loops.run.frame import Run
 
 __all__ = [
     "OLD_HOOKS",
@@ -72,34 +71,34 @@ class OldHooks:
     Outputs of steps are kept only where a hook wants them.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback]) -> None:
         """Look once; where nobody defines any, ``old[name]`` is an empty list."""
-        self._run = run
+        self._trainer, self._module, self._callbacks = trainer, module, callbacks
         self._outputs: dict[str, list[list[Any]]] = {}
         self._told: set[str] = set()
         self.look_again()
 
     def look_again(self) -> None:
         """Find the hooks anew: callbacks may have changed. Outputs kept so far stay."""
-        run = self._run
+        module = self._module
         self._calls: dict[str, list[Callable[..., Any]]] = {}
         for old, (collects, calls) in _EPOCH_ENDS.items():
-            method = getattr(run.module, old, None)
+            method = getattr(module, old, None)
             if callable(method):
                 self._tell(old, f"{calls} and keep the outputs yourself", method)
                 self._outputs.setdefault(old, [])
                 self._add(collects, partial(self._collect, old))
                 self._add(calls, partial(self._hand_over, old, method))
         for old, names in _RENAMED.items():
-            for owner in (*run.callbacks, run.module):
+            for owner in (*self._callbacks, module):
                 method = getattr(owner, old, None)
-                if callable(method) and _takes(method, 0 if owner is run.module else 2):
+                if callable(method) and _takes(method, 0 if owner is module else 2):
                     self._tell(old, " or ".join(names), method)
-                    call = method if owner is run.module else partial(method, run.trainer, run.module)
+                    call = method if owner is module else partial(method, self._trainer, module)
                     for name in names:
                         self._add(name, partial(_without_arguments, call))
         for name in _WITH_OUTPUTS:
-            own = [getattr(run.module, name), *(partial(getattr(cb, name), None, None) for cb in run.callbacks)]
+            own = [getattr(module, name), *(partial(getattr(cb, name), None, None) for cb in self._callbacks)]
             wants = next((hook for hook in own if takes_outputs(hook, name)), None)
             if wants is not None:
                 self._keep_outputs(name, wants)
@@ -138,7 +137,7 @@ class OldHooks:
         kept, self._outputs[old] = self._outputs[old], []
         returned = method(kept[0] if len(kept) == 1 else kept)
         if isinstance(returned, Mapping):
-            log_returned(self._run.module, returned, old)
+            log_returned(self._module, returned, old)
 
     def _tell(self, old: str, new: str, method: Callable[..., Any]) -> None:
         if old in self._told:

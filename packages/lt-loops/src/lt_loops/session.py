@@ -73,7 +73,7 @@ class Session:
         run.recorder.rank = run.strategy.rank
         if (profiler := run.profiler) is not None:
             profiler.start(run.stage, run.trainer.log_dir)
-        run.hooks = HookCalls(run, profiler)
+        run.hooks = HookCalls(run.trainer, run.module, run.callbacks, profiler)
         run.open_log(profiler)
         attach(run)
 

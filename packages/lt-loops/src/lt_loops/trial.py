@@ -122,7 +122,7 @@ def _train(run: Run, losses: _Losses) -> Trial:
 
 def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
     inner = outer.child(order_callbacks(callbacks))
-    inner.hooks = HookCalls(inner, None)
+    inner.hooks = HookCalls(inner.trainer, inner.module, inner.callbacks, None)
     inner.open_log()
     inner.trainer.shows(inner)
     attach(inner)

@@ -14,7 +14,7 @@ from lt_loops.old_hooks import OldHooks
 
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
-    from lt_loops.run.frame import Run
+    from lt_core.trainer import TrainerAPI
 
 __all__ = ["HookCalls", "order_callbacks"]
 
@@ -26,13 +26,15 @@ class HookCalls:
     come after the module at a training epoch's end; they are ``hooks["on_train_epoch_end/monitors"]``.
     """
 
-    __slots__ = ("_found", "_old", "_profiler", "_run")
+    __slots__ = ("_callbacks", "_found", "_module", "_old", "_profiler", "_trainer")
 
-    def __init__(self, run: Run, profiler: Profiler | None) -> None:
+    def __init__(
+        self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback], profiler: Profiler | None
+    ) -> None:
         """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
-        self._run, self._profiler = run, profiler
+        self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
-        self._old = OldHooks(run)
+        self._old = OldHooks(trainer, module, callbacks)
 
     def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the callables of hook ``name``."""
@@ -47,23 +49,23 @@ class HookCalls:
         self._old.look_again()
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
-        run = self._run
+        module = self._module
         name, _, part = name.partition("/")
         split = name == "on_train_epoch_end"
         calls = [
-            self._of_callback(cb, name) for cb in run.callbacks if not split or cb.monitors == (part == "monitors")
+            self._of_callback(cb, name) for cb in self._callbacks if not split or cb.monitors == (part == "monitors")
         ]
         if not part:
             calls += self._old[name]
-        if not part and is_overridden(run.module, name, LightningModule):
-            hook = getattr(run.module, name)
-            calls.append(self._measured(f"{type(run.module).__name__}.{name}", self._fitted(hook, name)))
+        if not part and is_overridden(module, name, LightningModule):
+            hook = getattr(module, name)
+            calls.append(self._measured(f"{type(module).__name__}.{name}", self._fitted(hook, name)))
         return [call for call in calls if call is not None]
 
     def _of_callback(self, callback: Callback, name: str) -> Callable[..., Any] | None:
         if not is_overridden(callback, name, Callback):
             return None
-        hook: Callable[..., Any] = partial(getattr(callback, name), self._run.trainer, self._run.module)
+        hook: Callable[..., Any] = partial(getattr(callback, name), self._trainer, self._module)
         hook = self._fitted(hook, name)
         return self._measured(f"{type(callback).__name__}.{name}", hook)
 
