@@ -17,7 +17,7 @@ from lt_core import Callback, CheckpointIO, LightningModule
 from lt_core.errors import CheckpointError
 from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
-from lt_loops.checkpoint_choice import choose_checkpoint
+from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_strategies.precision import ScaledMixed
 
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)

@@ -12,7 +12,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lt_core import LightningModule
-from lt_loops import Trainer, captured, graphed
+from lt_loops import Trainer
+from lt_loops.step import capture, graph
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
@@ -147,7 +148,7 @@ class StandIn:
         def replay() -> None:
             self.steps[len(forwards)] += 1
             noted: list[Any] = []
-            with captured._Noted(self.net._recorder, noted):
+            with capture._Noted(self.net._recorder, noted):
                 fresh = step()
             with torch.no_grad():
                 for old, new in zip(leaves(output), leaves(fresh), strict=True):
@@ -169,6 +170,6 @@ def leaves(value: Any) -> list[Tensor]:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Let ``cuda_graphs=True`` work on the CPU, by a stand-in for CUDA's graphs."""
     found = StandIn()
-    monkeypatch.setattr(graphed, "DEVICES", ("cpu",))
-    monkeypatch.setattr(captured, "capture", found.capture)
+    monkeypatch.setattr(graph, "DEVICES", ("cpu",))
+    monkeypatch.setattr(capture, "capture", found.capture)
     return found

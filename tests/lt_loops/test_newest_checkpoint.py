@@ -3,7 +3,7 @@
 import pytest
 
 from lt_core.checkpoint_header import Header
-from lt_loops.checkpoint_choice import newest_first
+from lt_loops.checkpoint.choice import newest_first
 
 
 def written(time, step, run="a", weights_only=False):

@@ -16,10 +16,10 @@ from lt_core.logging.media import as_media
 from lt_core.logging.media_files import write_media
 from lt_core.partial_save import Contents
 from lt_core.strategy import Strategy
+from lt_loops.checkpoint.saving import save_now
 from lt_loops.facts import TrainerFacts
 from lt_loops.report.explain import explain, imagine
 from lt_loops.run.frame import Run
-from lt_loops.saving import save_now
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.loaders import Loaders
 from lt_loops.trial import Trial, run_trial

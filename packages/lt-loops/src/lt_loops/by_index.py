@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from lt_loops.losses import log_old_keys, loss_and_weight, note_no_loss
-from lt_loops.window import Window
+from lt_loops.step.losses import log_old_keys, loss_and_weight, note_no_loss
+from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
-    from lt_loops.plan import Plan
     from lt_loops.run.frame import Run
+    from lt_loops.step.choose import Plan
 
 __all__ = ["ByIndex"]
 

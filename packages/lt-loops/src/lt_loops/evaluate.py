@@ -15,8 +15,8 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.old_hooks import with_step_end
-from lt_loops.profiled import measured_batches
-from lt_loops.session import Session
+from lt_loops.report.measured import measured_batches
+from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits, make_eval_feeds
 from lt_loops.setup.hook_check import check_takes_index
 from lt_loops.setup.preparation import set_up

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from lt_core.launcher import RunResult
 from lt_core.seed import preserve_generators
-from lt_loops.boundary import (
+from lt_loops.evaluate import evaluate
+from lt_loops.run.boundary import (
     after_batch,
     after_epoch,
     begin_epoch,
@@ -19,15 +20,14 @@ from lt_loops.boundary import (
     open_first_epoch,
     skips_epoch,
 )
-from lt_loops.evaluate import evaluate
-from lt_loops.executions import batch_done_of
-from lt_loops.losses import as_outputs, balanced
-from lt_loops.plan import make_plan
-from lt_loops.schedules import step_schedulers
-from lt_loops.sentinel import watch_loss
-from lt_loops.session import Session
+from lt_loops.run.losses import watch_loss
+from lt_loops.run.schedulers import step_schedulers
+from lt_loops.run.session import Session
 from lt_loops.setup.monitors import check_monitors
 from lt_loops.setup.preparation import set_up
+from lt_loops.step.choose import make_plan
+from lt_loops.step.groups import batch_done_of
+from lt_loops.step.losses import as_outputs, balanced
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run

@@ -10,8 +10,8 @@ from lt_core.launcher import RunResult
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.evaluate import batch_hooks, eval_feeds, eval_step, gradients_off, model_in_eval_mode
-from lt_loops.profiled import measured_batches
-from lt_loops.session import Session
+from lt_loops.report.measured import measured_batches
+from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.preparation import set_up
 

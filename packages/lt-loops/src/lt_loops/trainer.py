@@ -31,7 +31,7 @@ from lt_loops.arguments.attributes import check_attribute
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.problems import Problem, a, raise_problems, shown
 from lt_loops.arguments.settings import Settings, find_problems
-from lt_loops.checkpoint_choice import choose_checkpoint
+from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate

@@ -18,7 +18,7 @@ from lt_core.seed import preserve_generators
 from lt_loops.arguments.limits import LIMITS
 from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
-from lt_loops.session import attach
+from lt_loops.run.session import attach
 from lt_loops.setup.hook_calls import HookCalls, order_callbacks
 from lt_loops.setup.preparation import ensure_train_feed
 

@@ -11,7 +11,7 @@ from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logging.recorder import Recorder
 from lt_core.trainer import TrainerAPI
-from lt_loops.gaps import Gaps
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.log import Log
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.arguments.limits import Limits
     from lt_loops.arguments.settings import Settings
-    from lt_loops.graphed import GraphedStep
-    from lt_loops.plan import Plan
     from lt_loops.report.compile_report import CompileReport
     from lt_loops.setup.hook_calls import HookCalls
     from lt_loops.setup.loaders import Loaders
     from lt_loops.setup.optimizers import SchedulerConfig
     from lt_loops.setup.parts import Parts
+    from lt_loops.step.choose import Plan
+    from lt_loops.step.graph import GraphedStep
 
 __all__ = ["Run"]
 

@@ -15,13 +15,7 @@ from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
-from lt_loops.fitted import fitted
-from lt_loops.old_hooks import OLD_HOOKS, model_maker
-from lt_loops.setup.feeds import check_loader, flatten, limited, make_train_feed
-from lt_loops.setup.hook_calls import order_callbacks
-from lt_loops.setup.hook_check import check_signatures, check_takes_index
-from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
-from lt_loops.state import (
+from lt_loops.checkpoint.state import (
     agree_on_checkpoint,
     logger_states,
     read_checkpoint,
@@ -31,6 +25,12 @@ from lt_loops.state import (
     restore_sharded_module,
     restore_training,
 )
+from lt_loops.fitted import fitted
+from lt_loops.old_hooks import OLD_HOOKS, model_maker
+from lt_loops.setup.feeds import check_loader, flatten, limited, make_train_feed
+from lt_loops.setup.hook_calls import order_callbacks
+from lt_loops.setup.hook_check import check_signatures, check_takes_index
+from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -101,7 +101,7 @@ def _tell_about_steps(run: Run) -> None:
 
 
 def _attach_callbacks(run: Run) -> None:
-    from lt_loops.session import attach
+    from lt_loops.run.session import attach
 
     brought = (
         run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else None
@@ -228,7 +228,7 @@ def _call_setup(run: Run) -> None:
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():
             make_layers()
-        from lt_loops.session import attach
+        from lt_loops.run.session import attach
 
         attach(run)
 

@@ -33,8 +33,8 @@ from lt_core.logging._merged_sums import merged_sums
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
-from lt_loops.checkpoint_choice import agreed_choice
-from lt_loops.gaps import Gaps
+from lt_loops.checkpoint.choice import agreed_choice
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
 from lt_loops.old_hooks import load_callback, save_callback
 
@@ -60,7 +60,7 @@ EVERYTHING = Contents()
 def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], Exception | None]:
     """Return everything that a resume needs, as plain data and tensors; called on every rank.
 
-    What is optional keeps nothing from being saved: see :class:`~lt_loops.gaps.Gaps`.
+    What is optional keeps nothing from being saved: see :class:`~lt_loops.checkpoint.gaps.Gaps`.
 
     Args:
         run: the run.

@@ -7,8 +7,8 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from lt_core.partial_save import Contents
-from lt_loops.profiled import measured_save
-from lt_loops.state import capture
+from lt_loops.checkpoint.state import capture
+from lt_loops.report.measured import measured_save
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run

@@ -15,15 +15,15 @@ from torch import Tensor
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.overrides import is_overridden
-from lt_loops.captured import Captured, Layout, aside
-from lt_loops.losses import loss_and_weight
-from lt_loops.schedules import step_schedulers
+from lt_loops.run.schedulers import step_schedulers
+from lt_loops.step.capture import Captured, Layout, aside
+from lt_loops.step.losses import loss_and_weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lt_loops.plan import Plan
     from lt_loops.run.frame import Run
+    from lt_loops.step.choose import Plan
 
 __all__ = ["GraphedStep", "graphed_step"]
 

@@ -13,12 +13,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
-from lt_loops.losses import loss_and_weight
-from lt_loops.window import Window
+from lt_loops.step.losses import loss_and_weight
+from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
-    from lt_loops.plan import Plan
     from lt_loops.run.frame import Run
+    from lt_loops.step.choose import Plan
 
 __all__ = ["ClosureWindow"]
 

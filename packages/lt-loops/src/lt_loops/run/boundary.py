@@ -11,13 +11,13 @@ from lt_core.errors import DataError, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import restore_generators
+from lt_loops.checkpoint.saving import serve_requests
+from lt_loops.checkpoint.state import feed_state
 from lt_loops.evaluate import evaluate
-from lt_loops.losses import check_epoch_had_loss
-from lt_loops.plan import make_plan
-from lt_loops.profiled import measured_batches
-from lt_loops.saving import serve_requests
-from lt_loops.schedules import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
-from lt_loops.state import feed_state
+from lt_loops.report.measured import measured_batches
+from lt_loops.run.schedulers import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
+from lt_loops.step.choose import make_plan
+from lt_loops.step.losses import check_epoch_had_loss
 
 if TYPE_CHECKING:
     from lt_core.data import Feed

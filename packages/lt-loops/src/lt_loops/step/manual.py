@@ -13,8 +13,8 @@ from torch.optim import Optimizer
 from lt_core.optimizer import LightningOptimizer
 
 if TYPE_CHECKING:
-    from lt_loops.plan import Plan
     from lt_loops.run.frame import Run
+    from lt_loops.step.choose import Plan
 
 __all__ = ["Manual"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from lt_core.profiler import Profiler
-    from lt_loops.plan import Plan
     from lt_loops.run.frame import Run
+    from lt_loops.step.choose import Plan
 
 __all__ = [
     "measure_slots",

@@ -15,11 +15,11 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
-from lt_loops.executions import check_executions
 from lt_loops.fitted import fitted
 from lt_loops.old_hooks import with_step_end
-from lt_loops.profiled import measure_slots
+from lt_loops.report.measured import measure_slots
 from lt_loops.setup.signatures import count_arguments
+from lt_loops.step.groups import check_executions
 from lt_loops.truncated import Truncated
 
 if TYPE_CHECKING:
@@ -118,20 +118,20 @@ def make_plan(run: Run) -> Plan:
     _check(run, plan)
     measure_slots(run, plan)
     if run.settings.cuda_graphs:
-        from lt_loops.graphed import graphed_step
+        from lt_loops.step.graph import graphed_step
 
         plan.run_batch = graphed_step(run, plan, anew=changed).run_batch
     elif plan.kind == "plain":
         plan.optimizer = run.optimizers[0]
     elif plan.kind == "manual":
-        from lt_loops.manual import Manual
+        from lt_loops.step.manual import Manual
 
         manual = Manual(run, plan)
         plan.run_batch, plan.flush = manual.run_batch, manual.flush
     else:
         from lt_loops.by_index import ByIndex
-        from lt_loops.closure import ClosureWindow
-        from lt_loops.window import Window
+        from lt_loops.step.closure import ClosureWindow
+        from lt_loops.step.window import Window
 
         kinds = {"closure": ClosureWindow, "by_index": ByIndex}
         window = kinds.get(plan.kind, Window)(run, plan)

@@ -19,12 +19,12 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.fitted import fitted
-from lt_loops.losses import note_no_loss, read_losses, sum_weights, zero_loss
-from lt_loops.schedules import step_schedulers
+from lt_loops.run.schedulers import step_schedulers
+from lt_loops.step.losses import note_no_loss, read_losses, sum_weights, zero_loss
 
 if TYPE_CHECKING:
-    from lt_loops.plan import Plan
     from lt_loops.run.frame import Run
+    from lt_loops.step.choose import Plan
 
 __all__ = ["Window"]
 

@@ -17,8 +17,8 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_loops.fitted import fitted
+from lt_loops.run.losses import describe_anomaly
 from lt_loops.run.signals import Signals
-from lt_loops.sentinel import describe_anomaly
 from lt_loops.setup.hook_calls import HookCalls
 
 if TYPE_CHECKING:
