@@ -81,6 +81,21 @@ def test_an_unknown_monitor_is_an_error_with_what_was_logged():
         checks(EarlyStopping("val_los"), [1.0])
 
 
+def test_a_run_that_a_limit_ends_before_its_first_validation_is_no_error():
+    callback, trainer = EarlyStopping("val_loss"), FakeTrainer(num_val_batches=[1], stop_reason="max_steps=2 reached")
+    callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    assert torch.isinf(callback.best_score)
+
+
+def test_before_the_first_validation_it_waits_with_a_warning_and_after_it_a_lacking_monitor_is_an_error():
+    callback, trainer = EarlyStopping("val_loss", check_on_train_epoch_end=True), FakeTrainer(num_val_batches=[1])
+    with pytest.warns(LtWarning, match="before this fit's first validation"):
+        callback.on_train_epoch_end(trainer, trainer.lightning_module)
+    callback.on_validation_end(trainer, trainer.lightning_module)
+    with pytest.raises(LogError, match="val_loss"):
+        callback.on_train_epoch_end(trainer, trainer.lightning_module)
+
+
 def test_an_unknown_monitor_is_a_warning_where_not_strict():
     with pytest.warns(LtWarning, match="val_los"):
         assert checks(EarlyStopping("val_los", strict=False), [1.0]) == 1

@@ -9,6 +9,7 @@ import pytest
 from tests.lt_callbacks.test_model_checkpoint import LateTrainer, epoch, names, start
 
 from lt_callbacks import ModelCheckpoint
+from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import LtWarning
 from lt_core.strategy import Strategy
 
@@ -51,6 +52,29 @@ def test_of_a_copied_folder_nothing_is_deleted_and_what_is_named_is_there(tmp_pa
     assert names(tmp_path / "copy") == ["epoch=1.ckpt", "epoch=2.ckpt", "epoch=3.ckpt", "last-v1.ckpt", "last.ckpt"]
     assert {Path(path).name for path in states[-1]["best_k_models"]} == {"epoch=2.ckpt", "epoch=3.ckpt"}
     assert "2 kept, last last-v1.ckpt, 2 not deleted" in printed[-1]
+
+
+def test_a_file_of_the_same_name_in_another_runs_folder_is_that_runs(tmp_path):
+    run(tmp_path / "theirs", [5], filename="model")
+    states, _ = run(tmp_path / "mine", [0], filename="model")
+    with pytest.warns(LtWarning, match="none of them is deleted"):
+        _, printed = run(tmp_path / "theirs", [], states[-1], filename="model")
+    assert printed == []
+
+
+def test_only_rank_0_looks_at_the_folder(tmp_path):
+    class Blind(CheckpointIO):
+        def exists(self, path):
+            raise AssertionError(f"rank 1 looks at {path}")
+
+    states, _ = run(tmp_path, range(2), monitor="val_loss")
+    callback, said = ModelCheckpoint(tmp_path, filename="{epoch}", monitor="val_loss"), []
+    start(callback, tmp_path, strategy=Rank(said, reads=False), state=states[-1])
+    rank_1 = {"is_global_zero": False, "global_rank": 1, "strategy": Rank(said, reads=True), "checkpoint_io": Blind()}
+    callback = ModelCheckpoint(tmp_path, filename="{epoch}", monitor="val_loss")
+    trainer = start(callback, tmp_path, state=states[-1], **rank_1)
+    callback.teardown(trainer, trainer.lightning_module, "fit")
+    assert Path(callback.best_model_path).name == "epoch=1.ckpt"
 
 
 def test_a_copy_that_the_user_made_in_the_folder_is_the_users(tmp_path):

@@ -1,4 +1,4 @@
-"""What is said when the metric that a callback monitors is not there."""
+"""The metric that a callback goes by, and what is said where it is not there when it is due."""
 
 from __future__ import annotations
 
@@ -12,29 +12,59 @@ from lt_core.overrides import is_overridden, nearest_name
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["missing", "validation_is_off"]
+__all__ = ["Monitor"]
 
 
-def validation_is_off(trainer: TrainerAPI, who: str, monitor: str, logged: Iterable[str], hence: str) -> bool:
-    """Return whether ``monitor`` may be missing because nothing validates, and warn of it; ``hence``: what follows."""
-    module = trainer.lightning_module
-    validates = sum(trainer.num_val_batches) > 0 or not is_overridden(module, "validation_step", LightningModule)
-    if validates or nearest_name(monitor, list(logged)) is not None:
-        return False
-    warn(
-        f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), and nothing of "
-        f"this name is logged in training, so {hence}.",
-        code="LT573",
-    )
-    return True
+class Monitor:
+    """Judges a metric that is not there: validation is off, or still to come, or the name is wrong.
 
+    Args:
+        who: the callback, for what is said.
+        hence: what follows for as long as the metric is not there.
+    """
 
-def missing(who: str, monitor: str, logged: Iterable[str]) -> LogError:
-    """Return the error for a ``monitor`` that was not logged when it was due."""
-    names = sorted(logged)
-    have = ", ".join(map(repr, names)) or "nothing"
-    return LogError(
-        f"{who}(monitor={monitor!r}): no metric of this name was logged when it was due. Logged so far: {have}."
-        f"{did_you_mean(monitor, names)} Log it by self.log({monitor!r}, ...) or monitor another one.",
-        code="LT531",
-    )
+    def __init__(self, who: str, hence: str) -> None:
+        self._who = who
+        self._hence = hence
+        self._validated = False
+
+    def start(self) -> None:
+        """A fit begins."""
+        self._validated = False
+
+    def validated(self, trainer: TrainerAPI) -> bool:
+        """Take note of a validation's end; return whether it counts: a whole one, inside fit."""
+        counts = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.interrupted
+        self._validated |= counts
+        return counts
+
+    def awaits_validation(self, trainer: TrainerAPI) -> bool:
+        """Return whether this fit validates and has not done so yet: what is logged there is still to come."""
+        return not self._validated and sum(trainer.num_val_batches) > 0
+
+    def lacking(self, trainer: TrainerAPI, monitor: str, logged: Iterable[str]) -> LogError | None:
+        """Return the error for a ``monitor`` that was not logged when it was due; where there is none, warn why."""
+        names = sorted(logged)
+        have = ", ".join(map(repr, names)) or "nothing"
+        who = self._who
+        validates = sum(trainer.num_val_batches) > 0
+        off = not validates and is_overridden(trainer.lightning_module, "validation_step", LightningModule)
+        if off and nearest_name(monitor, names) is None:
+            warn(
+                f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), and nothing "
+                f"of this name is logged in training, so {self._hence}.",
+                code="LT573",
+            )
+        elif self.awaits_validation(trainer):
+            warn(
+                f"{who}(monitor={monitor!r}) has nothing to go by before this fit's first validation, and until then "
+                f"{self._hence}. Logged so far: {have}.",
+                code="LT633",
+            )
+        else:
+            return LogError(
+                f"{who}(monitor={monitor!r}): no metric of this name was logged when it was due. Logged so far: {have}."
+                f"{did_you_mean(monitor, names)} Log it by self.log({monitor!r}, ...) or monitor another one.",
+                code="LT531",
+            )
+        return None

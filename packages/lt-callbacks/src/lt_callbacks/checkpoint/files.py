@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["CheckpointFiles", "absolute", "is_remote", "real_paths", "relative_name", "run_folder"]
+__all__ = ["CheckpointFiles", "absolute", "is_remote", "mark_of", "real_paths", "relative_name", "run_folder"]
 
 
 def is_remote(path: str) -> bool:
@@ -115,13 +115,16 @@ class CheckpointFiles:
             self._ledger.retire(self._owner)
 
     @cached_property
-    def _mark(self) -> str:
-        """The callback in this folder; a name comes behind it."""
-        place = self.folder if self.remote else os.path.realpath(self.folder)
-        return hashlib.sha256(f"{self._owner}\0{place}".encode(errors="surrogatepass")).hexdigest()[:32] + "/"
+    def mark(self) -> str:
+        """What marks the callback's files in this folder; a name comes behind it."""
+        return mark_of(self._owner, self.folder)
+
+    def came_from(self, path: str, mark: str) -> bool:
+        """Return whether ``path`` was written under ``mark``: the callback's, in the folder that it had before."""
+        return self._mark_in(path).startswith(mark)
 
     def _mark_of(self, name: str) -> str:
-        return self._mark + quote(name, safe="/=", errors="surrogatepass")
+        return self.mark + quote(name, safe="/=", errors="surrogatepass")
 
     def _mark_in(self, path: str) -> str:
         with contextlib.suppress(CheckpointError, OSError):
@@ -131,9 +134,9 @@ class CheckpointFiles:
 
     def _is_second_name(self, path: str, mark: str) -> bool:
         """Return whether ``path`` is another name of a file of the callback's, as ``last.ckpt`` is."""
-        if not mark.startswith(self._mark):
+        if not mark.startswith(self.mark):
             return False
-        first = Path(self.folder, unquote(mark.removeprefix(self._mark), errors="surrogatepass"))
+        first = Path(self.folder, unquote(mark.removeprefix(self.mark), errors="surrogatepass"))
         with contextlib.suppress(OSError, ValueError):
             return os.path.samefile(first, path)  # noqa: PTH121  (the path is a string everywhere here)
         return False
@@ -146,6 +149,12 @@ class CheckpointFiles:
         """Return whether there is a file or folder at ``path``, once what is being deleted is gone."""
         there = self._io.exists(path)  # a background writer ends its work to answer
         return there or (not self.remote and os.path.lexists(standing(path)))
+
+
+def mark_of(owner: str, folder: str) -> str:
+    """Return what marks the files of the callback ``owner`` in ``folder``."""
+    place = folder if is_remote(folder) else os.path.realpath(folder)
+    return hashlib.sha256(f"{owner}\0{place}".encode(errors="surrogatepass")).hexdigest()[:32] + "/"
 
 
 def real_paths(paths: Collection[str]) -> set[str]:

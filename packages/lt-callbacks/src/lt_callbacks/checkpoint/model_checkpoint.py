@@ -16,12 +16,20 @@ from torch import Tensor
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint.base import Checkpoint
 from lt_callbacks.checkpoint.failed_together import failed_together
-from lt_callbacks.checkpoint.files import CheckpointFiles, absolute, is_remote, real_paths, relative_name, run_folder
+from lt_callbacks.checkpoint.files import (
+    CheckpointFiles,
+    absolute,
+    is_remote,
+    mark_of,
+    real_paths,
+    relative_name,
+    run_folder,
+)
 from lt_callbacks.checkpoint.naming import check_template, fill_template
 from lt_callbacks.checkpoint.pending_saves import PendingSave, PendingSaves
 from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
-from lt_callbacks.monitored import missing, validation_is_off
+from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.partial_save import check_patterns
@@ -123,9 +131,11 @@ class ModelCheckpoint(Checkpoint):
         self._owner_id = ""
         self._trainer: TrainerAPI | None = None
         self._files: CheckpointFiles | None = None
-        self._resumed = self._validated = False
+        self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
+        self._resumed = False
         self._left: set[str] = set()
         self._moved_from: str | None = None
+        self._mark_before = ""
         self._interrupted = ""
         self._interrupted_at = -1
         self._last_global_step_saved = 0
@@ -207,6 +217,7 @@ class ModelCheckpoint(Checkpoint):
             "files": list(ranking.files),
             "newest": ranking.newest,
             "last_global_step_saved": self._last_global_step_saved,
+            "mark": self._files.mark if self._files is not None else self._mark_before,
             "run_id": self._owner_id,  # as 0.1 named it; the run itself is named in the header
             "interrupted": self._interrupted,
             "unfinished": self._saves.state_dict(),
@@ -242,6 +253,9 @@ class ModelCheckpoint(Checkpoint):
         self._resumed = True
         moved = there and real_paths([_join(there, "file")]) != real_paths([_join(here, "file")])
         self._moved_from = there if moved else None
+        self._mark_before = str(state_dict.get("mark", ""))
+        if moved and not self._mark_before:
+            self._mark_before = mark_of(self._owner_id, there)
         if self._trainer is not None:
             self._files = self._files_of(self._trainer)
 
@@ -252,7 +266,8 @@ class ModelCheckpoint(Checkpoint):
         if stage != "fit":
             return
         self._trainer = trainer
-        self._left, self._validated = set(), False
+        self._left = set()
+        self._metric.start()
         self._owner_id = self._owner_id or uuid4().hex  # not before: copies of a callback are callbacks of their own
         if self._own_dirpath is None:
             self.dirpath = _join(absolute(run_folder(trainer)), "checkpoints")
@@ -287,16 +302,15 @@ class ModelCheckpoint(Checkpoint):
         """Save by epochs, where validation does not decide the moment."""
         if self._may_save(trainer) and self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
-        if trainer.stop_reason and self.monitor is not None and self._awaits_validation(trainer):
+        if trainer.stop_reason and self.monitor is not None and self._metric.awaits_validation(trainer):
             if path := self._save_interrupted(trainer):
                 trainer.print(f"{trainer.stop_reason} before the first validation: {path} resumes this run.")
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save after a validation, where that is the moment."""
-        if trainer.stage != "fit" or trainer.sanity_checking or trainer.interrupted:
+        if not self._metric.validated(trainer) or not self._may_save(trainer):
             return
-        self._validated = True
-        if self._may_save(trainer) and not self._schedule.on_train_epoch_end(trainer):
+        if not self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
@@ -363,7 +377,7 @@ class ModelCheckpoint(Checkpoint):
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Say what was kept."""
-        if self._trainer is not None and stage == "fit" and (kept := self._report()):
+        if self._trainer is not None and stage == "fit" and trainer.is_global_zero and (kept := self._report()):
             trainer.print(kept)
         self._trainer = None
 
@@ -436,7 +450,9 @@ class ModelCheckpoint(Checkpoint):
     def _save_best(self, trainer: TrainerAPI, metrics: dict[str, Any], before: dict[str, Any]) -> str:
         assert self.monitor is not None
         if self.monitor not in metrics:
-            self._say_missing(trainer, metrics)
+            logged = [name for name in metrics if name not in ("epoch", "step")]
+            if (error := self._metric.lacking(trainer, self.monitor, logged)) is not None:
+                raise error
             return ""
         ranking, value = self._ranking, torch.as_tensor(metrics[self.monitor])
         score = ranking.current = self._agreed_score(trainer, value)
@@ -577,12 +593,13 @@ class ModelCheckpoint(Checkpoint):
         self._forget_missing(trainer)
         if self._moved_from is not None:
             self._leave_behind()
-        links = [link for link in self._saves.links() if self.enable_version_counter and not self._may_write(link)]
+        asks = trainer.is_global_zero and self.enable_version_counter
+        links = [link for link in self._saves.links() if asks and not self._may_write(link)]
         for link in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
             self._saves.drop_link(link)
             self._ranking.last = "" if link == self._ranking.last else self._ranking.last
         for path in self._saves:
-            if trainer.strategy.broadcast(self._folder.exists(path)):
+            if trainer.strategy.broadcast(trainer.is_global_zero and self._folder.exists(path)):
                 self.on_saved(path)
             else:  # killed between two saves of one boundary, which is the boundary we stand at
                 self._ask(trainer, path)
@@ -591,11 +608,14 @@ class ModelCheckpoint(Checkpoint):
         """Forget files that are not there: deleted since by a run that went further, or by the user, or not copied."""
         if self._moved_from is not None:
             self._saves.clear()
-        ranking, awaited = self._ranking, self._saves.awaited()
-        found = [path for path in _paths_in(ranking) if path not in awaited and self._folder.exists(path)]
+        ranking, awaited, files = self._ranking, self._saves.awaited(), self._folder
+        found = []
         if trainer.is_global_zero:
+            found = [path for path in _paths_in(ranking) if path not in awaited and files.exists(path)]
+            if self._moved_from is not None:  # a file of the same name there may be another run's
+                found = [path for path in found if files.owns(path) or files.came_from(path, self._mark_before)]
             for path in found if self.save_top_k != -1 else {ranking.last}.intersection(found):
-                self._folder.owns(path)  # now, as later a background writer would have to be waited for
+                files.owns(path)  # now, as later a background writer would have to be waited for
         here = awaited.union(trainer.strategy.broadcast(found))
         ranking.restore(ranking.snapshot(), lambda path: path if path in here else "")
         if self.monitor is not None:
@@ -613,23 +633,6 @@ class ModelCheckpoint(Checkpoint):
         self._moved_from = None
 
     # ---- words -------------------------------------------------------------------------------------------------------
-
-    def _awaits_validation(self, trainer: TrainerAPI) -> bool:
-        """Return whether this fit has not validated yet, where it does: what is logged there is still to come."""
-        return not self._validated and sum(trainer.num_val_batches) > 0
-
-    def _say_missing(self, trainer: TrainerAPI, metrics: dict[str, Any]) -> None:
-        assert self.monitor is not None
-        logged = [name for name in metrics if name not in ("epoch", "step")]
-        if validation_is_off(trainer, "ModelCheckpoint", self.monitor, logged, "it keeps no best checkpoint"):
-            return
-        if not self._awaits_validation(trainer):
-            raise missing("ModelCheckpoint", self.monitor, logged)
-        warn(
-            f"ModelCheckpoint(monitor={self.monitor!r}) has nothing to go by before this fit's first validation and "
-            f"keeps no best checkpoint until then. Logged so far: {', '.join(map(repr, sorted(logged))) or 'nothing'}.",
-            code="LT633",
-        )
 
     def _tell(self, trainer: TrainerAPI, text: str) -> None:
         if self.verbose:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.monitored import missing, validation_is_off
+from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import warn
@@ -97,6 +97,7 @@ class EarlyStopping(Callback):
         self.divergence_threshold = divergence_threshold
         self.log_rank_zero_only = log_rank_zero_only
         self._check_on_train_epoch_end = check_on_train_epoch_end
+        self._metric = Monitor(who, "it does not end training")
         self.wait_count = 0
         self.stopped_epoch = 0
         self.best_score = torch.tensor(math.inf if mode == "min" else -math.inf)
@@ -134,6 +135,10 @@ class EarlyStopping(Callback):
         self.stopping_reason = EarlyStoppingReason(state_dict.get("stopping_reason", 0))
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
 
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Begin with no validation."""
+        self._metric.start()
+
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where the epoch's end is the moment."""
         if self._checks_on_train_epoch_end(trainer):
@@ -141,8 +146,7 @@ class EarlyStopping(Callback):
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where validation's end is the moment."""
-        complete = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.interrupted
-        if complete and not self._checks_on_train_epoch_end(trainer):
+        if self._metric.validated(trainer) and not self._checks_on_train_epoch_end(trainer):
             self._check(trainer)
 
     def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
@@ -153,12 +157,13 @@ class EarlyStopping(Callback):
     def _check(self, trainer: TrainerAPI) -> None:
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
-            if validation_is_off(trainer, "EarlyStopping", self.monitor, metrics, "it never ends training"):
+            if trainer.stop_reason and self._metric.awaits_validation(trainer):  # the run ends anyway
                 return
-            error = missing("EarlyStopping", self.monitor, metrics)
-            if self.strict:
+            error = self._metric.lacking(trainer, self.monitor, metrics)
+            if error is not None and self.strict:
                 raise error
-            warn(str(error), code="LT532")
+            if error is not None:
+                warn(str(error), code="LT532")
             return
         current = metrics[self.monitor].detach().squeeze().cpu()
         best_before = self.best_score
