@@ -51,8 +51,8 @@ class Monitor:
         off = not validates and is_overridden(trainer.lightning_module, "validation_step", LightningModule)
         if off and nearest_name(monitor, names) is None:
             warn(
-                f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), and nothing "
-                f"of this name is logged in training, so {self._hence}.",
+                f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), and "
+                f"nothing of this name is logged in training, so {self._hence}.",
                 code="LT573",
             )
         elif self.awaits_validation(trainer):
