@@ -10,7 +10,7 @@ from lt_core.logging.recorder import Recorder
 def slot_of(reduce_fx="mean"):
     recorder = Recorder()
     recorder.enter("train_batch")
-    return recorder.resolve(None, "x", 0.0, Given(on_step=False, on_epoch=True, reduce_fx=reduce_fx))
+    return recorder.resolve("x", Given(on_step=False, on_epoch=True, reduce_fx=reduce_fx))
 
 
 def log(slot, values, weight):

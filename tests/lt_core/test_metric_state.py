@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lt_core.logging._merged_sums import merged_sums
+from lt_core.errors import LtWarning
 from lt_core.logging._metric_state import metric_state, restore_metric
 from lt_core.logging._slot import Given
 from lt_core.logging.recorder import Recorder
@@ -27,7 +27,7 @@ def recorder_of(module):
 def log(recorder, metric, low, high):
     metric.update(torch.arange(low, high).float(), torch.zeros(high - low))
     given = Given(on_step=False, on_epoch=True)
-    recorder.resolve(None, "error", metric, given).add(metric, None)
+    recorder.log("error", metric, given)
 
 
 def test_the_sums_of_a_metric_go_on_after_a_resume_with_the_first_batch_counted():
@@ -50,6 +50,24 @@ def test_a_metric_that_stands_in_no_module_goes_on_too():
     other.load_state_dict(recorder.state_dict())
     log(other, torchmetrics.MeanSquaredError(), 4, 9)
     assert other.epoch_values("train")["error"] == (torch.arange(9) ** 2).sum() / 9
+
+
+def test_one_metric_object_for_training_and_validation_is_warned_of():
+    module = Holder()
+    recorder = recorder_of(module)
+    log(recorder, module.metric, 0, 4)
+    recorder.enter("validate_batch")
+    with pytest.warns(LtWarning, match=r"(?s)MeanSquaredError.*training and validation.*LT574"):
+        log(recorder, module.metric, 4, 9)
+
+
+def test_one_metric_object_logged_twice_for_the_same_samples_is_fine():
+    module = Holder()
+    recorder = recorder_of(module)
+    log(recorder, module.metric, 0, 4)
+    recorder.enter("train_epoch_end")
+    recorder.log("again", module.metric)
+    assert set(recorder.epoch_values("train")) == {"error", "again"}
 
 
 class Collected(torch.nn.Module):
@@ -86,7 +104,7 @@ def test_metrics_that_were_not_logged_yet_are_merged_over_ranks():
     ranks[0].update(0, 5)
     ranks[1].update(5, 9)
     whole.update(0, 9)
-    recorder_of(one).load_state_dict(merged_sums([recorder_of(rank).state_dict() for rank in ranks], one))
+    recorder_of(one).load_state_dict(Recorder.merged([recorder_of(rank).state_dict() for rank in ranks], one))
     assert one.compute() == whole.compute()
 
 
@@ -140,15 +158,15 @@ def test_the_sums_of_several_ranks_become_those_of_one():
         log(recorder, module.metric, low, high)
         for name, value in (("mean", values.mean()), ("sum", values.sum()), ("min", values.min())):
             given = Given(on_step=False, on_epoch=True, reduce_fx=name)
-            recorder.resolve(None, name, value, given).add(value, len(values))
+            recorder.log(name, value, given, len(values))
         given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
-        recorder.resolve(None, "own", values.mean(), given).add(values.mean(), None)
+        recorder.log("own", values.mean(), given)
     one, module = Recorder(), Holder()
     one.module = module
-    one.load_state_dict(merged_sums([recorder.state_dict() for recorder in recorders], module))
+    one.load_state_dict(Recorder.merged([recorder.state_dict() for recorder in recorders], module))
     one.enter("train_batch")
     given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
-    one.resolve(None, "own", 3.0, given).add(3.0, None)  # the function itself is in no file
+    one.log("own", 3.0, given)  # the function itself is in no file
     found = one.epoch_values("train")
     assert found["error"] == (torch.arange(9) ** 2).sum() / 9
     assert (found["mean"], found["sum"], found["min"]) == (4.0, 36.0, 0.0)
@@ -157,8 +175,8 @@ def test_the_sums_of_several_ranks_become_those_of_one():
 
 def test_a_rank_that_logged_nothing_yet_adds_nothing():
     first, second = recorder_of(Holder()), recorder_of(Holder())
-    first.resolve(None, "x", 2.0, Given(on_epoch=True)).add(2.0, 4)
-    merged = merged_sums([second.state_dict(), first.state_dict()])
+    first.log("x", 2.0, Given(on_epoch=True), 4)
+    merged = Recorder.merged([second.state_dict(), first.state_dict()])
     other = recorder_of(Holder())
     other.load_state_dict(merged)
     assert other.epoch_values("train") == {"x_epoch": 2.0}

@@ -138,7 +138,7 @@ class StandIn:
         hook = next(self.net.children()).register_forward_pre_hook(lambda *_: forwards.append(1))
         output = step()
         hook.remove()
-        values = leaves([call.keywords for call in self._noted()])
+        values = leaves(list(self.net._recorder.deferred))
         with torch.no_grad():
             for value, old in zip(state, before, strict=True):
                 value.copy_(old)
@@ -148,18 +148,15 @@ class StandIn:
         def replay() -> None:
             self.steps[len(forwards)] += 1
             noted: list[Any] = []
-            with capture._Noted(self.net._recorder, noted):
+            with self.net._recorder.deferring(noted):
                 fresh = step()
             with torch.no_grad():
                 for old, new in zip(leaves(output), leaves(fresh), strict=True):
                     old.copy_(new)
-                for old, new in zip(values, leaves([call.keywords for call in noted]), strict=True):
+                for old, new in zip(values, leaves(noted), strict=True):
                     old.copy_(new)
 
         return replay, output
-
-    def _noted(self) -> list[Any]:
-        return self.net._recorder.resolve.__self__.calls
 
 
 def leaves(value: Any) -> list[Tensor]:

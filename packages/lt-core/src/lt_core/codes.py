@@ -12,6 +12,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT510",
         "LT514",
         "LT571",
+        "LT574",
         "LT602",
         "LT616",
         "LT651",

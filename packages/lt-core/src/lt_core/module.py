@@ -277,20 +277,18 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
             metric_attribute,
             rank_zero_only,
         )
-        if torch.compiler.is_dynamo_compiling():
-            from lt_core.logging._compiled import log_from_the_graph
-
-            log_from_the_graph(self, name, value, given, batch_size)
-            return
         recorder: Recorder | None = self.__dict__.get("_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):
             return
+        if torch.compiler.is_dynamo_compiling():
+            from lt_core.logging.compiled import log_from_the_graph
+
+            log_from_the_graph(recorder, name, value, given, batch_size)
+            return
         slots = recorder.slots
-        slot = slots.get(name) if slots is not None else None
+        slot: Any = slots.get(name) if slots is not None else None
         if slot is None or slot.given != given:
-            slot = recorder.resolve(self, name, value, Given(*given))
-            if batch_size is not None:
-                slot.weight_of(batch_size)  # also where this value needs none
+            slot = recorder.resolve(name, Given(*given), batch_size)
         slot.add(value, batch_size)
 
     def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:

@@ -1,27 +1,45 @@
-"""One logged name in one hook: how it is reduced, and its running sums."""
+"""One logged value: how it is reduced, and its running sums."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lt_core.errors import LogError
 from lt_core.logging._merged_sums import merged_metric
 from lt_core.logging._metric_state import is_metric, metric_state, restore_metric
+from lt_core.logging._phase import Phase
 
-if TYPE_CHECKING:
-    from lt_core.logging.recorder import Recorder
-
-__all__ = ["Given", "Slot"]
+__all__ = ["Given", "Home", "Key", "Slot"]
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
 
 _CALLABLE = "<callable>"
+
+
+class Key(NamedTuple):
+    """Which logged value: the hooks that log it, the loader (None where there is only one), and its name."""
+
+    phase: str
+    loader: int | None
+    name: str
+
+
+class Home(Protocol):
+    """What a slot needs of the recorder that holds it."""
+
+    module: nn.Module | None
+
+    def size(self) -> int:
+        """Return the number of samples in the present batch."""
+
+    def warn_of_shared_metric(self, slot: Slot, metric: Any) -> None:
+        """Warn where another slot has logged the same metric object for other samples."""
 
 
 class Given(NamedTuple):
@@ -40,13 +58,9 @@ class Given(NamedTuple):
     rank_zero_only: bool = False
 
     def describe(self, before: tuple[Any, ...]) -> str:
-        """Return in words what differs from ``before``."""
-        changed = [
-            f"{name}={now!r} (was {then!r})"
-            for name, now, then in zip(self._fields, self, before, strict=True)
-            if now != then
-        ]
-        return ", ".join(changed) or "another value type"
+        """Return what differs from ``before``, as a text."""
+        pairs = zip(self._fields, self, before, strict=True)
+        return ", ".join(f"{name}={now!r} (was {then!r})" for name, now, then in pairs if now != then)
 
 
 class Slot:
@@ -66,8 +80,8 @@ class Slot:
         "forks",
         "fresh",
         "given",
+        "home",
         "key",
-        "loader_idx",
         "metric",
         "name",
         "on_epoch",
@@ -76,7 +90,6 @@ class Slot:
         "plain_name",
         "prog_bar",
         "published",
-        "recorder",
         "reduce",
         "step_name",
         "sync_dist",
@@ -86,31 +99,21 @@ class Slot:
         "weighted",
     )
 
-    def __init__(
-        self,
-        name: str,
-        recorder: Recorder,
-        phase: str,
-        given: Given,
-        *,
-        on_step_default: bool,
-        loader_idx: int | None,
-    ) -> None:
+    def __init__(self, key: Key, phase: Phase, given: Given, home: Home) -> None:
         """Work out defaults and names; see ``LightningModule.log`` for the settings."""
-        self.name, self.recorder, self.phase, self.loader_idx = name, recorder, phase, loader_idx
+        self.key, self.phase, self.home, self.name = key, phase, home, key.name
         self.given: tuple[Any, ...] = tuple(given)
-        self.on_step = on_step_default if given.on_step is None else bool(given.on_step)
-        self.on_epoch = (not on_step_default) if given.on_epoch is None else bool(given.on_epoch)
+        self.on_step = phase.on_step if given.on_step is None else bool(given.on_step)
+        self.on_epoch = (not phase.on_step) if given.on_epoch is None else bool(given.on_epoch)
         self.prog_bar = bool(given.prog_bar)
         self.to_logger = given.logger is None or bool(given.logger)
-        self.reduce = _reduction(given.reduce_fx, name)
+        self.reduce = _reduction(given.reduce_fx, key.name)
         self.sync_dist = bool(given.sync_dist)
-        self.key = f"{phase}|{loader_idx}|{name}"
         self.forks = self.on_step and self.on_epoch
-        tail = f"/dataloader_idx_{loader_idx}" if loader_idx is not None and given.add_dataloader_idx else ""
-        self.plain_name = name + tail
-        self.step_name = (f"{name}_step" if self.forks else name) + tail
-        self.epoch_name = (f"{name}_epoch" if self.forks else name) + tail
+        tail = f"/dataloader_idx_{key.loader}" if key.loader is not None and given.add_dataloader_idx else ""
+        self.plain_name = key.name + tail
+        self.step_name = (f"{key.name}_step" if self.forks else key.name) + tail
+        self.epoch_name = (f"{key.name}_epoch" if self.forks else key.name) + tail
         self.weighted = self.on_epoch and self.reduce == "mean"
         self.metric: Any = None
         self.dtype: torch.dtype | None = None
@@ -176,7 +179,7 @@ class Slot:
         self.updated = self.fresh = True
         self._last = number
         if self.weighted:
-            weight = self.recorder.size() if batch_size is None else self.weight_of(batch_size)
+            weight = self.home.size() if batch_size is None else self.weight_of(batch_size)
             self.total += number * weight
             self.count += weight
         elif self.on_epoch:
@@ -200,7 +203,7 @@ class Slot:
         if self.on_epoch:
             self._pending.append(kept)
             if self.weighted:
-                self._weights.append(self.recorder.size() if batch_size is None else self.weight_of(batch_size))
+                self._weights.append(self.home.size() if batch_size is None else self.weight_of(batch_size))
             if len(self._pending) >= _BUNCH:
                 self._sum_pending()
 
@@ -252,8 +255,8 @@ class Slot:
     def _take_metric(self, metric: Any) -> None:
         if self._restored is not None:
             self._restore_metric(metric, seen=bool(getattr(metric, "_update_count", 0)))
-        if self.metric is not metric and self.loader_idx is not None:
-            self.recorder.tell_shared_metric(self, metric)
+        if self.metric is not metric:
+            self.home.warn_of_shared_metric(self, metric)
         self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
             self._last = getattr(metric, "_forward_cache", None)
@@ -272,8 +275,8 @@ class Slot:
         weight = item() if callable(item) and getattr(batch_size, "size", None) is not None else batch_size
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
             raise LogError(
-                f"self.log({self.name!r}, batch_size={batch_size!r}) in {self.phase!r}: expected how many samples the "
-                "value stands for, a number from 0 on.",
+                f"self.log({self.name!r}, batch_size={batch_size!r}) in {self.phase.name!r}: expected how many samples "
+                "the value stands for, a number from 0 on.",
                 code="LT511",
             )
         return weight
@@ -281,8 +284,8 @@ class Slot:
     def _not_a_number(self, value: Any) -> LogError:
         shape = f" of shape {tuple(value.shape)} and {value.dtype}" if isinstance(value, Tensor) else ""
         return LogError(
-            f"self.log({self.name!r}) in {self.phase!r}: expected a number, a tensor of one element or a metric, got "
-            f"{type(value).__name__}{shape}. Log its mean, or use trainer.log_media for what is no number.",
+            f"self.log({self.name!r}) in {self.phase.name!r}: expected a number, a tensor of one element or a metric, "
+            f"got {type(value).__name__}{shape}. Log its mean, or use trainer.log_media for what is no number.",
             code="LT507",
         )
 
@@ -339,9 +342,7 @@ class Slot:
         total = self.total.item() if isinstance(self.total, Tensor) else self.total
         values = [v.item() if isinstance(v, Tensor) else v for v in self._values]
         return {
-            "name": self.name,
-            "phase": self.phase,
-            "loader": self.loader_idx,
+            **self.key._asdict(),
             "given": self._plain_settings(),
             "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
             "metric_path": self._metric_path(),
@@ -359,9 +360,9 @@ class Slot:
 
     def _metric_path(self) -> str | None:
         """Return where the metric object stands in the run's module."""
-        if self.metric is None or self.recorder.module is None:
+        if self.metric is None or self.home.module is None:
             return None
-        return next((name for name, part in self.recorder.module.named_modules() if part is self.metric), None)
+        return next((name for name, part in self.home.module.named_modules() if part is self.metric), None)
 
     def close(self, parts: list[dict[str, Any]] | None = None) -> Any:
         """Return the epoch's value, over all ranks where their ``parts`` are given; later calls return the same."""
@@ -410,25 +411,16 @@ class Slot:
         self.metric, self._restored = metric, None
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], recorder: Recorder, phase: str, loader: int | None) -> Slot:
+    def from_state(cls, state: Mapping[str, Any], key: Key, phase: Phase, home: Home) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
-        from lt_core.logging.recorder import PHASES
-
         given = Given(**state["given"])
         callable_reduction = given.reduce_fx == _CALLABLE
-        slot = cls(
-            state["name"],
-            recorder,
-            phase,
-            given._replace(reduce_fx="mean") if callable_reduction else given,
-            on_step_default=PHASES[phase].on_step,
-            loader_idx=loader,
-        )
+        slot = cls(key, phase, given._replace(reduce_fx="mean") if callable_reduction else given, home)
         slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
         slot._last, slot.updated = state.get("last"), state.get("updated", False)
         slot._restored = state.get("metric")
-        if slot._restored and state.get("metric_path") and recorder.module is not None:
-            slot._restore_metric(recorder.module.get_submodule(state["metric_path"]))
+        if slot._restored and state.get("metric_path") and home.module is not None:
+            slot._restore_metric(home.module.get_submodule(state["metric_path"]))
         slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
         if callable_reduction:
             slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lt_core.errors import LogError, warn
+from lt_core.logging._merged_sums import merged_sums
 from lt_core.logging._metric_state import (
     metric_state,
     reset_metrics,
@@ -19,44 +21,11 @@ from lt_core.logging._metric_state import (
     states_of_metrics,
     with_shared_sums,
 )
-from lt_core.logging._slot import Given, Slot
+from lt_core.logging._phase import GROUPS, PHASES
+from lt_core.logging._slot import Given, Key, Slot
 from lt_core.logging.batch_size import batch_size_of
 
-__all__ = ["PHASES", "Phase", "Recorder"]
-
-
-class Phase:
-    """Defaults and permissions of ``self.log`` for a group of hooks.
-
-    Attributes:
-        name: the hooks' common name, as errors show it.
-        group: whose epoch it belongs to: ``"train"``, ``"validate"``, ``"test"``, or ``""`` where nothing is logged.
-        on_step: default of ``on_step``; ``on_epoch`` is its opposite.
-        steps: whether ``on_step=True`` is allowed.
-    """
-
-    __slots__ = ("group", "name", "on_step", "steps")
-
-    def __init__(self, name: str, group: str, *, on_step: bool = False, steps: bool = False) -> None:
-        """Describe the group of hooks."""
-        self.name, self.group, self.on_step, self.steps = name, group, on_step, steps
-
-
-PHASES: dict[str, Phase] = {
-    phase.name: phase
-    for phase in (
-        Phase("train_start", "train"),
-        Phase("train_epoch_start", "train"),
-        Phase("train_batch", "train", on_step=True, steps=True),
-        Phase("train_epoch_end", "train"),
-        *(
-            Phase(f"{group}_{part}", group, steps=part == "batch")
-            for group in ("validate", "test")
-            for part in ("start", "epoch_start", "batch", "epoch_end")
-        ),
-    )
-}
-"""The phases in which ``self.log`` works; in all others (setup, fit_start, predict...) it is an error."""
+__all__ = ["Recorder"]
 
 
 class Recorder:
@@ -72,7 +41,7 @@ class Recorder:
         rank: number of this process in the job.
         module: the run's module, in which metric objects are found by name.
         stepping: groups in which something goes to the loggers step by step.
-        deferred: where a compiled step puts its calls of ``self.log``, to be made when it is done; None elsewhere.
+        deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
     """
 
     def __init__(self) -> None:
@@ -82,13 +51,13 @@ class Recorder:
         self.rank = 0
         self.module: nn.Module | None = None
         self.stepping: set[str] = set()
-        self.deferred: list[Any] | None = None
+        self.deferred: list[tuple[str, Any, Given, int | None]] | None = None
         self.phase: str = "outside"
         self.loader_idx: int | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
         self._sized: Any = None
         self._size = 1
-        self._told_shared = False
+        self._warned_of_shared = False
         self._aside: list[tuple[Any, dict[str, Any]]] = []
         self.callback_values: dict[str, Any] = {}
         self.logged_values: dict[str, Any] = {}
@@ -102,10 +71,7 @@ class Recorder:
         if phase not in PHASES:
             self.slots = None
             return
-        page = self._pages.get((phase, loader_idx))
-        if page is None:
-            page = self._pages[phase, loader_idx] = {}
-        self.slots = page
+        self.slots = self._page(phase, loader_idx)
 
     def mute(self, muted: bool) -> None:
         """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample."""
@@ -122,6 +88,15 @@ class Recorder:
             yield
         finally:
             self.mute(False)
+
+    @contextmanager
+    def deferring(self, calls: list[Any]) -> Iterator[None]:
+        """Return a context in which calls of ``self.log`` go into ``calls``; ``log(*call)`` makes one of them."""
+        slots, self.slots, self.deferred = self.slots, None, calls
+        try:
+            yield
+        finally:
+            self.slots, self.deferred = slots, None
 
     def reset(self, group: str) -> None:
         """Forget the sums of ``group``; slots keep their settings. Metric objects that were logged are reset."""
@@ -168,15 +143,9 @@ class Recorder:
 
     def forget_values(self) -> None:
         """Forget what was published, after the sanity check; groups start anew."""
-        for group in ("validate", "test", "train"):
+        for group in GROUPS:
             self.reset(group)
         self.callback_values, self.logged_values, self.bar_values = {}, {}, {}
-
-    def forget(self) -> None:
-        """Forget everything, before another run."""
-        rank, module = self.rank, self.module
-        self.__init__()  # type: ignore[misc]
-        self.rank, self.module = rank, module
 
     def step_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
@@ -217,22 +186,19 @@ class Recorder:
         A name that only some ranks logged (a rank may have had no batch at all) is reduced over those, and known to all
         ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
         """
-        open_slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed]
-        mine = {slot.key: slot.packed() for slot in open_slots if slot.shares_epoch}
-        everyone = gather(mine)
+        open_slots = {slot.key: slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed}
+        everyone = gather({key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch})
         _demand(everyone)
-        by_key = {slot.key: slot for slot in open_slots}
-        for key in sorted({key for part in everyone for key in part}):
+        for key in sorted({key for part in everyone for key in part}, key=str):
             parts = [part[key] for part in everyone if key in part]
-            slot = by_key.get(key) or self._absent(parts[0])
-            slot.close(parts)
+            (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
 
-    def _absent(self, packed: Mapping[str, Any]) -> Slot:
+    def _absent(self, key: Key, packed: Mapping[str, Any]) -> Slot:
         """Make the slot of a name that only other ranks have logged."""
-        page = self._pages.setdefault((packed["phase"], packed["loader"]), {})
-        slot = page.get(packed["name"])
+        page = self._page(key.phase, key.loader)
+        slot = page.get(key.name)
         if slot is None:
-            slot = page[packed["name"]] = Slot.from_state(dict(packed), self, packed["phase"], packed["loader"])
+            slot = page[key.name] = Slot.from_state(packed, key, PHASES[key.phase], self)
             slot.reset()
         slot.updated, slot.on_step = True, False
         if packed["metric_path"] is not None and self.module is not None:
@@ -253,19 +219,12 @@ class Recorder:
 
     def by_loader(self, group: str) -> list[dict[str, Any]]:
         """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
-        loaders = sorted({loader for (_, loader) in self._pages if loader is not None})
-        indices: list[int | None] = [*loaders] or [None]
-        found: list[dict[str, Any]] = []
-        for index in indices:
-            slots = [
-                slot
-                for (phase, loader), page in self._pages.items()
-                if PHASES[phase].group == group and (loader is None or loader == index)
-                for slot in page.values()
-                if slot.closed
-            ]
-            found.append({slot.epoch_name: self.callback_values[slot.epoch_name] for slot in slots})
-        return found
+        loaders: list[int | None] = [*sorted({loader for (_, loader) in self._pages if loader is not None})]
+        closed = [slot for slot in self._of(group) if slot.closed]
+        return [
+            {s.epoch_name: self.callback_values[s.epoch_name] for s in closed if s.key.loader in (None, loader)}
+            for loader in loaders or [None]
+        ]
 
     # ---- called by self.log ------------------------------------------------------------------------------------------
 
@@ -276,12 +235,26 @@ class Recorder:
             self._sized = self.batch
         return self._size
 
-    def resolve(self, owner: object, name: object, value: Any, given: Given) -> Slot:
+    def log(self, name: str, value: Any, given: Given = Given(), batch_size: int | None = None) -> None:
+        """Log as ``LightningModule.log`` does, which does the same with one call less."""
+        if not (given.rank_zero_only and self.rank):
+            self.resolve(name, given, batch_size).add(value, batch_size)
+
+    def resolve(self, name: str, given: Given, batch_size: int | None = None) -> Slot | _Deferred:
         """Return the slot of a first call, or raise for a call that cannot be recorded.
 
         Raises:
-            LogError: where this hook may not log, for a wrong name, or other settings than before for the same name.
+            LogError: where this hook may not log, for a wrong name, weight or other settings than before for the same
+                name.
         """
+        if self.deferred is not None and self.slots is None:
+            return _Deferred(self.deferred, name, given)
+        slot = self._slot_of(name, given)
+        if batch_size is not None:
+            slot.weight_of(batch_size)  # also where this value needs none
+        return slot
+
+    def _slot_of(self, name: str, given: Given) -> Slot:
         phase = PHASES.get(self.phase)
         if self.slots is None or phase is None:
             raise LogError(
@@ -290,7 +263,7 @@ class Recorder:
                 code="LT501",
             )
         _check_name(name, self.phase)
-        known = self.slots.get(str(name))
+        known = self.slots.get(name)
         if known is not None:
             if known.adopts(given):
                 return known
@@ -299,56 +272,59 @@ class Recorder:
                 "before. Use the same settings each time, or another name.",
                 code="LT502",
             )
-        self._check_forks(str(name), phase)
-        slot = Slot(str(name), self, phase.name, given, on_step_default=phase.on_step, loader_idx=self.loader_idx)
+        slot = Slot(Key(phase.name, self.loader_idx, name), phase, given, self)
         if not phase.steps and (slot.on_step or not slot.on_epoch):
             wrong = "on_step=True" if slot.on_step else "on_epoch=False"
             raise LogError(
                 f"self.log({name!r}, {wrong}) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
                 code="LT503",
             )
+        self._check_forks(slot)
         if not slot.on_step and not slot.on_epoch:
             warn(
                 f"self.log({name!r}) in {self.phase!r}: with on_step=False and on_epoch=False (one may be the default "
                 "here) it is logged nowhere. Write on_step=True or on_epoch=True, or leave the call out.",
                 code="LT571",
             )
-        self._check_own_forks(slot)
-        self.slots[str(name)] = slot
+        self.slots[name] = slot
         self._note_steps(slot)
         return slot
 
-    def _check_forks(self, name: str, phase: Phase) -> None:
-        for other in self._of(phase.group):
-            forked = (f"{other.name}_step", f"{other.name}_epoch")
-            if other.loader_idx == self.loader_idx and other.forks and name in forked:
-                raise LogError(
-                    f"self.log({name!r}): this name is taken, since {other.name!r} is logged with on_step and on_epoch "
-                    f"and shows as {other.step_name!r} and {other.epoch_name!r}. Use another name.",
-                    code="LT504",
-                )
+    def _check_forks(self, slot: Slot) -> None:
+        """Raise where a name of the user's is one under which another value is shown."""
+        for other in self._of(slot.phase.group):
+            for one, two in ((slot, other), (other, slot)):
+                if (
+                    one.key.loader == two.key.loader
+                    and one.forks
+                    and two.name in (f"{one.name}_step", f"{one.name}_epoch")
+                ):
+                    raise LogError(
+                        f"self.log({two.name!r}): this name is taken, since {one.name!r} is logged with on_step=True "
+                        f"and on_epoch=True and shows as {one.step_name!r} and {one.epoch_name!r}. Use another name.",
+                        code="LT504",
+                    )
 
-    def _check_own_forks(self, slot: Slot) -> None:
-        forked = (f"{slot.name}_step", f"{slot.name}_epoch") if slot.forks else ()
-        for other in self._of(PHASES[slot.phase].group):
-            if other.loader_idx == slot.loader_idx and other.name in forked:
-                raise LogError(
-                    f"self.log({slot.name!r}, on_step=True, on_epoch=True) shows as {slot.step_name!r} and "
-                    f"{slot.epoch_name!r}, and {other.name!r} is logged too: that name is taken. Use another name.",
-                    code="LT504",
-                )
-
-    def tell_shared_metric(self, slot: Slot, metric: Any) -> None:
-        """Warn where a metric object is logged for a second loader: it then holds the samples of both."""
-        group = PHASES[slot.phase].group
-        same = (other.loader_idx for other in self._of(group) if other.metric is metric)
-        others = [number for number in same if number is not None and number != slot.loader_idx]
-        if others and slot.on_epoch and not self._told_shared:
-            self._told_shared = True
+    def warn_of_shared_metric(self, slot: Slot, metric: Any) -> None:
+        """Warn where a metric object is logged for other samples too, and so holds both."""
+        same = [] if self._warned_of_shared else [s for s in self._all() if s.metric is metric]
+        if not same or not any(s.on_epoch for s in (*same, slot)):
+            return
+        kind, loaders = type(metric).__name__, sorted({s.key.loader for s in (*same, slot) if s.key.loader is not None})
+        if any(s.phase.group != slot.phase.group for s in same):
+            self._warned_of_shared = True
             warn(
-                f"self.log({slot.name!r}) got the same {type(metric).__name__} for the loaders {min(others)} and "
-                f"{slot.loader_idx}: it holds the samples of both, so each loader's value is that of all. Make one for "
-                "each loader, in an nn.ModuleList, and take self.metrics[dataloader_idx].",
+                f"self.log({slot.name!r}) got the same {kind} as {same[0].name!r} in training and validation: "
+                "it holds the samples of both, and the end of one resets it for the other. Make one for each, such as "
+                "self.train_metric and self.val_metric.",
+                code="LT574",
+            )
+        elif len(loaders) > 1:
+            self._warned_of_shared = True
+            warn(
+                f"self.log({slot.name!r}) got the same {kind} for the loaders {loaders[0]} and {loaders[1]}: it holds "
+                "the samples of both, so each loader's value is that of all. Make one for each loader, in an "
+                "nn.ModuleList, and take self.metrics[dataloader_idx].",
                 code="LT514",
             )
 
@@ -400,11 +376,13 @@ class Recorder:
         Sums of an evaluation are left out: a resume repeats one that did not come to its end.
         """
         for page in state["pages"]:
-            slots = self._pages.setdefault((page["phase"], page["loader"]), {})
-            evaluated = PHASES[page["phase"]].group != "train"
+            phase = PHASES[page["phase"]]
+            slots = self._page(phase.name, page["loader"])
+            evaluated = phase.group != "train"
             for saved in page["slots"]:
+                key = Key(phase.name, page["loader"], saved["name"])
                 kept = {**saved, "metric": None} if evaluated else saved
-                slot = slots[saved["name"]] = Slot.from_state(kept, self, page["phase"], page["loader"])
+                slot = slots[key.name] = Slot.from_state(kept, key, phase, self)
                 if evaluated:
                     slot.reset()
                 self._note_steps(slot)
@@ -414,24 +392,40 @@ class Recorder:
         if self.module is not None:
             restore_metrics_of(self.module, state.get("metrics", {}))
 
+    @staticmethod
+    def merged(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
+        """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
+
+        Args:
+            states: what :meth:`state_dict` returned on each rank, from rank 0 on.
+            module: in which metric objects are found, for how they merge.
+        """
+        return merged_sums(states, module)
+
     def _metrics_not_logged(self) -> dict[str, Any]:
         evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short
         if self.module is None or evaluating:
             return {}
-        logged = {id(slot.metric) for page in self._pages.values() for slot in page.values() if slot.updated}
+        logged = {id(slot.metric) for slot in self._all() if slot.updated}
         return states_of_metrics(self.module, logged)
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _note_steps(self, slot: Slot) -> None:
         if slot.on_step and slot.to_logger:
-            self.stepping.add(PHASES[slot.phase].group)
+            self.stepping.add(slot.phase.group)
+
+    def _page(self, phase: str, loader: int | None) -> dict[str, Slot]:
+        return self._pages.setdefault((phase, loader), {})
 
     def _of(self, group: str) -> list[Slot]:
-        return [s for (phase, _), page in self._pages.items() if PHASES[phase].group == group for s in page.values()]
+        return [slot for slot in self._all() if slot.phase.group == group]
+
+    def _all(self) -> Iterator[Slot]:
+        return chain.from_iterable(page.values() for page in self._pages.values())
 
     def _publish_all(self) -> None:
-        for group in ("train", "validate", "test"):
+        for group in GROUPS:
             self.publish_steps(group)
 
     def _publish_step(self, slot: Slot, value: Any) -> None:
@@ -439,7 +433,7 @@ class Recorder:
         if slot.to_logger:
             self.logged_values[slot.step_name] = value
         # callbacks monitor the steps of training and the epochs of everything
-        self._publish(slot, slot.step_name, value, to_callbacks=PHASES[slot.phase].group == "train")
+        self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
 
     def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
         if to_callbacks:
@@ -475,6 +469,16 @@ class _CallbackMetrics(dict[str, Tensor]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
+
+
+class _Deferred:
+    """Stands where a slot does, for a call that is made later."""
+
+    def __init__(self, calls: list[tuple[str, Any, Given, int | None]], name: str, given: Given) -> None:
+        self._calls, self._name, self._given = calls, name, given
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        self._calls.append((self._name, value, self._given, batch_size))
 
 
 class _Anything:
@@ -531,16 +535,14 @@ def _as_tensor(value: Any) -> Tensor:
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
-def _demand(everyone: list[dict[str, Any]]) -> None:
+def _demand(everyone: list[dict[Key, Any]]) -> None:
     """Raise where a rank logged something in a phase, but not a key of it that others log with ``sync_dist=True``."""
-    required = {key for part in everyone for key, packed in part.items() if packed["required"]}
-    for key in sorted(required):
-        phase, loader, name = key.split("|", 2)
+    for key in sorted({key for part in everyone for key, packed in part.items() if packed["required"]}, key=str):
         for rank, part in enumerate(everyone):
-            if key not in part and any(other.startswith(f"{phase}|{loader}|") for other in part):
+            if key not in part and any(other[:2] == key[:2] for other in part):
                 raise LogError(
-                    f"Rank {rank} did not log {name!r} (in {phase!r}), which other ranks log with sync_dist=True. "
-                    "Log it on every rank, or leave sync_dist away.",
+                    f"Rank {rank} did not log {key.name!r} (in {key.phase!r}), which other ranks log with "
+                    "sync_dist=True. Log it on every rank, or leave sync_dist out.",
                     code="LT506",
                 )
 

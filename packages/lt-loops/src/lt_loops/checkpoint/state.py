@@ -29,7 +29,7 @@ from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, warn
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
-from lt_core.logging._merged_sums import merged_sums
+from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
@@ -439,7 +439,7 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
         run.recorder.load_state_dict(mine["recorder"])
         run.generators = mine["generators"]
     else:
-        sums = merged_sums([rank["recorder"] for rank in ranks], run.module)
+        sums = Recorder.merged([rank["recorder"] for rank in ranks], run.module)
         if run.strategy.rank:  # rank 0 alone goes on with the sums of all
             sums |= {"pages": [], "metrics": {}}
         run.recorder.load_state_dict(sums)

@@ -31,7 +31,7 @@ def compiled(run: Run, step: Callable[..., Any]) -> Callable[..., Any]:
     """
     if run.compile_report is None:
         run.compile_report = CompileReport()
-    from lt_core.logging._compiled import log_when_done
+    from lt_core.logging.compiled import log_when_done
 
     return log_when_done(torch.compile(step, **(run.compile_options or {})), run.recorder)
 

@@ -6,18 +6,13 @@ Source: https://pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from lt_core.logging._slot import Given
 from lt_core.logging.recorder import Recorder
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
 
 __all__ = ["Captured", "Layout", "aside", "capture"]
 
@@ -68,9 +63,9 @@ class Captured:
         """Capture the steps; none is done."""
         self.count, self.layout, self.params = count, layout, params
         self.places = [[_copied(leaf) for leaf in layout.leaves] for _ in range(count)]
-        self._logged: list[Callable[[], None]] = []
+        self._recorder, self._logged = recorder, list[Any]()
         batches = [tree_unflatten(leaves, layout.spec) for leaves in self.places]
-        with _Noted(recorder, self._logged):
+        with recorder.deferring(self._logged):
             self._replay, self._output = capture(lambda: [step(batch) for batch in batches][-1])
         self._gradients = [p.grad for p in params]
 
@@ -85,40 +80,9 @@ class Captured:
         self._replay()
         for p, gradient in zip(self.params, self._gradients, strict=True):
             p.grad = gradient  # another graph, or an ordinary step in between, has put others there
-        for log in self._logged:
-            log()
+        for call in self._logged:
+            self._recorder.log(*call)
         return tree_map(_copied, self._output)
-
-
-class _Noted:
-    """While it is entered, calls of ``self.log`` are noted and not made.
-
-    The recorder is told, not the module: a compiled step would be compiled anew for another ``log``.
-    """
-
-    def __init__(self, recorder: Recorder, calls: list[Callable[[], None]]) -> None:
-        self.recorder, self.calls = recorder, calls
-
-    def __enter__(self) -> None:
-        self.slots, self.recorder.slots = self.recorder.slots, None
-        self.recorder.__dict__["resolve"] = self._resolve
-
-    def _resolve(self, module: LightningModule, name: str, value: Any, given: Given) -> _Note:
-        return _Note(partial(module.log, name, **given._asdict()), self.calls)
-
-    def __exit__(self, *error: object) -> None:
-        del self.recorder.__dict__["resolve"]
-        self.recorder.slots = self.slots
-
-
-class _Note:
-    """Stands where a slot does, for one call."""
-
-    def __init__(self, log: Callable[..., None], calls: list[Callable[[], None]]) -> None:
-        self.log, self.calls = log, calls
-
-    def add(self, value: Any, batch_size: int | None) -> None:
-        self.calls.append(partial(self.log, value=value, batch_size=batch_size))
 
 
 def capture(step: Callable[[], Any]) -> tuple[Replay, Any]:

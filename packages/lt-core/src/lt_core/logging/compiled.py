@@ -5,36 +5,30 @@ seconds, and only those who compile should wait for it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lt_core.logging._slot import Given
-
-if TYPE_CHECKING:
-    from lt_core.logging.recorder import Recorder
-    from lt_core.module import LightningModule
+from lt_core.logging.recorder import Recorder
 
 __all__ = ["log_from_the_graph", "log_when_done"]
 
 
 def log_from_the_graph(
-    module: LightningModule, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None
+    recorder: Recorder, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None
 ) -> None:
     """Log from code that is being compiled; ``given`` are the settings, in the order of :class:`Given`.
 
     In a step that :func:`log_when_done` wraps the value becomes one more output of the graph; elsewhere the graph
     breaks here, and goes on after it.
     """
-    recorder: Recorder | None = module.__dict__.get("_recorder")
-    if recorder is None:
-        return
     if recorder.deferred is None:
-        _log_outside_the_graph(module, name, value, given, batch_size)
+        _log_outside_the_graph(recorder, name, value, given, batch_size)
         return
     kept = value.detach().clone() if isinstance(value, Tensor) else value  # the user's may be changed in place
-    recorder.deferred.append((module, name, kept, given, batch_size))
+    recorder.deferred.append((name, kept, given, batch_size))  # type: ignore[arg-type]
 
 
 def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
@@ -42,19 +36,19 @@ def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[...,
     deferred: list[Any] = []
 
     def logging_step(*args: Any, **kwargs: Any) -> Any:
-        recorder.deferred = deferred
+        outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
         output = step(*args, **kwargs)
-        recorder.deferred = None
+        recorder.deferred = outer
         for call in deferred:
-            _log(*call)
+            _log(recorder, *call)
         deferred.clear()
         return output
 
     return logging_step
 
 
-def _log(module: LightningModule, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None) -> None:
-    module.log(name, value, batch_size=batch_size, **Given(*given)._asdict())
+def _log(recorder: Recorder, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None) -> None:
+    recorder.log(name, value, Given(*given), batch_size)
 
 
 _log_outside_the_graph = torch.compiler.disable(_log)  # type: ignore[no-untyped-call]
