@@ -10,7 +10,8 @@ from torch.utils.data import IterableDataset, TensorDataset, random_split
 
 from lt_core import Strategy
 from lt_core.checkpoint import CheckpointIO
-from lt_core.data import DataSource, prepare, setup_once, teardown
+from lt_core.data import DataSource
+from lt_core.data_setup import prepare, setup_once, teardown
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning
 from lt_core.hparams import saved_hparams
 from lt_data import LightningDataModule

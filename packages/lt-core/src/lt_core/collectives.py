@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+
+from lt_core.transfer import map_batch, rebuild_mapping
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
@@ -33,12 +35,10 @@ class Collectives:
             group: kept for compatibility; the run's group is used.
             sync_grads: let gradients flow back to the ranks that gave the tensors.
         """
-        from lt_core.gather import gather_nested, with_tensors
-
         ranks = self._ranks()
         if ranks is None:
-            return with_tensors(data, getattr(self, "device", "cpu"))
-        return gather_nested(data, ranks, sync_grads=sync_grads)
+            return _with_tensors(data, getattr(self, "device", "cpu"))
+        return _gathered(data, ranks, sync_grads=sync_grads)
 
     def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
         """Return a number or tensor reduced over the ranks; same shape, without gradient.
@@ -90,3 +90,47 @@ class ModuleCollectives(Collectives):
     reduce = _yielding(Collectives.reduce)
     broadcast = _yielding(Collectives.broadcast)
     barrier = _yielding(Collectives.barrier)
+
+
+def _gathered(data: Any, strategy: Strategy, *, sync_grads: bool = False) -> Any:
+    """Return ``data`` with each tensor replaced by those of all ranks, shape ``(world_size, *shape)``.
+
+    Args:
+        data: a tensor, number, array, or a nest of them; the shapes must be the same on all ranks.
+        strategy: whose ranks take part.
+        sync_grads: let gradients flow back, summed over ranks, to the rank that gave the tensor.
+    """
+
+    def gather(tensor: Tensor) -> Tensor:
+        if sync_grads and tensor.requires_grad:
+            gathered: Tensor = _Gather.apply(tensor, strategy)  # type: ignore[no-untyped-call]
+            return gathered
+        return strategy.all_gather(tensor.detach())
+
+    return map_batch(gather, _with_tensors(data, strategy.device))
+
+
+def _with_tensors(data: Any, device: torch.device | str) -> Any:
+    """Return ``data`` with its numbers and arrays as tensors on ``device``."""
+    if isinstance(data, bool):
+        return torch.tensor(data, dtype=torch.uint8, device=device)
+    if isinstance(data, (int, float)) or (hasattr(data, "__array__") and not isinstance(data, Tensor)):
+        return torch.as_tensor(data, device=device)
+    if isinstance(data, list | tuple):
+        items = [_with_tensors(item, device) for item in data]
+        return type(data)(*items) if hasattr(data, "_fields") else type(data)(items)
+    if isinstance(data, Mapping):
+        return rebuild_mapping(data, {key: _with_tensors(value, device) for key, value in data.items()})
+    return data
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, strategy: Strategy) -> Tensor:
+        ctx.strategy = strategy
+        return strategy.all_gather(tensor.contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        summed = ctx.strategy.all_reduce(gradient.contiguous(), "sum")
+        return summed[ctx.strategy.rank], None

@@ -11,11 +11,10 @@ import torch
 
 from lt_core import plugins
 from lt_core.errors import ConfigError
-from lt_core.once import prepare, prepare_once_per_run, setup_once, teardown
 from lt_core.strategy import Shard
 from lt_core.transfer import move_to_device
 
-__all__ = ["DataSource", "Feed", "make_feed", "prepare", "prepare_once_per_run", "setup_once", "teardown"]
+__all__ = ["DataSource", "Feed", "make_feed"]
 
 
 class DataSource:

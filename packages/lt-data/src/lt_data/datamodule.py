@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from lt_core.data import DataSource
+from lt_core.data_setup import Done
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_core.hparams import HyperparametersMixin, makes_new
-from lt_core.once import forget, is_done, mark_done, stage_of
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -188,7 +188,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
 
     def __repr__(self) -> str:
         """Show the class and what is ready."""
-        ready = sorted(what for what in ("prepare_data", "fit", "validate", "test", "predict") if is_done(self, what))
+        ready = sorted(what for what in ("prepare_data", "fit", "validate", "test", "predict") if what in Done(self))
         return f"{type(self).__name__}({'done: ' + ', '.join(ready) if ready else 'nothing done yet'})"
 
 
@@ -210,12 +210,9 @@ def _counted(prepare_data: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(prepare_data)
     def counted(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
-        finished = False
-        try:
-            result = prepare_data(self, *args, **kwargs)
-            finished = True
-        finally:
-            mark_done(self, "prepare_data", finished)
+        Done(self).discard("prepare_data")  # where it fails, it is due again
+        result = prepare_data(self, *args, **kwargs)
+        Done(self).add("prepare_data")
         return result
 
     counted.keeps_count = False  # type: ignore[attr-defined]  # by hand it runs as often as it is called
@@ -229,18 +226,18 @@ def _once_per_stage(setup: Callable[..., Any]) -> Callable[..., Any]:
     def once(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
         if self.__dict__.get("_in_setup"):
             return setup(self, *args, **kwargs)
-        stage = stage_of(partial(setup, self), args, kwargs)
-        if is_done(self, stage):
+        stage = Done.stage_of(partial(setup, self), args, kwargs)
+        if stage in Done(self):
             if type(self).reset is LightningDataModule.reset:
                 return None
             self.reset(stage)
-            forget(self, stage)
+            Done(self).discard(stage)
         self.__dict__["_in_setup"] = True
         try:
             result = setup(self, *args, **kwargs)
         finally:
             del self.__dict__["_in_setup"]
-        mark_done(self, stage)
+        Done(self).add(stage)
         return result
 
     once.keeps_count = True  # type: ignore[attr-defined]
@@ -253,7 +250,7 @@ def _torn_down(teardown: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(teardown)
     def torn_down(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
         result = teardown(self, *args, **kwargs)
-        forget(self, stage_of(partial(teardown, self), args, kwargs))
+        Done(self).discard(Done.stage_of(partial(teardown, self), args, kwargs))
         return result
 
     torn_down.keeps_count = True  # type: ignore[attr-defined]

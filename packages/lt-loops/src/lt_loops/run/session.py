@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from lt_core.data import teardown
+from lt_core.data_setup import teardown
 from lt_core.errors import silence_for_trainer, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden

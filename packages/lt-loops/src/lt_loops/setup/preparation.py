@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from torch.optim import Optimizer
 
 from lt_core.callback import Callback
-from lt_core.data import DataSource, prepare, setup_once
+from lt_core.data import DataSource
+from lt_core.data_setup import prepare, setup_once
 from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
