@@ -18,9 +18,9 @@ LIMITS = {
     "files in the largest circle": 13,
     "files that write slots of Run or its owners": 15,
     "unpromised names that siblings use": 53,
-    "lines of lt-core": 10_860,
-    "lines of lt-loops": 11_020,
-    "lines of all packages": 51_900,
+    "lines of lt-core": 10_900,
+    "lines of lt-loops": 11_180,
+    "lines of all packages": 52_100,
     "files in the fullest folder": 57,
 }
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 import pytest
 
 from lt_core import Callback, ConfigError, LtDeprecationWarning, PluginError, plugins
-from lt_loops.arguments.settings import Settings
+from lt_loops.arguments.table import Settings
 from lt_loops.legacy import LegacyArguments, translate
 
 pytestmark = pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from lt_core import Callback, ConfigError, ConfigTypeError, Logger, LtWarning, Precision
-from lt_loops.arguments.settings import ARGUMENTS, Settings, canonical_precision, parse_time
+from lt_loops.arguments.durations import parse_time
+from lt_loops.arguments.precision_names import canonical_precision
+from lt_loops.arguments.table import ARGUMENTS, Settings
 
 LIMITS = [f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")]
 
@@ -18,7 +20,7 @@ def test_nothing_given_is_the_defaults():
 
 
 def test_none_stands_for_every_default_but_one():
-    settings = Settings.checked(dict.fromkeys(ARGUMENTS - {"check_val_every_n_epoch"}))
+    settings = Settings.checked(dict.fromkeys(ARGUMENTS.keys() - {"check_val_every_n_epoch"}))
     assert settings == Settings()
     across_epochs = Settings.checked({"check_val_every_n_epoch": None, "val_check_interval": 100})
     assert across_epochs.check_val_every_n_epoch is None

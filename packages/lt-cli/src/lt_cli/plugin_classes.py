@@ -21,22 +21,11 @@ from jsonargparse import Namespace
 
 from lt_cli.config_places import config_files
 from lt_cli.plugin_list import Plugin, installed_plugins
+from lt_core.plugins import OF_ARGUMENT
 
 __all__ = ["import_named_plugins", "plugin_names", "spell_out_plugins", "with_classes"]
 
-_GROUPS_OF = {
-    "accelerator": ("accelerators",),
-    "callbacks": ("callbacks",),
-    "eval_precision": ("precision",),
-    "logger": ("loggers",),
-    "plugins": ("precision", "checkpoint_io", "launchers", "environments"),
-    "precision": ("precision",),
-    "profiler": ("profilers",),
-    "strategy": ("strategies",),
-}
-"""The Trainer's arguments that take a plug-in, with the groups of its kind."""
-
-_ALL_GROUPS = {group for groups in _GROUPS_OF.values() for group in groups}
+_ALL_GROUPS = {group for groups in OF_ARGUMENT.values() for group in groups}
 _WHOLE_LIST = (".help", "--help", "-h")
 _ARGUMENT = re.compile(r"--trainer\.(?P<argument>\w+)(?P<more>\+?)(?:=(?P<name>.*))?\Z", re.DOTALL)
 _KEY = re.compile(r"(?:.*\.)?trainer\.(?P<argument>\w+)\Z")
@@ -84,7 +73,7 @@ def spell_out_plugins(words: Sequence[str]) -> list[str]:
 
 def plugin_names(argument: str) -> list[str]:
     """Return what may be written for an argument of the Trainer without a dot: names of plug-ins and of classes."""
-    mine = [plugin for plugin in installed_plugins() if plugin.group in _GROUPS_OF.get(argument, ())]
+    mine = [plugin for plugin in installed_plugins() if plugin.group in OF_ARGUMENT.get(argument, ())]
     return sorted({name for plugin in mine for name in (plugin.name, _class_name(plugin))})
 
 
@@ -121,7 +110,7 @@ def _has_arguments(argument: str, following: Sequence[str]) -> bool:
 
 def _class_path(argument: str, name: str) -> str | None:
     """Return where the class of a plug-in is, by its name; None where it is none's, or that of two."""
-    groups = _GROUPS_OF.get(argument, ())
+    groups = OF_ARGUMENT.get(argument, ())
     found = {p.origin for p in installed_plugins() if p.group in groups and p.name == name} if groups else set()
     return _shortest_path(*found.pop().split(":")) if len(found) == 1 else None
 

@@ -12,7 +12,19 @@ from typing import Any
 
 from lt_core.errors import PluginError, did_you_mean
 
-__all__ = ["BROUGHT_BY", "GROUPS", "INSTALL", "find", "find_role", "install_hint", "load", "names", "rescan"]
+__all__ = [
+    "BROUGHT_BY",
+    "GROUPS",
+    "INSTALL",
+    "OF_ARGUMENT",
+    "ROLES",
+    "find",
+    "find_role",
+    "install_hint",
+    "load",
+    "names",
+    "rescan",
+]
 
 INSTALL = "pip install {package}"
 """The remedy shown for a missing package; the one place to change when the packages are published elsewhere."""
@@ -34,6 +46,25 @@ GROUPS = (
     "compat",
 )
 """The entry-point groups, each with the prefix ``lt.``."""
+
+OF_ARGUMENT: dict[str, tuple[str, ...]] = {
+    "accelerator": ("accelerators",),
+    "callbacks": ("callbacks",),
+    "eval_precision": ("precision",),
+    "logger": ("loggers",),
+    "plugins": ("checkpoint_io", "environments", "launchers", "precision"),
+    "precision": ("precision",),
+    "profiler": ("profilers",),
+    "strategy": ("strategies",),
+}
+"""The Trainer's arguments that take names, and the groups in which a name is looked up."""
+
+ROLES = {
+    "checkpoint": "enable_checkpointing",
+    "progress_bar": "enable_progress_bar",
+    "summary": "enable_model_summary",
+}
+"""The roles of callbacks that a Trainer fills by itself, and the argument that turns each off."""
 
 _SINGULAR = {
     "strategies": "strategy",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
-    from lt_loops.arguments.settings import Settings
+    from lt_loops.arguments.table import Settings
     from lt_loops.run.frame import Run
     from lt_loops.setup.parts import Parts
     from lt_loops.setup.scheduler_config import SchedulerConfig

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
-from lt_loops.arguments.settings import ARGUMENTS, Settings
+from lt_loops.arguments.table import ARGUMENTS, Settings
 from lt_loops.old_arguments import OLD_ARGUMENTS, translate
 
 __all__ = ["LegacyArguments", "renamed_loaders", "translate"]

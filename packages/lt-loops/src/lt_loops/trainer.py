@@ -16,11 +16,9 @@ from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.action_profiler import by_action
 from lt_core.callback import Callback
-from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
-from lt_core.environment import Environment
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence_for_trainer
-from lt_core.launcher import Launcher, RunResult
+from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
@@ -29,8 +27,8 @@ from lt_core.strategy import Strategy
 from lt_loops.actions import TrainerActions
 from lt_loops.arguments.attributes import check_attribute
 from lt_loops.arguments.limits import Limits
-from lt_loops.arguments.problems import Problem, a, raise_problems, shown
-from lt_loops.arguments.settings import Settings, find_problems
+from lt_loops.arguments.problems import Problem, a, shown
+from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
@@ -45,9 +43,6 @@ from lt_loops.setup.loaders import Loaders
 from lt_loops.setup.parts import find_unknown, resolve
 
 __all__ = ["Trainer"]
-
-Plugin = Precision | CheckpointIO | Environment | Launcher
-"""What ``Trainer(plugins=...)`` takes."""
 
 
 class Trainer(TrainerActions, LegacyArguments):
@@ -97,9 +92,11 @@ class Trainer(TrainerActions, LegacyArguments):
         sync_batchnorm: batch norm over the batches of all ranks.
         reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
         default_root_dir: where files go when nothing else says it; default: the working directory.
+        enable_autolog_hparams: whether loggers get the hyperparameters that the module saves.
+        model_registry: without effect: a registry of models belongs to Lightning's platform.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
         cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape).
-        steps_per_execution: training batches that the device is given at once, for tiny steps: by ``cuda_graphs=True``
+        steps_per_execution: training batches that the device is given together, for tiny steps: by ``cuda_graphs=True``
             one graph does so many steps, on XLA one program. What is due in between is never passed over.
         silence: codes of warnings that are not shown.
         on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.
@@ -174,9 +171,7 @@ class Trainer(TrainerActions, LegacyArguments):
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
         problems: list[Problem] = []
         meant = translate({**given, **unknown}, problems=problems)
-        problems += [*find_problems(meant), *find_unknown(meant)]
-        raise_problems(problems, "Trainer", code="LT140")
-        self._set_up(Settings.checked(meant))
+        self._set_up(Settings.checked(meant, lambda sound: [*problems, *find_unknown(sound)]))
 
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings
@@ -405,7 +400,7 @@ class Trainer(TrainerActions, LegacyArguments):
             settings=self.settings,
             limits=self._limits,
             parts=self._parts,
-            compile_options=self._compile_options if self.settings.compile is False else self.settings.compile,
+            compile_options=self._compile_options if self.settings.compile is None else self.settings.compile,
             follows_lightning=self.follows_lightning,
         )
         run.trusted = weights_only is False

@@ -25,16 +25,11 @@ from lt_core.callback import Callback
 from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.overrides import is_overridden
 from lt_core.plain_data import is_plain
+from lt_core.plugins import ROLES
 from lt_testing.kit import Kit
 from lt_testing.training import KitModule, assert_same, installed_trainer, kit_data, same, seeded
 
 __all__ = ["CallbackKit", "KitModule"]
-
-_FLAGS = {
-    "progress_bar": "enable_progress_bar",
-    "summary": "enable_model_summary",
-    "checkpoint": "enable_checkpointing",
-}
 
 
 class CallbackKit(Kit):
@@ -166,6 +161,6 @@ class CallbackKit(Kit):
         if callbacks is None:
             callbacks = [self.make_callback(folder)]
         roles = {callback.role for callback in callbacks}
-        quiet = {flag: False for role, flag in _FLAGS.items() if role not in roles}
+        quiet = {flag: False for role, flag in ROLES.items() if role not in roles}
         wanted = {"accelerator": "cpu", "max_epochs": 2, "logger": False, **self.arguments, **arguments}
         return make(callbacks=callbacks, default_root_dir=str(folder), **quiet, **wanted)

@@ -6,7 +6,7 @@ from functools import cache
 
 from lt_core.errors import warn
 from lt_core.overrides import nearest_name
-from lt_loops.arguments.settings import ARGUMENTS
+from lt_loops.arguments.table import ARGUMENTS
 
 __all__ = ["check_attribute"]
 

@@ -9,13 +9,14 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
 from lt_core.launcher import Launcher
+from lt_core.plugins import ROLES
 from lt_core.precision import Precision
 from lt_loops.arguments.problems import Problem, shown
-from lt_loops.arguments.rules import is_whole
+from lt_loops.arguments.rules import as_list, is_whole
 
-__all__ = ["find_conflicts"]
+__all__ = ["BAREBONES", "find_conflicts"]
 
-_BAREBONES: dict[str, tuple[Any, ...]] = {
+BAREBONES: dict[str, tuple[Any, ...]] = {
     "logger": (False,),
     "enable_checkpointing": (False,),
     "enable_progress_bar": (False,),
@@ -24,16 +25,9 @@ _BAREBONES: dict[str, tuple[Any, ...]] = {
     "num_sanity_val_steps": (0,),
     "fast_dev_run": (False, 0),
     "detect_anomaly": (False,),
-    "profiler": (),
+    "profiler": (None,),
 }
-"""What barebones turns off, and the values that agree with it (None always does)."""
-
-_FLAGS = {
-    "checkpoint": "enable_checkpointing",
-    "progress_bar": "enable_progress_bar",
-    "summary": "enable_model_summary",
-}
-"""The flag that turns off the callbacks of a role."""
+"""What barebones turns off: the value that it sets, and others that agree with it (None always does)."""
 
 
 def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
@@ -61,7 +55,7 @@ def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:
 def _barebones(given: Mapping[str, Any]) -> Iterator[Problem]:
     if not given.get("barebones"):
         return
-    for name, agreeing in _BAREBONES.items():
+    for name, agreeing in BAREBONES.items():
         value = given.get(name)
         if value is not None and value not in agreeing:
             yield Problem(
@@ -97,9 +91,8 @@ def _validation(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _roles(given: Mapping[str, Any]) -> Iterator[Problem]:
-    callbacks = given.get("callbacks") or ()
-    for callback in callbacks if isinstance(callbacks, list | tuple | set | frozenset) else [callbacks]:
-        flag = _FLAGS.get(callback.role or "") if isinstance(callback, Callback) else None
+    for callback in as_list(given.get("callbacks") or ()):
+        flag = ROLES.get(callback.role or "") if isinstance(callback, Callback) else None
         if flag is not None and given.get(flag) is False:
             yield Problem(
                 f"{flag}=False and callbacks=[{type(callback).__name__}(...)]: the flag turns off what the callback "
@@ -108,8 +101,7 @@ def _roles(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _plugins(given: Mapping[str, Any]) -> Iterator[Problem]:
-    plugins = given.get("plugins") or ()
-    plugins = list(plugins) if isinstance(plugins, list | tuple | set | frozenset) else [plugins]
+    plugins = as_list(given.get("plugins") or ())
     for kind in (Precision, Environment, CheckpointIO, Launcher):
         found = [type(plugin).__name__ for plugin in plugins if isinstance(plugin, kind)]
         if len(found) > 1:

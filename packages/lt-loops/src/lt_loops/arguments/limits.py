@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 from lt_loops.arguments.problems import raise_problems
-from lt_loops.arguments.rules import find_problem
-from lt_loops.arguments.settings import Settings
+from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
 
 __all__ = ["LIMITS", "Limit", "Limits", "TrainerLimits"]
 
@@ -21,7 +20,7 @@ _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
 
 @dataclass(slots=True, kw_only=True)
 class Limits:
-    """The values that count now, in the one form that :class:`~lt_loops.arguments.settings.Settings` has them in.
+    """The values that count now, in the one form that :class:`~lt_loops.arguments.table.Settings` has them in.
 
     The Trainer and its runs hold the same ones, so that a change counts wherever they are read.
     """
@@ -83,19 +82,11 @@ LIMITS = tuple(limit.name for limit in fields(Limits))
 
 
 class Limit:
-    """An attribute of the Trainer that is checked when set, and has the plan of the loop made again.
-
-    Args:
-        doc: what the attribute is.
-    """
-
-    def __init__(self, doc: str) -> None:
-        """Describe the attribute; its name comes from the class body."""
-        self.__doc__ = doc
+    """An attribute of the Trainer that is checked when set, and has the plan of the loop made again."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Take the attribute's name."""
-        self.name = name
+        """Take the attribute's name, and what the table says of the argument."""
+        self.name, self.__doc__ = name, ARGUMENTS[name].doc
 
     def __get__(self, trainer: Any, owner: type | None = None) -> Any:
         """Return the value that counts now."""
@@ -107,11 +98,9 @@ class Limit:
         Raises:
             ConfigError: for a value that it would not take.
         """
-        problem = find_problem(self.name, value)
-        raise_problems([] if problem is None else [problem], f"trainer.{self.name}", code="LT143")
-        keeps_none = value is None and self.name in _WITHOUT_LIMIT
-        meant = None if keeps_none else getattr(Settings.checked({self.name: value}), self.name)
-        setattr(trainer._limits, self.name, meant)
+        raise_problems([*wrong_arguments({self.name: value}).values()], f"trainer.{self.name}", code="LT143")
+        is_default = value is None and self.name not in _WITHOUT_LIMIT
+        setattr(trainer._limits, self.name, getattr(Settings(), self.name) if is_default else settled(self.name, value))
         trainer.mark_dirty()
 
 
@@ -120,17 +109,17 @@ class TrainerLimits:
 
     _limits: Limits
 
-    max_epochs = Limit("Epochs after which training ends; -1 or None for no limit.")
-    min_epochs = Limit("Epochs before which nothing ends training early, or None.")
-    max_steps = Limit("Optimizer steps after which training ends; -1 for no limit.")
-    min_steps = Limit("Optimizer steps before which nothing ends training early, or None.")
-    accumulate_grad_batches = Limit("Batches for each optimizer step, or a dict from epoch to batches.")
-    gradient_clip_val = Limit("The limit to which gradients are clipped, or None.")
-    gradient_clip_algorithm = Limit("``norm`` or ``value``, or None.")
-    limit_train_batches = Limit("Training batches of an epoch that are read: a count, or a fraction.")
-    limit_val_batches = Limit("Validation batches of each loader that are read: a count, or a fraction.")
-    limit_test_batches = Limit("Test batches of each loader that are read: a count, or a fraction.")
-    limit_predict_batches = Limit("Batches of each loader that are predicted: a count, or a fraction.")
-    val_check_interval = Limit("Validation after a fraction of an epoch, a count of batches, or a time.")
-    check_val_every_n_epoch = Limit("Validation in every n-th epoch; None counts batches across epochs.")
-    log_every_n_steps = Limit("Optimizer steps between two rows of step values in the loggers.")
+    max_epochs = Limit()
+    min_epochs = Limit()
+    max_steps = Limit()
+    min_steps = Limit()
+    accumulate_grad_batches = Limit()
+    gradient_clip_val = Limit()
+    gradient_clip_algorithm = Limit()
+    limit_train_batches = Limit()
+    limit_val_batches = Limit()
+    limit_test_batches = Limit()
+    limit_predict_batches = Limit()
+    val_check_interval = Limit()
+    check_val_every_n_epoch = Limit()
+    log_every_n_steps = Limit()

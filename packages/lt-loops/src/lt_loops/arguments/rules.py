@@ -1,38 +1,62 @@
-"""What each argument of the Trainer may be by itself: one rule for each, none of which knows another argument."""
+"""What an argument of the Trainer may be by itself, and the form in which it then counts.
+
+A rule takes name and value and says what is wrong; none knows another argument. A form takes a value that passed.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from lt_core import plugins
-from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.checkpoint import CheckpointIO
-from lt_core.environment import Environment
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
-from lt_core.launcher import Launcher
-from lt_core.logger import Logger
 from lt_core.precision import Precision
-from lt_core.profiler import Profiler
-from lt_core.strategy import Strategy
 from lt_loops.arguments.durations import EXPECTED_TIME, parse_time
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, Rule, a, shown, wrong_type, wrong_value
 
-__all__ = ["RULES", "find_problem", "is_whole"]
+__all__ = [
+    "an_object",
+    "as_compile_options",
+    "as_devices",
+    "as_folder",
+    "as_interval",
+    "as_list",
+    "as_loggers",
+    "as_plain",
+    "as_precision",
+    "as_time",
+    "as_windows",
+    "as_word",
+    "choice",
+    "ckpt_path",
+    "clip",
+    "codes",
+    "compile_options",
+    "count",
+    "devices",
+    "fast_dev_run",
+    "flag",
+    "is_whole",
+    "objects",
+    "part",
+    "path",
+    "precision",
+    "time",
+    "val_check_interval",
+    "windows",
+    "word",
+]
 
 _FOREIGN = ("lightning", "pytorch_lightning", "lightning_fabric")
+_SEVERAL = (list, tuple, set, frozenset)
 _COMPILE_OPTIONS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
-
-
-def find_problem(name: str, value: Any) -> Problem | None:
-    """Return what is wrong with one argument, or None. None itself always stands for the argument's default."""
-    return None if value is None else RULES[name](name, value)
 
 
 def is_whole(value: object) -> bool:
@@ -48,7 +72,7 @@ def is_number(value: object) -> TypeGuard[float]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "") -> Rule:
+def count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "") -> Rule:
     """Accept whole numbers from ``minimum`` on, and -1 where ``unlimited``; ``instead`` is the way out for others."""
     expected = f"a whole number of {unit}, {minimum} or more" + (", or -1 for no limit" if unlimited else "")
 
@@ -75,7 +99,7 @@ def _as_number(name: str, value: Any) -> str:
     return f"Write {name}=5, for instance."
 
 
-def _part(stage: str) -> Rule:
+def part(stage: str) -> Rule:
     """Accept a fraction from 0.0 to 1.0 or a count of batches."""
     expected = f"a fraction of the {stage} batches from 0.0 to 1.0, or a whole number of them, 0 or more"
 
@@ -101,12 +125,13 @@ def _as_part(name: str, value: Any) -> str:
         return f"Write {name}=0.5 for half of them, {name}=10 for ten."
 
 
-def _val_check_interval(name: str, value: Any) -> Problem | None:
+def val_check_interval(name: str, value: Any) -> Problem | None:
+    """Accept a fraction of the epoch, a count of batches or a span of time."""
     expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {EXPECTED_TIME}"
     if isinstance(value, bool):
         return wrong_type(name, value, expected, f"Write {name}=1.0; limit_val_batches=0 turns validation off.")
     if not is_number(value):
-        return _time(name, value, expected)
+        return time(name, value, expected)
     if value <= 0 or math.isnan(value):
         return wrong_value(name, value, expected, "To validate never, write limit_val_batches=0.")
     if not is_whole(value) and value > 1:
@@ -114,7 +139,8 @@ def _val_check_interval(name: str, value: Any) -> Problem | None:
     return None
 
 
-def _time(name: str, value: Any, expected: str = EXPECTED_TIME) -> Problem | None:
+def time(name: str, value: Any, expected: str = EXPECTED_TIME) -> Problem | None:
+    """Accept a span of time."""
     try:
         parse_time(value)
     except ConfigTypeError as error:
@@ -129,9 +155,9 @@ def _text(error: ConfigError) -> str:
     return str(error).removesuffix(f" [{error.code}]")
 
 
-def _windows(name: str, value: Any) -> Problem | None:
+def windows(name: str, value: Any) -> Problem | None:
     """Accept a count of batches for each optimizer step, or one for each epoch from which it holds."""
-    single = _count(1, "batches", instead=f"Write {name}=1 for a step after each batch.")
+    single = count(1, "batches", instead=f"Write {name}=1 for a step after each batch.")
     if not isinstance(value, Mapping):
         return single(name, value)
     expected = "a schedule {epoch: batches}, epochs from 0 on, batches from 1 on"
@@ -145,7 +171,8 @@ def _windows(name: str, value: Any) -> Problem | None:
     return None
 
 
-def _clip(name: str, value: Any) -> Problem | None:
+def clip(name: str, value: Any) -> Problem | None:
+    """Accept a number that is not negative."""
     expected = "a number, 0 or more (the largest norm or value of the gradients)"
     if not is_number(value):
         text = isinstance(value, str)
@@ -155,7 +182,8 @@ def _clip(name: str, value: Any) -> Problem | None:
     return None
 
 
-def _devices(name: str, value: Any) -> Problem | None:
+def devices(name: str, value: Any) -> Problem | None:
+    """Accept a count, indices or text."""
     expected = "a count (2), -1 for all, indices ([0, 2] or '0,2'), or 'auto'"
     if isinstance(value, str):
         return None if value.strip() else wrong_value(name, value, expected, f"Write {name}='auto'.")
@@ -174,14 +202,16 @@ def _devices(name: str, value: Any) -> Problem | None:
 # ---- choices ---------------------------------------------------------------------------------------------------------
 
 
-def _flag(name: str, value: Any) -> Problem | None:
+def flag(name: str, value: Any) -> Problem | None:
+    """Accept True and False."""
     if isinstance(value, bool):
         return None
     guess = str(value).strip().lower() not in ("0", "false", "no", "off", "none", "")
     return wrong_type(name, value, "True or False", f"Write {name}={guess}.")
 
 
-def _choice(*choices: str | bool) -> Rule:
+def choice(*choices: str | bool) -> Rule:
+    """Accept the given words, and True or False where they are among them."""
     expected = " or ".join(map(repr, choices))
     words = [choice for choice in choices if isinstance(choice, str)]
     instead = f"Take {choices[0]!r}, for instance."
@@ -197,7 +227,8 @@ def _choice(*choices: str | bool) -> Rule:
     return rule
 
 
-def _fast_dev_run(name: str, value: Any) -> Problem | None:
+def fast_dev_run(name: str, value: Any) -> Problem | None:
+    """Accept True, False or a count of batches."""
     if isinstance(value, bool):
         return None
     expected = "True, False, or a whole number of batches"
@@ -206,7 +237,9 @@ def _fast_dev_run(name: str, value: Any) -> Problem | None:
     return wrong_value(name, value, expected, f"Write {name}=True for one batch.") if value < 0 else None
 
 
-def _word(example: str) -> Rule:
+def word(example: str) -> Rule:
+    """Accept text."""
+
     def rule(name: str, value: Any) -> Problem | None:
         if isinstance(value, str):
             return None
@@ -215,7 +248,8 @@ def _word(example: str) -> Rule:
     return rule
 
 
-def _path(name: str, value: Any) -> Problem | None:
+def path(name: str, value: Any) -> Problem | None:
+    """Accept the path of a folder."""
     expected = "the path of a folder"
     if not isinstance(value, str | os.PathLike):
         return wrong_type(name, value, expected, f"Write {name}='runs', for instance.")
@@ -224,13 +258,15 @@ def _path(name: str, value: Any) -> Problem | None:
     return None
 
 
-def _ckpt_path(name: str, value: Any) -> Problem | None:
+def ckpt_path(name: str, value: Any) -> Problem | None:
+    """Accept the path of a checkpoint."""
     if isinstance(value, str | os.PathLike):
         return None
     return wrong_type(name, value, "the path of a checkpoint", "Write trainer.fit(model, ckpt_path='last.ckpt').")
 
 
-def _precision(name: str, value: Any) -> Problem | None:
+def precision(name: str, value: Any) -> Problem | None:
+    """Accept a number format's name in any spelling, or an object."""
     if isinstance(value, Precision):
         return None
     try:
@@ -241,7 +277,8 @@ def _precision(name: str, value: Any) -> Problem | None:
     return None
 
 
-def _compile(name: str, value: Any) -> Problem | None:
+def compile_options(name: str, value: Any) -> Problem | None:
+    """Accept True, False or arguments of ``torch.compile``."""
     expected = "True, False, or a dict of torch.compile's arguments"
     if isinstance(value, bool):
         return None
@@ -255,7 +292,8 @@ def _compile(name: str, value: Any) -> Problem | None:
     return wrong_value(name, value, f"{expected} ({', '.join(_COMPILE_OPTIONS)})", f"{unknown[0]!r} is none.{hint}")
 
 
-def _codes(name: str, value: Any) -> Problem | None:
+def codes(name: str, value: Any) -> Problem | None:
+    """Accept codes of warnings that installed packages give."""
     expected = "a list of codes of warnings, as they stand in brackets at a warning's end"
     if isinstance(value, str) or not isinstance(value, Iterable):
         return wrong_type(name, value, expected, f"Write {name}=[{value!r}]." if isinstance(value, str) else "")
@@ -270,7 +308,7 @@ def _codes(name: str, value: Any) -> Problem | None:
 # ---- objects ---------------------------------------------------------------------------------------------------------
 
 
-def _object(kind: type, example: str) -> Rule:
+def an_object(kind: type, example: str) -> Rule:
     """Accept a name or an instance of ``kind``."""
     expected = f"a name ({example!r}) or an object of a subclass of lt_core.{kind.__name__}"
 
@@ -296,7 +334,7 @@ def _as_object(form: str, value: Any, example: str) -> str:
     return f"Write {example}, for instance."
 
 
-def _objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Rule:
+def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Rule:
     """Accept one or a list of instances of ``kinds``, or of names of such, and True or False where ``flags``."""
     what = " or ".join(f"lt_core.{kind.__name__}" for kind in kinds)
     expected = f"{'True, False, ' if flags else ''}a name, an object of a subclass of {what}, or a list of such"
@@ -304,7 +342,7 @@ def _objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> R
     def rule(name: str, value: Any) -> Problem | None:
         if flags and isinstance(value, bool):
             return None
-        items = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        items = value if isinstance(value, _SEVERAL) else [value]
         for item in items:
             if isinstance(item, kinds) or (isinstance(item, str) and item.strip()):
                 continue
@@ -337,55 +375,62 @@ def _repeated(name: str, items: list[Any]) -> Problem | None:
     return None
 
 
-RULES: dict[str, Rule] = {
-    "accelerator": _object(Accelerator, "cpu"),
-    "strategy": _object(Strategy, "ddp"),
-    "devices": _devices,
-    "num_nodes": _count(1, "nodes"),
-    "precision": _precision,
-    "logger": _objects((Logger,), "CSVLogger('logs')", flags=True),
-    "callbacks": _objects((Callback,), "EarlyStopping(monitor='val_loss')"),
-    "fast_dev_run": _fast_dev_run,
-    "max_epochs": _count(0, "epochs", unlimited=True),
-    "min_epochs": _count(0, "epochs"),
-    "max_steps": _count(0, "optimizer steps", unlimited=True),
-    "min_steps": _count(0, "optimizer steps"),
-    "max_time": _time,
-    "limit_train_batches": _part("training"),
-    "limit_val_batches": _part("validation"),
-    "limit_test_batches": _part("test"),
-    "limit_predict_batches": _part("predict"),
-    "overfit_batches": _part("training"),
-    "val_check_interval": _val_check_interval,
-    "check_val_every_n_epoch": _count(1, "epochs", instead="To validate never, write limit_val_batches=0."),
-    "num_sanity_val_steps": _count(0, "batches", unlimited=True),
-    "log_every_n_steps": _count(0, "optimizer steps", instead="Write log_every_n_steps=0 to log nothing per step."),
-    "enable_checkpointing": _flag,
-    "enable_progress_bar": _flag,
-    "enable_model_summary": _flag,
-    "accumulate_grad_batches": _windows,
-    "gradient_clip_val": _clip,
-    "gradient_clip_algorithm": _choice("norm", "value"),
-    "deterministic": _choice(True, False, "warn"),
-    "benchmark": _flag,
-    "inference_mode": _flag,
-    "use_distributed_sampler": _flag,
-    "profiler": _object(Profiler, "simple"),
-    "detect_anomaly": _flag,
-    "barebones": _flag,
-    "plugins": _objects((Precision, Environment, CheckpointIO, Launcher), "SLURMEnvironment()"),
-    "sync_batchnorm": _flag,
-    "reload_dataloaders_every_n_epochs": _count(0, "epochs", instead="Write 0 to keep the loaders."),
-    "default_root_dir": _path,
-    "enable_autolog_hparams": _flag,
-    "model_registry": _word("my-model"),
-    "compile": _compile,
-    "cuda_graphs": _flag,
-    "steps_per_execution": _count(1, "training batches", instead="Write 1 to run each step by itself."),
-    "silence": _codes,
-    "on_signal": _choice("exit", "return"),
-    "prepare_data_per_node": _flag,
-    "eval_precision": _precision,
-    "ckpt_path": _ckpt_path,
-}
-"""The rule of each argument of the Trainer."""
+# ---- forms -----------------------------------------------------------------------------------------------------------
+
+
+def as_plain(value: Any) -> Any:
+    """Return whole numbers of other libraries as Python's, all else as it is."""
+    return int(value) if is_whole(value) else value
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return one or several values as a list."""
+    return list(value) if isinstance(value, _SEVERAL) else [value]
+
+
+def as_loggers(value: Any) -> bool | list[Any]:
+    """Return a flag as it is, one or several loggers as a list."""
+    return value if isinstance(value, bool) else as_list(value)
+
+
+def as_devices(value: Any) -> int | str | list[int]:
+    """Return a count or text as it is, indices as a list."""
+    return as_plain(value) if isinstance(value, str) or is_whole(value) else [int(index) for index in value]
+
+
+def as_precision(value: Any) -> str | Precision:
+    """Return a number format by its present name."""
+    return value if isinstance(value, Precision) else canonical_precision(value)
+
+
+def as_time(value: Any) -> timedelta:
+    """Return a span of time."""
+    return timedelta(seconds=parse_time(value) or 0.0)
+
+
+def as_interval(value: Any) -> int | float | timedelta:
+    """Return a number as it is, anything else as a span of time."""
+    return as_plain(value) if is_number(value) else as_time(value)
+
+
+def as_windows(value: Any) -> int | dict[int, int]:
+    """Return a schedule in the order of its epochs, from epoch 0 on."""
+    if not isinstance(value, Mapping):
+        return int(value)
+    return {0: 1, **{int(epoch): int(batches) for epoch, batches in sorted(value.items())}}
+
+
+def as_compile_options(value: Any) -> dict[str, Any] | None:
+    """Return the arguments for ``torch.compile``, None for False."""
+    return ({} if value else None) if isinstance(value, bool) else dict(value)
+
+
+def as_word(value: Any) -> Any:
+    """Return text in lower case."""
+    return value.lower() if isinstance(value, str) else value
+
+
+def as_folder(value: Any) -> str:
+    """Return a local path as an absolute one, an address (``s3://...``) as it is."""
+    path: str = os.fspath(value)
+    return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111  (keeps links)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
     from lt_loops.arguments.limits import Limits
-    from lt_loops.arguments.settings import Settings
+    from lt_loops.arguments.table import Settings
     from lt_loops.report.compile_report import CompileReport
     from lt_loops.setup.hook_calls import HookCalls
     from lt_loops.setup.loaders import Loaders

@@ -23,19 +23,13 @@ from lt_core.profiler import Profiler
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, problem_of
-from lt_loops.arguments.rules import find_problem
+from lt_loops.arguments.rules import as_list
 from lt_loops.setup.hook_calls import order_callbacks
 
 if TYPE_CHECKING:
-    from lt_loops.arguments.settings import Settings
+    from lt_loops.arguments.table import Settings
 
 __all__ = ["Parts", "automatic_strategy", "find_unknown", "resolve"]
-
-_ROLES = {
-    "checkpoint": "enable_checkpointing",
-    "progress_bar": "enable_progress_bar",
-    "summary": "enable_model_summary",
-}
 
 
 class Parts:
@@ -83,38 +77,24 @@ def resolve(settings: Settings) -> Parts:
     return parts
 
 
-_NAMED = {
-    "strategy": "strategies",
-    "precision": "precision",
-    "eval_precision": "precision",
-    "logger": "loggers",
-    "callbacks": "callbacks",
-    "profiler": "profilers",
-}
-"""Arguments that take names, and the group in which each is looked up."""
-
-_PLUGINS = ("checkpoint_io", "environments", "launchers", "precision")
-"""The groups in which a name in ``plugins`` is looked up."""
+_ANY_KIND = plugins.OF_ARGUMENT["plugins"]
 
 
 def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with names and devices in arguments that are fine by themselves."""
-    asked = {name: given.get(name) for name in (*_NAMED, "accelerator", "devices")}
-    sound = {name: value for name, value in asked.items() if value is not None and find_problem(name, value) is None}
+    asked = {name: value for name, value in given.items() if value is not None}
     found: list[Problem] = []
-    for argument, group in _NAMED.items():
-        values = sound.get(argument)
-        for value in values if isinstance(values, list | tuple | set | frozenset) else [values]:
+    for argument, groups in plugins.OF_ARGUMENT.items():
+        for value in as_list(asked.get(argument, ())) if argument not in ("accelerator", "plugins") else ():
             if isinstance(value, str) and value != "auto":
-                name = canonical_precision(value) if group == "precision" else value
-                _try(found, partial(_load, group, name))
-    asked_plugins = given.get("plugins")
-    environment: Environment | None = None
-    for value in asked_plugins if isinstance(asked_plugins, list | tuple | set | frozenset) else [asked_plugins]:
-        plugin = _try(found, partial(_plugin, value)) if isinstance(value, str) and value.strip() else value
-        environment = plugin if isinstance(plugin, Environment) else environment
-    accelerator = _try(found, lambda: _accelerator(sound.get("accelerator", "auto")))
-    devices = sound.get("devices", "auto")
+                _try(found, partial(_load, groups[0], canonical_precision(value) if "precision" in groups else value))
+    made = [
+        _try(found, partial(_plugin, value)) if isinstance(value, str) else value
+        for value in as_list(asked.get("plugins", ()))
+    ]
+    environment = next((plugin for plugin in made if isinstance(plugin, Environment)), None)
+    accelerator = _try(found, lambda: _accelerator(asked.get("accelerator", "auto")))
+    devices = asked.get("devices", "auto")
     if accelerator is not None and devices != "auto":
         _try(found, lambda: _devices(devices, accelerator, environment or _find_environment()))
     return found
@@ -156,13 +136,13 @@ def _plugin(given: Any) -> Any:
     """
     if not isinstance(given, str):
         return given
-    groups = [group for group in _PLUGINS if given in plugins.names(group)]
+    groups = [group for group in _ANY_KIND if given in plugins.names(group)]
     if not groups:
-        installed = sorted({name for group in _PLUGINS for name in plugins.names(group)})
+        installed = sorted({name for group in _ANY_KIND for name in plugins.names(group)})
         raise PluginError(
             f"Unknown plug-in {given!r}. Installed: {', '.join(map(repr, installed)) or 'none'}."
             f"{did_you_mean(given, installed)} A package can provide one by an entry point in "
-            f"{' or '.join(repr(f'lt.{group}') for group in _PLUGINS)}.",
+            f"{' or '.join(repr(f'lt.{group}') for group in _ANY_KIND)}.",
             code="LT101",
         )
     if len(groups) > 1:
@@ -356,7 +336,7 @@ def _provider(role: str, wanted: bool | None) -> Callable[..., Any] | None:
 
 def _callbacks(settings: Settings) -> list[Callback]:
     callbacks: list[Callback] = [_made("callbacks", given, Callback) for given in settings.callbacks]
-    for role, flag in _ROLES.items():
+    for role, flag in plugins.ROLES.items():
         wanted: bool | None = getattr(settings, flag)
         if settings.fast_dev_run and role == "checkpoint" and settings.given.get(flag) is not False:
             wanted = None  # scripts ask it for the best path; it saves nothing in such a run

@@ -1,0 +1,393 @@
+"""The table of the Trainer's arguments: one row for each, and what they come to together.
+
+**A new argument** is a row of :class:`Settings` and a parameter of ``Trainer.__init__`` with its line in the class's
+docstring; a test compares the two. Its check, if none of :mod:`~lt_loops.arguments.rules` fits, goes there; what it
+cannot be had with, into :mod:`~lt_loops.arguments.conflicts`. Documentation, command lines (``--trainer.<name>``, from
+the signature) and the list in errors follow. One that takes names of plug-ins stands in
+``lt_core.plugins.OF_ARGUMENT`` too. A run reads it as ``run.settings.<name>``; one that may be changed between runs is
+a field of :class:`~lt_loops.arguments.limits.Limits` besides.
+
+**A new name** for an argument: rename the row and the parameter, and write the old one down in
+:mod:`lt_loops.old_names`; a package that speaks the old spelling translates it (:mod:`lt_core.dialect`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
+from lt_core.environment import Environment
+from lt_core.errors import ConfigTypeError, did_you_mean, warn
+from lt_core.launcher import Launcher
+from lt_core.logger import Logger
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
+from lt_core.strategy import Strategy
+from lt_loops.arguments import rules
+from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
+from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
+
+__all__ = ["ARGUMENTS", "DEFAULT_EPOCHS", "Argument", "Plugin", "Settings", "settled", "wrong_arguments"]
+
+DEFAULT_EPOCHS = 1000
+"""Where nobody limits a fit."""
+
+Plugin = Precision | CheckpointIO | Environment | Launcher
+"""What ``Trainer(plugins=...)`` takes."""
+
+
+LookUp = Callable[[Mapping[str, Any]], Sequence[Problem]]
+"""Says what is wrong with arguments that are fine by themselves, such as names that nobody provides."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """What the table says of an argument, beside its name, and its type and default in :class:`Settings`.
+
+    Attributes:
+        check: says what is wrong with a value; never asked about None, which stands for the default.
+        doc: one line for users.
+        also: types that may be written too, and are then brought into that of :class:`Settings` by ``form``.
+        form: returns a checked value in the one form that the rest of the code reads.
+        none_counts: None is no default but says something.
+        parameter: False for one that the constructor takes, and that its signature does not show.
+    """
+
+    check: Rule
+    doc: str
+    also: str = ""
+    form: Callable[[Any], Any] = rules.as_plain
+    none_counts: bool = False
+    parameter: bool = True
+
+
+def _row(default: Any, check: Rule, doc: str, **more: Any) -> Any:
+    """Return a field of :class:`Settings`; a ``default`` that is called makes a new one each time."""
+    made = {"default_factory": default} if callable(default) else {"default": default}
+    return field(**made, metadata={"argument": Argument(check=check, doc=doc, **more)})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The arguments of one Trainer as they count: checked, in one form each, with what follows from others worked out.
+
+    Made by :meth:`checked`. ``None`` in ``logger`` and the ``enable_*`` flags means "if an installed package provides
+    it"; True asks for it, False turns it off. Names (of a strategy, a logger...) are not looked up here.
+
+    Attributes:
+        given: what the user wrote, by argument.
+    """
+
+    accelerator: str | Accelerator = _row(
+        "auto",
+        rules.an_object(Accelerator, "cpu"),
+        '``"cpu"``, ``"cuda"``/``"gpu"``, ``"mps"``, ``"xla"``/``"tpu"``, ``"auto"`` or an Accelerator.',
+    )
+    strategy: str | Strategy = _row(
+        "auto",
+        rules.an_object(Strategy, "ddp"),
+        '``"auto"``, ``"single"``, ``"ddp"``, ``"fsdp"``..., any installed one, or a Strategy.',
+    )
+    devices: int | str | list[int] = _row(
+        "auto",
+        rules.devices,
+        'a count, -1 for all, indices (``[0, 2]``, ``"0,2"``) or ``"auto"``.',
+        form=rules.as_devices,
+    )
+    num_nodes: int = _row(1, rules.count(1, "nodes"), "nodes in the job.")
+    precision: str | Precision | None = _row(
+        None,
+        rules.precision,
+        '``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision.',
+        also="int",
+        form=rules.as_precision,
+    )
+    logger: bool | list[Logger | str] | None = _row(
+        None,
+        rules.objects((Logger,), "CSVLogger('logs')", flags=True),
+        "True for the default one, False for none, a name, a Logger, or a list of these.",
+        also="Logger | str",
+        form=rules.as_loggers,
+    )
+    callbacks: list[Callback | str] = _row(
+        list,
+        rules.objects((Callback,), "EarlyStopping(monitor='val_loss')"),
+        "a Callback, a name, or a list of these.",
+        also="Callback | str",
+        form=rules.as_list,
+    )
+    fast_dev_run: bool | int = _row(
+        False,
+        rules.fast_dev_run,
+        "run 1 (True) or N batches of everything, without logger and checkpoints.",
+    )
+    max_epochs: int = _row(
+        DEFAULT_EPOCHS,
+        rules.count(0, "epochs", unlimited=True),
+        "epochs after which training ends, -1 for no limit.",
+    )
+    min_epochs: int | None = _row(None, rules.count(0, "epochs"), "epochs before which nothing ends training early.")
+    max_steps: int = _row(
+        -1,
+        rules.count(0, "optimizer steps", unlimited=True),
+        "optimizer steps after which training ends, -1 for no limit.",
+    )
+    min_steps: int | None = _row(
+        None, rules.count(0, "optimizer steps"), "optimizer steps before which nothing ends training early."
+    )
+    max_time: timedelta | None = _row(
+        None,
+        rules.time,
+        'training time after which training ends: a timedelta, ``"DD:HH:MM:SS"``, or a dict for timedelta.',
+        also="str | dict[str, int]",
+        form=rules.as_time,
+    )
+    limit_train_batches: int | float = _row(
+        1.0,
+        rules.part("training"),
+        "batches of an epoch that are read: an int is a count, a float a fraction.",
+    )
+    limit_val_batches: int | float = _row(1.0, rules.part("validation"), "the same for each validation loader.")
+    limit_test_batches: int | float = _row(1.0, rules.part("test"), "the same for each test loader.")
+    limit_predict_batches: int | float = _row(1.0, rules.part("predict"), "the same for each loader to predict on.")
+    overfit_batches: int | float = _row(0.0, rules.part("training"), "train and validate on only so many batches.")
+    val_check_interval: int | float | timedelta = _row(
+        1.0,
+        rules.val_check_interval,
+        "validate after this fraction of an epoch (float), this many batches (int), or this time.",
+        also="str | dict[str, int]",
+        form=rules.as_interval,
+    )
+    check_val_every_n_epoch: int | None = _row(
+        1,
+        rules.count(1, "epochs", instead="To validate never, write limit_val_batches=0."),
+        "validate in every n-th epoch; None counts batches across epochs.",
+        none_counts=True,
+    )
+    num_sanity_val_steps: int = _row(
+        2, rules.count(0, "batches", unlimited=True), "validation batches before training, -1 for all."
+    )
+    log_every_n_steps: int = _row(
+        50,
+        rules.count(0, "optimizer steps", instead="Write log_every_n_steps=0 to log nothing per step."),
+        "optimizer steps between two rows of step values in the loggers.",
+    )
+    enable_checkpointing: bool | None = _row(None, rules.flag, "whether a default ModelCheckpoint is added.")
+    enable_progress_bar: bool | None = _row(None, rules.flag, "whether a progress bar is shown.")
+    enable_model_summary: bool | None = _row(None, rules.flag, "whether the weights summary is printed.")
+    accumulate_grad_batches: int | dict[int, int] = _row(
+        1,
+        rules.windows,
+        "batches for each optimizer step; or a dict from epoch to batches.",
+        form=rules.as_windows,
+    )
+    gradient_clip_val: float | None = _row(None, rules.clip, "the limit to which gradients are clipped.")
+    gradient_clip_algorithm: str | None = _row(
+        None, rules.choice("norm", "value"), '``"norm"`` (total norm) or ``"value"``.', form=rules.as_word
+    )
+    deterministic: bool | str = _row(
+        False,
+        rules.choice(True, False, "warn"),
+        'use deterministic algorithms; ``"warn"`` only warns where there is none.',
+        form=rules.as_word,
+    )
+    benchmark: bool | None = _row(None, rules.flag, "torch's ``cudnn.benchmark``.")
+    inference_mode: bool = _row(
+        True,
+        rules.flag,
+        "``validate``, ``test`` and ``predict`` run under ``torch.inference_mode``, else ``no_grad``, as validation "
+        "inside ``fit`` always does.",
+    )
+    use_distributed_sampler: bool = _row(True, rules.flag, "shard the data over ranks; False leaves it to the user.")
+    profiler: str | Profiler | None = _row(
+        None,
+        rules.an_object(Profiler, "simple"),
+        'a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.',
+    )
+    detect_anomaly: bool = _row(False, rules.flag, "torch's anomaly detection, and NaN losses are errors.")
+    barebones: bool = _row(False, rules.flag, "nothing but the loop.")
+    plugins: list[Plugin | str] = _row(
+        list,
+        rules.objects((Precision, Environment, CheckpointIO, Launcher), "SLURMEnvironment()"),
+        "a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these.",
+        also="Plugin | str",
+        form=rules.as_list,
+    )
+    sync_batchnorm: bool = _row(False, rules.flag, "batch norm over the batches of all ranks.")
+    reload_dataloaders_every_n_epochs: int = _row(
+        0, rules.count(0, "epochs", instead="Write 0 to keep the loaders."), "ask for new loaders every n epochs."
+    )
+    default_root_dir: str = _row(
+        os.getcwd,
+        rules.path,
+        "where files go when nothing else says it; default: the working directory.",
+        also="PathLike[str]",
+        form=rules.as_folder,
+    )
+    enable_autolog_hparams: bool = _row(
+        True, rules.flag, "whether loggers get the hyperparameters that the module saves."
+    )
+    model_registry: str | None = _row(
+        None, rules.word("my-model"), "without effect: a registry of models belongs to Lightning's platform."
+    )
+    compile: dict[str, Any] | None = _row(
+        None,
+        rules.compile_options,
+        "True, or arguments for ``torch.compile``, to compile the training step.",
+        also="bool",
+        form=rules.as_compile_options,
+    )
+    cuda_graphs: bool = _row(
+        False,
+        rules.flag,
+        "capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape).",
+    )
+    steps_per_execution: int = _row(
+        1,
+        rules.count(1, "training batches", instead="Write 1 to run each step by itself."),
+        "training batches that the device is given together, for tiny steps: by ``cuda_graphs=True`` one graph does so "
+        "many steps, on XLA one program. What is due in between is never passed over.",
+    )
+    silence: tuple[str, ...] = _row(
+        (), rules.codes, "codes of warnings that are not shown.", also="list[str]", form=tuple
+    )
+    on_signal: str = _row(
+        "exit",
+        rules.choice("exit", "return"),
+        '``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.',
+        form=rules.as_word,
+    )
+    prepare_data_per_node: bool | None = _row(
+        None,
+        rules.flag,
+        "prepare data on one process per node (True) or of the job (False); default: the attribute of the module or "
+        "datamodule.",
+    )
+    eval_precision: str | Precision | None = _row(
+        None,
+        rules.precision,
+        "a number format of its own for validation, test and prediction.",
+        also="int",
+        form=rules.as_precision,
+    )
+    ckpt_path: str | None = _row(
+        None,
+        rules.ckpt_path,
+        "what ``fit`` resumes from where it is given no checkpoint itself.",
+        also="PathLike[str]",
+        form=os.fspath,
+        parameter=False,
+    )
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def checked(
+        cls, given: Mapping[str, Any], look_up: Callable[[Mapping[str, Any]], Sequence[Problem]] | None = None
+    ) -> Settings:
+        """Return the settings for arguments as the user wrote them; None stands for an argument's default.
+
+        Args:
+            given: arguments by name.
+            look_up: returns what is wrong with the names in those arguments that are fine by themselves.
+
+        Raises:
+            ConfigTypeError: for unknown arguments, or when all that is wrong is of a wrong type.
+            ConfigError: for wrong values and conflicts; the message lists all problems of the call, one a line.
+        """
+        wrong = wrong_arguments(given)
+        sound = {name: value for name, value in given.items() if name not in wrong}
+        problems = [*wrong.values(), *find_conflicts(sound), *(look_up(sound) if look_up is not None else ())]
+        if problems:
+            raise_problems(problems, "Trainer", code="LT140")
+        written = {
+            name: settled(name, value)
+            for name, value in given.items()
+            if value is not None or ARGUMENTS[name].none_counts
+        }
+        if "model_registry" in written:
+            warn(
+                f"model_registry={written['model_registry']!r}: registries of models belong to Lightning's platform, "
+                "lt has none; nothing is uploaded.",
+                code="LT147",
+            )
+        return cls(**{**written, **_follows(written)}, given=dict(given))
+
+    def changed(self, **overrides: Any) -> Settings:
+        """Return the settings for the same arguments with some written differently, checked together again."""
+        return Settings.checked({**self.given, **overrides})
+
+    @property
+    def has_default_epochs(self) -> bool:
+        """Whether nothing limits a fit but our default of :data:`DEFAULT_EPOCHS` epochs."""
+        return self.given.get("max_epochs") is None and self.max_steps == -1 and self.max_time is None
+
+    def note_default_epochs(self) -> None:
+        """Warn when a fit begins that nobody limited."""
+        if self.has_default_epochs:
+            warn(
+                f"No limit was given: training ends after {DEFAULT_EPOCHS} epochs. Write Trainer(max_epochs=...), -1 "
+                "for no limit.",
+                code="LT142",
+            )
+
+
+ARGUMENTS: Mapping[str, Argument] = {
+    row.name: row.metadata["argument"] for row in fields(Settings) if "argument" in row.metadata
+}
+"""The Trainer's arguments by name."""
+
+
+def wrong_arguments(given: Mapping[str, Any]) -> dict[str, Problem]:
+    """Return what is wrong with each argument by itself: unknown ones, wrong values."""
+    found = {
+        name: _problem(name, given[name]) for name in sorted(given, key=ARGUMENTS.__contains__)
+    }  # unknown ones first
+    return {name: problem for name, problem in found.items() if problem is not None}
+
+
+def settled(name: str, value: Any) -> Any:
+    """Return a checked value of an argument in the one form that the rest of the code reads."""
+    return None if value is None else ARGUMENTS[name].form(value)
+
+
+def _problem(name: str, value: Any) -> Problem | None:
+    if name in ARGUMENTS:
+        return None if value is None else ARGUMENTS[name].check(name, value)
+    hint = _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip() or f"Expected: {', '.join(ARGUMENTS)}."
+    text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
+    return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
+
+
+_ELSEWHERE = {
+    "batch_size": "It belongs to the DataLoader.",
+    "gpu": "Write accelerator='gpu', devices=1.",
+    "learning_rate": "It belongs to the optimizer that configure_optimizers returns.",
+    "lr": "It belongs to the optimizer that configure_optimizers returns.",
+    "model": "Write Trainer().fit(model).",
+    "seed": "Write seed_everything(seed) before the model is made.",
+}
+"""Where users look for arguments that live elsewhere."""
+
+
+def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that follow from others: no limit, overfit_batches, barebones, fast_dev_run."""
+    follows: dict[str, Any] = {}
+    if "max_epochs" not in written and (written.get("max_steps", -1) != -1 or "max_time" in written):
+        follows["max_epochs"] = -1
+    if overfit := written.get("overfit_batches"):
+        follows["limit_train_batches"] = overfit
+        follows["limit_val_batches"] = 0 if written.get("limit_val_batches") == 0 else overfit
+    if written.get("barebones"):
+        follows.update({name: values[0] for name, values in BAREBONES.items()})
+    if batches := int(written.get("fast_dev_run", 0)):
+        limits = dict.fromkeys((f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")), batches)
+        follows.update(limits, max_epochs=1, max_steps=batches, max_time=None, min_epochs=None, min_steps=None)
+        follows.update(val_check_interval=1.0, check_val_every_n_epoch=1, num_sanity_val_steps=0)
+        follows.update(logger=False, enable_checkpointing=False)
+    return follows
