@@ -22,13 +22,26 @@ from lt_compat.paths import NAMES as PATHS
 ROOT = Path(__file__).parent.parent
 MODULES = {
     "lt-core": (
+        "lt_core.arguments",
+        "lt_core.batch",
         "lt_core.checkpoint_header",
+        "lt_core.collectives",
+        "lt_core.data",
+        "lt_core.data_setup",
         "lt_core.dialect",
         "lt_core.errors",
+        "lt_core.hooks",
+        "lt_core.hparams",
+        "lt_core.logging.compiled",
+        "lt_core.logging.media",
+        "lt_core.logging.media_files",
         "lt_core.overrides",
         "lt_core.parent",
         "lt_core.plain_data",
         "lt_core.plugins",
+        "lt_core.profiler",
+        "lt_core.rank",
+        "lt_core.seed",
     ),
 }
 """Further modules whose names are public, for authors of plug-ins."""

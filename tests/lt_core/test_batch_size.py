@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from lt_core.logging.batch_size import batch_size_of
+from lt_core.batch import batch_size_of
 
 
 class Pair(NamedTuple):

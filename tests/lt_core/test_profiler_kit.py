@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lt_core import Profiler
-from lt_core.action_profiler import ActionProfiler
+from lt_core.profiler import ActionProfiler
 from lt_testing import ProfilerKit
 
 

@@ -28,14 +28,14 @@ from torch.utils.data import IterableDataset
 from lt_compat.demos import BoringDataModule, BoringModel, RandomDataset
 from lt_compat.trainer import AcceleratorConnector
 from lt_core import overrides
+from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
 from lt_core.gradients import grad_norm
 from lt_core.hparams import plain_hparams
-from lt_core.logging.batch_size import batch_size_of
 from lt_core.module import LightningModule
-from lt_core.rank_zero import rank_zero_deprecation, rank_zero_info, rank_zero_warn
+from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
 from lt_core.safe_read import read_checkpoint
 from lt_core.states import (
     GradClipAlgorithmType,
@@ -45,7 +45,6 @@ from lt_core.states import (
     TrainerState,
     TrainerStatus,
 )
-from lt_core.transfer import move_to_device
 
 __all__ = [
     "BoringDataModule",

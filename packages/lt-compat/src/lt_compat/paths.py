@@ -295,7 +295,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "utilities.apply_func": {
         "apply_to_collection": "lt_compat.answers:apply_to_collection",
-        "move_data_to_device": "lt_core.transfer:move_to_device",
+        "move_data_to_device": "lt_core.batch:move_to_device",
     },
     "utilities.cli": {
         "LightningArgumentParser": "lt_cli:LightningArgumentParser",
@@ -318,11 +318,11 @@ NAMES: dict[str, dict[str, str]] = {
         "suggested_max_num_workers": "lt_compat.answers:suggested_max_num_workers",
     },
     "utilities.distributed": {
-        "rank_zero_debug": "lt_core.rank_zero:rank_zero_debug",
-        "rank_zero_deprecation": "lt_core.rank_zero:rank_zero_deprecation",
-        "rank_zero_info": "lt_core.rank_zero:rank_zero_info",
-        "rank_zero_only": "lt_core.rank_zero:rank_zero_only",
-        "rank_zero_warn": "lt_core.rank_zero:rank_zero_warn",
+        "rank_zero_debug": "lt_core.rank:rank_zero_debug",
+        "rank_zero_deprecation": "lt_core.rank:rank_zero_deprecation",
+        "rank_zero_info": "lt_core.rank:rank_zero_info",
+        "rank_zero_only": "lt_core.rank:rank_zero_only",
+        "rank_zero_warn": "lt_core.rank:rank_zero_warn",
     },
     "utilities.enums": {
         "GradClipAlgorithmType": "lt_core.states:GradClipAlgorithmType",
@@ -398,11 +398,11 @@ NAMES: dict[str, dict[str, str]] = {
         "LightningDeprecationWarning": "lt_core.errors:LtDeprecationWarning",
         "WarningCache": "lt_compat.answers:WarningCache",
         "rank_prefixed_message": "lt_compat.answers:rank_prefixed_message",
-        "rank_zero_debug": "lt_core.rank_zero:rank_zero_debug",
-        "rank_zero_deprecation": "lt_core.rank_zero:rank_zero_deprecation",
-        "rank_zero_info": "lt_core.rank_zero:rank_zero_info",
-        "rank_zero_only": "lt_core.rank_zero:rank_zero_only",
-        "rank_zero_warn": "lt_core.rank_zero:rank_zero_warn",
+        "rank_zero_debug": "lt_core.rank:rank_zero_debug",
+        "rank_zero_deprecation": "lt_core.rank:rank_zero_deprecation",
+        "rank_zero_info": "lt_core.rank:rank_zero_info",
+        "rank_zero_only": "lt_core.rank:rank_zero_only",
+        "rank_zero_warn": "lt_core.rank:rank_zero_warn",
     },
     "utilities.seed": {
         "isolate_rng": "lt_core.seed:isolate_rng",

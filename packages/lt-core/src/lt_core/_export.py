@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
-from lt_core.transfer import move_to_device
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule

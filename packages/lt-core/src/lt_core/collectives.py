@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from lt_core.transfer import map_batch, rebuild_mapping
+from lt_core.batch import map_batch, rebuild_mapping
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy

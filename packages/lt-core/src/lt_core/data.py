@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from lt_core import plugins
+from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
-from lt_core.transfer import move_to_device
 
-__all__ = ["DataSource", "Feed", "make_feed"]
+__all__ = ["DataSource", "Feed", "length_of", "make_feed", "set_epoch"]
 
 
 class DataSource:
@@ -202,7 +202,7 @@ class Feed:
     def set_epoch(self, epoch: int) -> None:
         """Tell samplers and datasets that want to know (``set_epoch``) which epoch comes next."""
         self._epoch = epoch
-        tell_epoch(self.loader, epoch)
+        set_epoch(self.loader, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in this epoch: batches done, and the generators before its iterator was made."""
@@ -288,7 +288,7 @@ def make_feed(
     return Feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
 
 
-def tell_epoch(loader: Any, epoch: int) -> None:
+def set_epoch(loader: Any, epoch: int) -> None:
     """Call ``set_epoch`` of a loader, its dataset and its samplers, also of one inside a batch sampler; each once."""
     batches = getattr(loader, "batch_sampler", None)
     owners = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-__all__ = ["Profiler"]
+from lt_core.overrides import is_overridden
+from lt_core.rank import process_rank
+
+__all__ = ["ActionProfiler", "Profiler", "by_action"]
 
 
 class Profiler:
@@ -14,7 +20,7 @@ class Profiler:
     With a profiler, the Trainer wraps each slot and hook of the plan once, before the run, in :meth:`wrap`; without one
     the slots are the bare callables. Found by an entry point in ``lt.profilers`` (a class or a function without
     arguments); users may also pass an instance. One as Lightning has them, with ``start(action_name)`` and
-    ``stop(action_name)``, works too (:mod:`lt_core.action_profiler`).
+    ``stop(action_name)``, works too: :func:`by_action`.
 
     Training is the same with it as without: it draws no random number and changes neither arguments, results nor
     errors. One object serves several runs, one after another. A strategy that starts processes pickles it before a run.
@@ -38,7 +44,8 @@ class Profiler:
 
     def profile(self, name: str) -> AbstractContextManager[Any]:
         """Return a context that is measured under ``name``; for users, in their own steps. It lets errors out."""
-        return nullcontext()
+        mine = by_action(self)
+        return nullcontext() if mine is self else mine.profile(name)
 
     def step(self) -> None:
         """One batch is done."""
@@ -53,3 +60,57 @@ class Profiler:
     def summary(self) -> str:
         """Return the report as text; before, during and after a run."""
         return ""
+
+
+def by_action(profiler: Profiler) -> Profiler:
+    """Return ``profiler``, or what calls it where its ``start`` takes the name of an action and nothing else."""
+    if not is_overridden(profiler, "start", Profiler):
+        return profiler
+    taken = [p for p in inspect.signature(profiler.start).parameters.values() if p.default is p.empty]
+    if len(taken) != 1:
+        return profiler
+    known: ActionProfiler = profiler.__dict__.setdefault("_called_by", ActionProfiler(profiler))
+    return known
+
+
+class ActionProfiler(Profiler):
+    """Calls ``own.start(name)`` before each action and ``own.stop(name)`` after it, and ``own.describe()`` at the end.
+
+    Args:
+        own: the user's profiler.
+    """
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+        self._stage = ""
+
+    def start(self, stage: str, log_dir: str | None) -> None:
+        self._stage = stage
+        if hasattr(self.own, "setup"):
+            self.own.setup(stage=stage, local_rank=process_rank(), log_dir=log_dir)
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            with self.profile(name):
+                return function(*args, **kwargs)
+
+        return functools.update_wrapper(measured, function) if hasattr(function, "__name__") else measured
+
+    @contextmanager
+    def profile(self, name: str) -> Iterator[None]:
+        self.own.start(name)
+        try:
+            yield
+        finally:
+            self.own.stop(name)
+
+    def stop(self) -> None:
+        stage, self._stage = self._stage, ""
+        if not stage:
+            return
+        self.own.describe()
+        if hasattr(self.own, "teardown"):
+            self.own.teardown(stage=stage)
+
+    def summary(self) -> str:
+        return str(self.own.summary())

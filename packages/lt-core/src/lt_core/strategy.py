@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.accelerator import Accelerator
+from lt_core.batch import move_to_device
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.older import adapt
 from lt_core.precision import Precision
-from lt_core.transfer import move_to_device
 
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO

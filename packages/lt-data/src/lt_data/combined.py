@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lt_core.data import length_of, tell_epoch
+from lt_core.data import length_of, set_epoch
 from lt_core.errors import ConfigError, DataError, did_you_mean
 from lt_data.shards import seed_for
 
@@ -106,7 +106,7 @@ class CombinedLoader:
         """Say which epoch comes next, to ``"weighted"`` and to the loaders that want to know."""
         self.epoch = epoch
         for loader in self.flattened:
-            tell_epoch(loader, epoch)
+            set_epoch(loader, epoch)
 
     def __len__(self) -> int:
         """Return the number of turns in an epoch.

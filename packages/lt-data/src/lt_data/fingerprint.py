@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from lt_core.batch import map_batch
 from lt_core.errors import DataError, warn
-from lt_core.transfer import map_batch
 
 __all__ = ["fingerprint", "require_same", "warn_if_same"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lt_core.batch import map_batch
 from lt_core.strategy import Strategy
-from lt_core.transfer import map_batch
 
 __all__ = ["look_ahead", "plain_cuda_device"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from lt_core.batch import move_to_device
 from lt_core.seed import isolate_rng
-from lt_core.transfer import move_to_device
 
 __all__ = ["add_graph"]
 

@@ -14,7 +14,6 @@ from torch import nn
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
-from lt_core.action_profiler import by_action
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence_for_trainer
@@ -22,7 +21,7 @@ from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
-from lt_core.profiler import Profiler
+from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
 from lt_loops.actions import TrainerActions
 from lt_loops.arguments.attributes import check_attribute

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from lt_core.batch import map_batch
 from lt_core.errors import HookError
-from lt_core.transfer import map_batch
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from lt_core.batch import map_batch
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.precision import Precision
-from lt_core.transfer import map_batch
 
 __all__ = ["Mixed", "ScaledMixed", "TruePrecision", "bf16_mixed", "bf16_true", "double", "half_true"]
 

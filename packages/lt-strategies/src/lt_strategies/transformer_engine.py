@@ -68,7 +68,7 @@ class TransformerEngine(Precision):
         return TruePrecision("bf16-true" if self.weights_dtype is torch.bfloat16 else "16-true").init_context()
 
     def convert_input(self, batch: Any) -> Any:
-        from lt_core.transfer import map_batch
+        from lt_core.batch import map_batch
 
         def convert(item: Any) -> Any:
             floating = isinstance(item, torch.Tensor) and item.is_floating_point()

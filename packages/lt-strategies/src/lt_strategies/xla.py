@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.batch import map_batch
 from lt_core.errors import ConfigError, warn
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Placement, Strategy
-from lt_core.transfer import map_batch
 
 __all__ = ["XLA", "XLASPMD", "Compilations"]
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lt_core.batch import map_batch
 from lt_core.callback import Callback
 from lt_core.seed import preserve_generators
-from lt_core.transfer import map_batch
 
 __all__ = ["assert_resumes_exactly"]
 

@@ -9,19 +9,19 @@ from lt_compat.answers import is_overridden as is_overridden
 from lt_compat.answers import is_picklable as is_picklable
 from lt_compat.answers import set_shared_parameters as set_shared_parameters
 from lt_compat.answers import suggested_max_num_workers as suggested_max_num_workers
+from lt_core.batch import move_to_device as move_data_to_device
 from lt_core.errors import MisconfigurationException as MisconfigurationException
 from lt_core.gradients import grad_norm as grad_norm
 from lt_core.hparams import AttributeDict as AttributeDict
-from lt_core.rank_zero import rank_zero_debug as rank_zero_debug
-from lt_core.rank_zero import rank_zero_deprecation as rank_zero_deprecation
-from lt_core.rank_zero import rank_zero_info as rank_zero_info
-from lt_core.rank_zero import rank_zero_only as rank_zero_only
-from lt_core.rank_zero import rank_zero_warn as rank_zero_warn
+from lt_core.rank import rank_zero_debug as rank_zero_debug
+from lt_core.rank import rank_zero_deprecation as rank_zero_deprecation
+from lt_core.rank import rank_zero_info as rank_zero_info
+from lt_core.rank import rank_zero_only as rank_zero_only
+from lt_core.rank import rank_zero_warn as rank_zero_warn
 from lt_core.seed import isolate_rng as isolate_rng
 from lt_core.seed import seed_everything as seed_everything
 from lt_core.states import GradClipAlgorithmType as GradClipAlgorithmType
 from lt_core.states import LightningEnum as LightningEnum
-from lt_core.transfer import move_to_device as move_data_to_device
 from lt_data.combined import CombinedLoader as CombinedLoader
 
 __all__ = [

@@ -10,9 +10,9 @@ import torch
 from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_core.arguments import checks_arguments
+from lt_core.batch import batch_size_of
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
-from lt_core.logging.batch_size import batch_size_of
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule

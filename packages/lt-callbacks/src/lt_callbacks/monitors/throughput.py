@@ -12,9 +12,9 @@ import torch
 from lt_callbacks.arguments import whole
 from lt_callbacks.monitors.chip_flops import available_flops as flops_of_chip
 from lt_core.arguments import checks_arguments
+from lt_core.batch import batch_size_of
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
-from lt_core.logging.batch_size import batch_size_of
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode

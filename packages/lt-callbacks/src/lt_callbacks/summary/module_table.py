@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from lt_callbacks.arguments import whole
+from lt_core.batch import move_to_device
 from lt_core.errors import warn
 from lt_core.seed import preserve_generators
-from lt_core.transfer import move_to_device
 
 __all__ = ["LayerRow", "ModuleTable", "human_count"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lt_core.batch import batch_size_of
 from lt_core.errors import LogError, warn
 from lt_core.logging._merged_sums import merged_sums
 from lt_core.logging._metric_state import (
@@ -23,7 +24,6 @@ from lt_core.logging._metric_state import (
 )
 from lt_core.logging._phase import GROUPS, PHASES
 from lt_core.logging._slot import Given, Key, Slot
-from lt_core.logging.batch_size import batch_size_of
 
 __all__ = ["Recorder"]
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+from lt_core.batch import batch_size_of, map_batch
 from lt_core.errors import DataError, warn
-from lt_core.logging.batch_size import batch_size_of
-from lt_core.transfer import map_batch
 from lt_data.readers.reader import Reader
 from lt_data.resume.twin import copied
 
@@ -173,7 +172,7 @@ class JoinedReader(Reader):
         if self._counted:
             batch, samples = batch
         elif self.courses is None:
-            samples = max(batch_size_of(batch, tell=False), 1)  # what no DataLoader has made is judged by its tensors
+            samples = max(batch_size_of(batch, warns=False), 1)  # what no DataLoader has made is judged by its tensors
         self._stand_in = batch
         return samples
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lt_core.action_profiler import by_action
 from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logging.recorder import Recorder
+from lt_core.profiler import by_action
 from lt_core.trainer import TrainerAPI
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.ahead import Ahead

@@ -1,0 +1,127 @@
+"""Batches of any nesting: moved to a device, changed tensor by tensor, counted."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lt_core.errors import warn
+
+__all__ = ["batch_size_of", "map_batch", "move_to_device", "rebuild_mapping"]
+
+_LEAVES = (str, bytes, int, float, bool, complex, type(None))
+
+
+def move_to_device(batch: Any, device: torch.device | str) -> Any:
+    """Return ``batch`` with everything that has a ``.to`` on ``device``.
+
+    Containers (dict, list, tuple, namedtuple, dataclass) keep their types; tensors that are there already stay the same
+    objects. Copies from pinned memory do not block.
+    """
+    target = torch.device(device)
+
+    def move(item: Any) -> Any:
+        if isinstance(item, Tensor):
+            return item.to(target, non_blocking=target.type != "mps")
+        return item.to(target)
+
+    return map_batch(move, batch)
+
+
+def map_batch(function: Callable[[Any], Any], batch: Any) -> Any:
+    """Return ``batch`` with ``function`` applied to each tensor and each other object that has a ``.to``."""
+    if isinstance(batch, Tensor):
+        return function(batch)
+    if isinstance(batch, _LEAVES):
+        return batch
+    if callable(getattr(batch, "to", None)) and not isinstance(batch, type):
+        return function(batch)
+    if isinstance(batch, tuple):
+        items = [map_batch(function, item) for item in batch]
+        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
+    if isinstance(batch, list):
+        return type(batch)(map_batch(function, item) for item in batch)
+    if isinstance(batch, Mapping):
+        return rebuild_mapping(batch, {key: map_batch(function, value) for key, value in batch.items()})
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        return _rebuild_dataclass(function, batch)
+    return batch
+
+
+def rebuild_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    """Return ``items`` as a mapping of the type of ``original``."""
+    if type(original) is dict:
+        return items
+    if hasattr(original, "default_factory"):
+        return type(original)(original.default_factory, items)  # type: ignore[call-arg]
+    return type(original)(items)  # type: ignore[call-arg]
+
+
+def _rebuild_dataclass(function: Callable[[Any], Any], batch: Any) -> Any:
+    moved = copy.copy(batch)
+    for field in dataclasses.fields(batch):
+        if hasattr(batch, field.name):
+            object.__setattr__(moved, field.name, map_batch(function, getattr(batch, field.name)))
+    return moved
+
+
+def batch_size_of(batch: Any, *, warns: bool = True) -> int:
+    """Return how many samples a batch holds: the first dimension that its tensors share; 1 where nothing says it.
+
+    Where tensors disagree the first one is taken, and one warning (LT510) says which, unless ``warns`` is False.
+    """
+    if isinstance(batch, Tensor):
+        return batch.shape[0] if batch.dim() else 1
+    common = _shared_size(batch)
+    if common is not None:
+        return common
+    given = getattr(batch, "batch_size", None)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    sizes = list(_sizes(batch, "batch"))
+    if not sizes:
+        return len(batch) if isinstance(batch, (list, tuple)) and batch else 1
+    where, first = sizes[0]
+    if warns and any(size != first for _, size in sizes):
+        others = ", ".join(f"{w}: {s}" for w, s in sizes[:5])
+        warn(
+            f"The batch's tensors have different first dimensions ({others}), so its size is ambiguous; {where} "
+            f"({first}) is taken to weight epoch means. Say self.log(..., batch_size=n) to be sure.",
+            code="LT510",
+        )
+    return first
+
+
+def _shared_size(batch: Any) -> int | None:
+    """Return the first dimension that a plain list, tuple or dict of tensors shares: nearly all batches are such."""
+    kind, size = batch.__class__, None
+    if kind is not list and kind is not tuple and kind is not dict:
+        return None
+    for item in batch.values() if kind is dict else batch:
+        if item.__class__ is not Tensor or not item.ndim:
+            return None
+        if size is None:
+            size = item.shape[0]
+        elif item.shape[0] != size:
+            return None
+    return size
+
+
+def _sizes(item: Any, where: str) -> Iterator[tuple[str, int]]:
+    if isinstance(item, Tensor):
+        if item.dim():
+            yield where, item.shape[0]
+    elif isinstance(item, Mapping):
+        for key, value in item.items():
+            yield from _sizes(value, f"{where}[{key!r}]")
+    elif isinstance(item, (list, tuple)):
+        for index, value in enumerate(item):
+            yield from _sizes(value, f"{where}[{index}]")
+    elif dataclasses.is_dataclass(item) and not isinstance(item, type):
+        for field in dataclasses.fields(item):
+            yield from _sizes(getattr(item, field.name, None), f"{where}.{field.name}")
