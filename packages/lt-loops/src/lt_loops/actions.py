@@ -67,7 +67,7 @@ class TrainerActions(TrainerFacts, Collectives):
     def mark_dirty(self) -> None:
         """Have the plan of the loop made again at the next batch; after a change that the loop cannot see."""
         if self._run is not None:
-            self._run.mark_dirty()
+            self._run.training.mark_dirty()
 
     def save_checkpoint(
         self,
@@ -207,9 +207,7 @@ class TrainerActions(TrainerFacts, Collectives):
         run = self._run
         if run is None or run.stage != "fit":
             return
-        if run.train_feed is not None:
-            run.train_feed.close()
-            run.train_feed = run.feed_state = None
+        run.data.drop()
         run.loaders.forget("train")
 
     def _ranks(self) -> Strategy | None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from lt_loops.step.losses import log_old_keys, loss_and_weight, note_no_loss
+from lt_loops.step.losses import log_old_keys, loss_and_weight
 from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
-    from lt_loops.step.choose import Plan
+    from lt_loops.step.plan import Plan
 
 __all__ = ["ByIndex"]
 
@@ -25,32 +25,33 @@ class ByIndex(Window):
     def __init__(self, run: Run, plan: Plan) -> None:
         """Prepare for the run's optimizers."""
         super().__init__(run, plan)
-        self.frequencies = run.frequencies
+        self.frequencies = run.training.made.frequencies
         self.had_loss = False
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run the step for each optimizer whose turn it is; return the output, or the list of outputs."""
-        position = self.run.position
+        position = self.position
         if position.micro == 0:
             self._begin(index)
         last = self._is_last(index)
         outputs, stepped, self.had_loss = [], False, False
         for number in self._turns(index):
             optimizer = self.plan.optimizers[number]
-            with self.run.module.toggled_optimizer(optimizer):
+            with self.module.toggled_optimizer(optimizer):
                 output = self.plan.step(batch, index, number)
                 outputs.append(output)
                 stepped |= self._one(optimizer, output, index, last)
         if not self.had_loss:
-            note_no_loss(self.run)
+            self.losses.missing()
         position.micro = 0 if last else position.micro + 1
-        self._count(stepped)
+        if stepped:
+            self.training.stepped()
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _turns(self, index: int) -> list[int]:
         if self.frequencies is None:
             return list(range(len(self.plan.optimizers)))
-        place = (self.run.position.total_batches + index) % sum(self.frequencies)
+        place = (self.position.total_batches + index) % sum(self.frequencies)
         for number, batches in enumerate(self.frequencies):
             if place < batches:
                 return [number]
@@ -59,17 +60,17 @@ class ByIndex(Window):
 
     def _one(self, optimizer: Optimizer, output: Any, index: int, last: bool) -> bool:
         loss, _ = loss_and_weight(output)
-        log_old_keys(self.run, output)
-        if self.run.position.micro == 0:
+        log_old_keys(self.module, output)
+        if self.position.micro == 0:
             self.plan.zero_grad(optimizer)
         if loss is None:
             return False
         self.had_loss = True
-        self._backward(self._scaled(loss, 1.0 / self.pending.divisor), None)
+        self.plan.run_backward(self._scaled(loss, 1.0 / self.pending.divisor))
         if not last:
             return False
-        if self.plan.direct or self.run.strategy.world_size > 1:
+        if self.plan.direct or self.strategy.world_size > 1:
             params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-            self.run.strategy.reduce_gradients(params)
-        self._prepare(optimizer)
-        return self._hooked(optimizer, index) if self.hooked_step else self._apply(optimizer)
+            self.strategy.reduce_gradients(params)
+        self.plan.prepare(optimizer)
+        return self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)

@@ -61,9 +61,9 @@ def run_evaluate(run: Run) -> RunResult:
     """
     with Session(run):
         set_up(run)
-        run.phase = run.stage
-        run.outputs = evaluate(run, run.stage)
-        run.status = "finished" if not run.stopping.reason else "interrupted"
+        run.enter_phase(run.stage)
+        run.keep_outputs(evaluate(run, run.stage))
+        run.end("finished" if not run.stopping.reason else "interrupted")
     return run.result()
 
 
@@ -117,7 +117,7 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
     logs_steps = run.log.active and run.phase != "sanity_check"
     stepping, uneven = recorder.stepping, feed.uneven
     batches = islice(feed, None if limit == float("inf") else int(limit))
-    for index, batch in enumerate(measured_batches(run, batches)):
+    for index, batch in enumerate(measured_batches(run.profiler, batches)):
         recorder.batch, arguments = batch, (batch, index, loader_idx)
         for hook, count in starts:
             hook(*arguments[:count])

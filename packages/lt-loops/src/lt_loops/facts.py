@@ -140,7 +140,7 @@ class TrainerFacts(TrainerLimits):
     @property
     def optimizers(self) -> list[Optimizer]:
         """The optimizers, in declared order."""
-        return [] if self._run is None else self._run.optimizers
+        return [] if self._run is None else self._run.training.optimizers
 
     @optimizers.setter
     def optimizers(self, optimizers: list[Optimizer]) -> None:
@@ -151,20 +151,19 @@ class TrainerFacts(TrainerLimits):
                 "and no fit runs.",
                 code="LT148",
             )
-        wanted = list(optimizers)
-        if len(wanted) != len(run.optimizers) or not all(hasattr(o, "param_groups") for o in wanted):
+        wanted, made = list(optimizers), len(run.training.optimizers)
+        if len(wanted) != made or not all(hasattr(o, "param_groups") for o in wanted):
             raise ConfigTypeError(
-                f"trainer.optimizers: expected {len(run.optimizers)} optimizers, as configure_optimizers returned, got "
+                f"trainer.optimizers: expected {made} optimizers, as configure_optimizers returned, got "
                 f"{optimizers!r}.",
                 code="LT148",
             )
-        run.optimizers[:] = wanted
-        run.mark_dirty()
+        run.training.replace(wanted)
 
     @property
     def lr_scheduler_configs(self) -> list[SchedulerConfig]:
         """The schedulers with interval, frequency, monitor and name."""
-        return [] if self._run is None else self._run.schedulers
+        return [] if self._run is None else self._run.training.schedulers.configs
 
     @property
     def global_rank(self) -> int:
@@ -245,7 +244,7 @@ class TrainerFacts(TrainerLimits):
     @property
     def ckpt_path(self) -> str | None:
         """The checkpoint that the present or last run started from, or None."""
-        return None if self._run is None else self._run.ckpt_path
+        return None if self._run is None else self._run.origin.path
 
     @property
     def enable_validation(self) -> bool:
@@ -391,13 +390,14 @@ class TrainerFacts(TrainerLimits):
     def is_last_batch(self) -> bool:
         """Whether the present training batch is the epoch's last one; False where the loader has no length."""
         run = self._run
-        return run is not None and run.train_feed is not None and run.train_feed.batches_done >= run.ahead.num_batches
+        feed = None if run is None else run.data.feed
+        return run is not None and feed is not None and feed.batches_done >= run.ahead.num_batches
 
     @property
     def global_samples(self) -> int:
         """Training samples consumed by all ranks; 0 where batches do not tell their size."""
-        feed = None if self._run is None or not self._position.batch else self._run.train_feed
-        return self._position.samples + ((feed.samples if feed is not None else None) or 0)
+        samples = 0 if self._run is None or not self._position.batch else self._run.data.samples
+        return self._position.samples + samples
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
         """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""
@@ -409,7 +409,7 @@ class TrainerFacts(TrainerLimits):
         """Training batches in an epoch on this rank, limits applied; ``inf`` where unknown."""
         if self._run is None:
             return float("inf")
-        if self._run.train_feed is None and self._run.stage == "fit" and self._run.begun:
+        if self._run.data.feed is None and self._run.stage == "fit" and self._run.begun:
             from lt_loops.setup.preparation import ensure_train_feed
 
             ensure_train_feed(self._run)

@@ -14,14 +14,11 @@ from lt_loops.run.boundary import (
     after_epoch,
     begin_epoch,
     end_of_data,
-    leave_batches,
     leave_training,
     look_ahead,
     open_first_epoch,
     skips_epoch,
 )
-from lt_loops.run.losses import watch_loss
-from lt_loops.run.schedulers import step_schedulers
 from lt_loops.run.session import Session
 from lt_loops.setup.monitors import check_monitors
 from lt_loops.setup.preparation import set_up
@@ -86,7 +83,7 @@ def run_fit(run: Run) -> RunResult:
         leave_training(run)
         run.call("on_train_end", phase="on_train_end")
         run.call("on_fit_end", phase="on_fit_end")
-        run.status = "interrupted" if run.stopping.signal is not None else "finished"
+        run.end("interrupted" if run.stopping.signal is not None else "finished")
     return run.result()
 
 
@@ -97,12 +94,13 @@ def train_epoch(run: Run) -> None:
     (accumulation, closures, several optimizers, manual) are ``plan.run_batch``.
     """
     position, ahead, recorder, hooks = run.position, run.ahead, run.recorder, run.hooks
+    training, schedulers, losses = run.training, run.training.schedulers, run.losses
     feed, batches = begin_epoch(run)
-    steps_by_step = any(config.interval == "step" for config in run.schedulers)
-    batch_done = batch_done_of(run)
+    steps_by_step = any(config.interval == "step" for config in schedulers.configs)
+    batch_done = batch_done_of(run.strategy, ahead)
     finished = after_batch(run, resumed=True)
     while not finished:
-        run.plan = plan = make_plan(run)
+        plan = make_plan(run)
         look_ahead(run)
         starts, ends = hooks["on_train_batch_start"], hooks["on_train_batch_end"]
         step, takes_index, params, zero_grad = plan.step, plan.takes_index, plan.params, plan.zero_grad
@@ -152,7 +150,7 @@ def train_epoch(run: Run) -> None:
                     if apply is None or apply(optimizer):
                         position.step += 1
                         if steps_by_step:
-                            step_schedulers(run, "step", position.step)
+                            schedulers.step("step", position.step)
             position.batch = index = index + 1
             if ends:
                 outputs = as_outputs(output)
@@ -161,29 +159,29 @@ def train_epoch(run: Run) -> None:
             if batch_done is not None:
                 batch_done("train")
             if index >= ahead.due or ahead.asked or len(groups) != num_groups:
-                watch_loss(run, output)
+                losses.look(output)
                 if after_batch(run):
                     finished = True
                     break
-                if run.dirty or len(groups) != num_groups:
+                if training.dirty or len(groups) != num_groups:
                     break
                 recorder.enter("train_batch")
         else:
             end_of_data(run)
             finished = True
-    leave_batches(run)
+    run.data.pause()
 
 
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
     limit = run.settings.num_sanity_val_steps
-    if not run.evaluation.validates or limit == 0 or run.restored is not None or run.position.step:
+    if not run.evaluation.validates or limit == 0 or run.origin.tree is not None or run.position.step:
         return
-    run.phase = "sanity_check"
+    run.enter_phase("sanity_check")
     run.call("on_sanity_check_start", phase="on_sanity_check_start")
     with preserve_generators():
         evaluate(run, "validate", limit=None if limit == -1 else limit)
     check_monitors(run)
     run.recorder.forget_values()
     run.call("on_sanity_check_end", phase="on_sanity_check_end")
-    run.phase = ""
+    run.enter_phase("")

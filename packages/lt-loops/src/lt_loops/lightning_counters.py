@@ -18,7 +18,7 @@ LIGHTNING_VERSION = "2.5.0"
 def lightning_loops(run: Run) -> dict[str, Any]:
     """Return the counters as Lightning's loops keep them in a file written at the end of a batch or an epoch."""
     position, within = run.position, run.position.batch > 0
-    length = run.train_feed.num_batches if run.train_feed is not None else None
+    length = run.data.length
     batches = position.batch if within else length or 0
     done = position.batch + position.epoch * (length or 0)
     epochs = {
@@ -28,7 +28,7 @@ def lightning_loops(run: Run) -> dict[str, Any]:
         "processed": position.epoch,
     }
     manual = not run.module.automatic_optimization
-    steps = position.step * max(len(run.optimizers), 1)
+    steps = position.step * max(len(run.training.optimizers), 1)
     no_steps = _steps_done(0)
     return {
         "fit_loop": {
@@ -73,8 +73,8 @@ def take_lightning_counters(run: Run, tree: dict[str, Any]) -> None:
         position.step = int(tree.get("global_step", 0))
         position.epoch, batches = _place_by_steps(run, int(tree.get("epoch", 0)))
     position.batch = batches - batches % _window(run, position.epoch)
-    if run.train_feed is not None and position.batch:
-        run.train_feed.load_state_dict(
+    if run.data.feed is not None and position.batch:
+        run.data.feed.load_state_dict(
             {"epoch": position.epoch, "batches": position.batch, "before": capture_generators()}
         )
 
@@ -95,17 +95,17 @@ def _place(loops: dict[str, Any]) -> tuple[int, int]:
 
 def _steps(run: Run, counted: int, loops: dict[str, Any]) -> int:
     """Return in how many windows any optimizer stepped; Lightning counts the steps of each."""
-    if len(run.optimizers) < 2:
+    if len(run.training.optimizers) < 2:
         return counted
     windows = int((loops.get("epoch_loop.state_dict") or {}).get("_batches_that_stepped", -1))
-    together = counted // len(run.optimizers)
+    together = counted // len(run.training.optimizers)
     near = [steps for steps in (together, counted) if abs(steps - windows) <= 1]  # it counts after the callbacks
     return near[0] if near else together if windows < 0 else windows
 
 
 def _place_by_steps(run: Run, epoch: int) -> tuple[int, int]:
     """Return the epoch and the batches done in it, by the steps: before 1.6 a file says the epoch that comes next."""
-    length = run.train_feed.num_batches if run.train_feed is not None else None
+    length = run.data.length
     if not length or not epoch:
         return epoch, 0
     steps = [-(-length // _window(run, done)) for done in range(epoch)]

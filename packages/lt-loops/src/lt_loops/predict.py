@@ -28,17 +28,17 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
     """
     with Session(run):
         set_up(run)
-        run.phase = "predict"
+        run.enter_phase("predict")
         collected: list[list[Any]] = [[] for _ in eval_feeds(run, "predict")]
         with gradients_off(run):
             for loader_idx, output in _predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output)
         if return_predictions:
-            run.outputs = _in_order(run, collected)
+            run.keep_outputs(_in_order(run, collected))
         elif run.strategy.world_size > 1:
             run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
-        run.status = "finished" if not run.stopping.reason else "interrupted"
+        run.end("finished" if not run.stopping.reason else "interrupted")
     return run.result()
 
 
@@ -46,7 +46,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
     """Yield the outputs batch by batch, so that memory stays bounded; on this rank."""
     with Session(run):
         set_up(run)
-        run.phase = "predict"
+        run.enter_phase("predict")
         predictions = _predictions(run)
         try:
             while True:
@@ -57,7 +57,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
                 yield found[1]
         except GeneratorExit:  # the caller has seen enough: no error
             predictions.close()
-        run.status = "finished" if not run.stopping.reason else "interrupted"
+        run.end("finished" if not run.stopping.reason else "interrupted")
 
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
@@ -73,7 +73,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
         for loader_idx, feed in enumerate(feeds):
             limit = limits[loader_idx]
             batches = islice(feed, None if limit == float("inf") else int(limit))
-            for index, batch in enumerate(measured_batches(run, batches)):
+            for index, batch in enumerate(measured_batches(run.profiler, batches)):
                 arguments = (batch, index, loader_idx)
                 for hook, count in starts:
                     hook(*arguments[:count])

@@ -235,7 +235,7 @@ class Trainer(TrainerActions, LegacyArguments):
             "fit", model, datamodule, start, weights_only, train=train_dataloaders, validate=val_dataloaders
         )
         self.settings.note_default_epochs()
-        self._continue(run)
+        self._fitted = None  # a fit that fails leaves nothing to continue
         result = self.strategy.launch(run_fit, run)
         self._finish(run, result)
 
@@ -390,20 +390,22 @@ class Trainer(TrainerActions, LegacyArguments):
             raise ConfigTypeError(
                 f"{stage}() got both loaders ({', '.join(given)}) and a datamodule. Pass one of the two.", code="LT134"
             )
-        run = Run(
+        path = choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None)
+        continues = stage == "fit" and path is None and self._fitted is not None and self._fitted.module is module
+        return Run(
             self,
             stage,
             module,
             Loaders(module, datamodule, **loaders),
-            choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None),
+            path,
             settings=self.settings,
             limits=self._limits,
             parts=self._parts,
             compile_options=self._compile_options if self.settings.compile is None else self.settings.compile,
             follows_lightning=self.follows_lightning,
+            trusted=weights_only is False,
+            last=self._fitted if continues else None,
         )
-        run.trusted = weights_only is False
-        return run
 
     def _module_of(self, model: Any, stage: str) -> LightningModule:
         inner = getattr(model, "_orig_mod", None)
@@ -422,24 +424,12 @@ class Trainer(TrainerActions, LegacyArguments):
         )
         raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.", code="LT131")
 
-    def _continue(self, run: Run) -> None:
-        """Take over the last fit's optimizers, counters and place where this one continues it."""
-        last, self._fitted = self._fitted, None  # a fit that fails leaves nothing to continue
-        if last is None or last.module is not run.module or run.ckpt_path is not None:
-            return
-        run.position.load_state_dict(last.position.state_dict())
-        run.pending, run.recorder = last.pending, last.recorder
-        run.optimizers, run.optimizer_names, run.schedulers = last.optimizers, last.optimizer_names, last.schedulers
-        run.frequencies, run.header = last.frequencies, last.header
-        run.feed_state = last.feed_state
-        run.evaluation.restore(last.evaluation.steps())
-
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""
         self._run = run
         if self.strategy.capabilities.returns_results:
             self._absorb(run, result)
-        run.status = result.status
+        run.end(result.status)
         if run.stage == "fit":
             self._fitted = run
             if self.settings.enable_progress_bar is not False:

@@ -19,7 +19,7 @@ from lt_loops.arguments.limits import LIMITS
 from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
 from lt_loops.run.session import attach
-from lt_loops.setup.hook_calls import HookCalls, order_callbacks
+from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.preparation import ensure_train_feed
 
 __all__ = ["Trial", "run_trial"]
@@ -89,8 +89,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
             return _train(inner, losses)
         finally:
             inner.recorder.reset("train")
-            if inner.train_feed is not None:
-                inner.train_feed.close()
+            inner.data.close()
             outer.trainer.shows(outer)
             attach(outer)
 
@@ -122,9 +121,6 @@ def _train(run: Run, losses: _Losses) -> Trial:
 
 def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
     inner = outer.child(order_callbacks(callbacks))
-    inner.hooks = HookCalls(inner.trainer, inner.module, inner.callbacks, None)
-    inner.open_log()
-    inner.trainer.shows(inner)
     attach(inner)
     return inner
 
@@ -136,8 +132,8 @@ def _snapshot(run: Run) -> Iterator[None]:
         name: value.detach().clone() for name, value in run.module.state_dict().items() if isinstance(value, Tensor)
     }
     modes = [(part, part.training) for part in run.module.modules()]
-    optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.optimizers]
-    schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.schedulers]
+    optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.training.optimizers]
+    schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.training.schedulers.configs]
     precision = copy.deepcopy(run.precision.state_dict())
     try:
         with run.recorder.metrics_kept():
@@ -146,10 +142,10 @@ def _snapshot(run: Run) -> Iterator[None]:
         run.module.load_state_dict(weights, strict=False)
         for part, training in modes:
             part.training = training
-        for optimizer, state in zip(run.optimizers, optimizers, strict=True):
+        for optimizer, state in zip(run.training.optimizers, optimizers, strict=True):
             optimizer.load_state_dict(state)
             optimizer.zero_grad(set_to_none=True)
-        for config, state in zip(run.schedulers, schedulers, strict=True):
+        for config, state in zip(run.training.schedulers.configs, schedulers, strict=True):
             config.scheduler.load_state_dict(state)
         if precision:
             run.precision.load_state_dict(precision)

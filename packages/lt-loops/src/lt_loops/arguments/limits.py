@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Self
 
+from lt_core.errors import ConfigError
 from lt_loops.arguments.problems import raise_problems
 from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
 
-__all__ = ["LIMITS", "Limit", "Limits", "TrainerLimits"]
+__all__ = ["LIMITS", "Limit", "Limits", "TrainerLimits", "limited"]
 
 
 _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
@@ -123,3 +125,43 @@ class TrainerLimits:
     val_check_interval = Limit()
     check_val_every_n_epoch = Limit()
     log_every_n_steps = Limit()
+
+
+def limited(num_batches: int | None, limit: float | None, name: str) -> int | float:
+    """Return how many batches are read of a loader: its length cut by a limit (a count, or a fraction of 1.0).
+
+    Args:
+        num_batches: the loader's length, or None where unknown.
+        limit: an int is a count, a float a fraction; None for all.
+        name: the limit's name, for the error.
+
+    Raises:
+        ConfigError: for a fraction of a loader without a length.
+    """
+    length = math.inf if num_batches is None else num_batches
+    if limit is None or (isinstance(limit, float) and limit == 1.0):
+        return length
+    if isinstance(limit, int):
+        return min(length, limit)
+    if limit == 0.0:
+        return 0
+    if num_batches is None:
+        raise ConfigError(
+            f"{name}={limit}: a fraction needs a loader with a length, and this one has none. Take a count of batches.",
+            code="LT401",
+        )
+    kept = int(num_batches * limit)
+    if kept == 0:
+        raise ConfigError(
+            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least "
+            f"{_share_of_one(num_batches):.3g}, or a count.",
+            code="LT402",
+        )
+    return kept
+
+
+def _share_of_one(num_batches: int) -> float:
+    """Return the smallest fraction of three digits that is one batch of ``num_batches``."""
+    digits = 10.0 ** (2 + math.ceil(math.log10(num_batches)))
+    share = math.ceil(digits / num_batches) / digits
+    return share if int(num_batches * share) else share + 1 / digits

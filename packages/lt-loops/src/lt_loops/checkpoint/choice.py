@@ -70,9 +70,9 @@ def agreed_choice(run: Run) -> tuple[str | None, Header]:
     Raises:
         CheckpointError: on every rank, where rank 0 found none.
     """
-    strategy, chosen = run.strategy, run.ckpt_path
+    strategy, chosen = run.strategy, run.origin.path
     if strategy.world_size == 1:
-        return chosen, run.header
+        return chosen, run.origin.header
     run.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
     if strategy.rank == 0 and chosen is not None:
@@ -81,7 +81,7 @@ def agreed_choice(run: Run) -> tuple[str | None, Header]:
         except CheckpointError as caught:
             error = caught
     said = None if error is None else (str(error.args[0]), error.code)
-    chosen, header, said = strategy.broadcast((chosen, run.header, said))
+    chosen, header, said = strategy.broadcast((chosen, run.origin.header, said))
     if error is not None:
         raise error
     if said is not None:

@@ -19,7 +19,7 @@ __all__ = ["save_now", "serve_requests"]
 def serve_requests(run: Run) -> None:
     """Write what was asked for since the last boundary."""
     if run.saves.requests:
-        with measured_save(run):
+        with measured_save(run.profiler):
             run.saves.serve(partial(capture, run), run.log.each)
 
 
@@ -30,7 +30,7 @@ def save_now(run: Run, path: str | PathLike[str], contents: Contents, storage_op
         CheckpointError: on every rank, where it could not be written.
     """
     run.saves.confirm()  # what fails of an earlier save is not this one's failure
-    with measured_save(run):
+    with measured_save(run.profiler):
         if run.is_live:  # the place in the loggers' files is saved: rows that are not written yet would be cut off
             run.log.each(lambda logger: logger.save())
         failed = run.saves.save_now(fspath(path), contents, partial(capture, run), storage_options)

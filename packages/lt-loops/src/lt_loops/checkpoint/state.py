@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from lt_core.checkpoint import load_state_dict_strictly
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, warn
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.logging.recorder import Recorder
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = [
     "agree_on_checkpoint",
     "capture",
-    "feed_state",
     "logger_states",
     "read_checkpoint",
     "restore_data",
@@ -76,9 +74,9 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], 
     objects = run.checkpoint_io.keeps_objects
     data, gaps = run.datamodule, Gaps(objects=objects)
     epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
-    run.header = run.header.next(position.step, epoch, weights_only=contents.weights_only)
+    header = run.origin.next_header(position.step, epoch, weights_only=contents.weights_only)
     tree: dict[str, Any] = {
-        **run.header.entry(),  # first, so that it stands in the file's first bytes
+        **header.entry(),  # first, so that it stands in the file's first bytes
         "epoch": epoch,
         "global_step": position.step,
         "pytorch-lightning_version": LIGHTNING_VERSION,
@@ -129,12 +127,12 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
             for cb in run.callbacks
             if (state := gaps.optional(f"the state of {cb.state_key}", cb.state_dict))
         },
-        "optimizer_states": [strategy.optimizer_state(run.model, optimizer) for optimizer in run.optimizers],
-        "lr_schedulers": [config.scheduler.state_dict() for config in run.schedulers],
+        "optimizer_states": [strategy.optimizer_state(run.model, optimizer) for optimizer in run.training.optimizers],
+        "lr_schedulers": [config.scheduler.state_dict() for config in run.training.schedulers.configs],
         **_datamodule_state(run, gaps),
         "lt": {
             "position": position.state_dict(),
-            "pending": run.pending.state_dict(),
+            "pending": run.training.pending.state_dict(),
             "loaders": dict(run.loaders.epochs),
             "eval_steps": run.evaluation.steps(),
             "ranks": ranks,
@@ -144,7 +142,7 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
                 gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
                 for logger in run.loggers
             ],
-            "optimizers": [type(optimizer).__qualname__ for optimizer in run.optimizers],
+            "optimizers": [type(optimizer).__qualname__ for optimizer in run.training.optimizers],
         },
     }
 
@@ -153,33 +151,11 @@ def _rank_state(run: Run) -> dict[str, Any]:
     return {
         "generators": run.evaluation.generators(),
         "recorder": run.recorder.state_dict(),
-        "feed": feed_state(run),
-        "gradients": _unfinished_gradients(run),
+        "feed": run.data.place(),
+        "gradients": run.training.unfinished_gradients(),
         **({"loaders": dict(run.loaders.generators)} if run.loaders.generators else {}),
         **({"strategy": own} if (own := run.strategy.state_dict()) else {}),
     }
-
-
-def _unfinished_gradients(run: Run) -> dict[str, Any]:
-    """Return the gradients that a later step will use: those of a window, or of what the user accumulates."""
-    found = {name: p for name, p in run.module.named_parameters() if p.grad is not None}
-    if not run.position.micro:
-        groups = [group for optimizer in run.open_gradients for group in optimizer.param_groups]
-        used = {id(p) for group in groups for p in group["params"]}
-        found = {name: p for name, p in found.items() if id(p) in used}
-    return {name: p.grad.cpu() for name, p in found.items() if p.grad is not None}
-
-
-def feed_state(run: Run) -> dict[str, Any] | None:
-    """Return the place in the training data: of a run that has not begun or has ended, where it goes on.
-
-    In the middle of a batch, as when an error ends the run, it is the place before that batch: it is not done.
-    """
-    feed, position = run.train_feed, run.position
-    if run.feed_state is not None or feed is None:
-        return run.feed_state
-    in_hand = not position.exhausted and feed.batches_done == position.batch + 1
-    return feed.state_before() if in_hand else feed.state_dict()
 
 
 def _datamodule_state(run: Run, gaps: Gaps) -> dict[str, Any]:
@@ -203,30 +179,29 @@ def _version() -> str:
 
 def agree_on_checkpoint(run: Run) -> None:
     """Have all ranks start from the checkpoint that rank 0 chose."""
-    run.ckpt_path, run.header = agreed_choice(run)
+    run.origin.agreed(*agreed_choice(run))
 
 
 def read_checkpoint(run: Run) -> None:
     """Read the checkpoint that the run was asked for, before anything is set up that depends on it."""
-    path = run.ckpt_path
+    path = run.origin.path
     if path is None:
         return
-    tree = run.strategy.load_checkpoint(run.checkpoint_io, path, trusted=run.trusted)
+    tree = run.strategy.load_checkpoint(run.checkpoint_io, path, trusted=run.origin.trusted)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
             "weights call module.load_state_dict(...) yourself.",
             code="LT601",
         )
-    found = Header.of(tree)
-    run.restored, run.header = tree, run.header.resumed(found)
+    found = run.origin.read(tree)
     where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
     run.trainer.print(f"Loaded {path}: {where}.")
 
 
 def restore_module(run: Run) -> None:
     """Call the hooks that see the checkpoint, and load the module's weights."""
-    tree = run.restored
+    tree = run.origin.tree
     if tree is None:
         return
     for callback in run.callbacks:
@@ -241,7 +216,7 @@ def restore_module(run: Run) -> None:
         load_state_dict_strictly(
             run.module,
             tree["state_dict"],
-            run.ckpt_path or "",
+            run.origin.path or "",
             strict=run.module.strict_loading,
             left_out=tree.get("left_out", ()),
             hparams=tree.get("hyper_parameters"),
@@ -256,16 +231,16 @@ def _go_on_from_trained_weights(run: Run, tree: dict[str, Any]) -> None:
     tree["state_dict"] = trained
     if run.strategy.rank == 0:
         warn(
-            f"{run.ckpt_path} holds averaged weights, and this Trainer has no callback that goes on with the average. "
-            "Training goes on from the weights that were trained; the average is dropped. To go on with it, give the "
-            "Trainer the callback of the run that is resumed (WeightAveraging, EMAWeightAveraging).",
+            f"{run.origin.path} holds averaged weights, and this Trainer has no callback that goes on with the "
+            "average. Training goes on from the weights that were trained; the average is dropped. To go on with it, "
+            "give the Trainer the callback of the run that is resumed (WeightAveraging, EMAWeightAveraging).",
             code="LT626",
         )
 
 
 def restore_digits(run: Run) -> None:
     """Load the weights that were saved in more digits than the module had before its precision converted it."""
-    tree = run.restored
+    tree = run.origin.tree
     if tree is None or run.strategy.capabilities.sharded_parameters:
         return
     saved = tree["state_dict"]
@@ -277,12 +252,12 @@ def restore_digits(run: Run) -> None:
 
 def restore_sharded_module(run: Run) -> None:
     """Load the weights of a module that the strategy has spread over the ranks by now."""
-    if run.restored is None or not run.strategy.capabilities.sharded_parameters:
+    if run.origin.tree is None or not run.strategy.capabilities.sharded_parameters:
         return
-    left_out = run.restored.get("left_out", ())
-    check_left_out(run.module, run.restored["state_dict"], left_out, run.ckpt_path or "")
+    left_out = run.origin.tree.get("left_out", ())
+    check_left_out(run.module, run.origin.tree["state_dict"], left_out, run.origin.path or "")
     strict = run.module.strict_loading and not left_out
-    run.strategy.load_module_state(run.model, run.restored["state_dict"], strict=strict)
+    run.strategy.load_module_state(run.model, run.origin.tree["state_dict"], strict=strict)
 
 
 def logger_states(run: Run) -> list[dict[str, Any] | None]:
@@ -290,14 +265,14 @@ def logger_states(run: Run) -> list[dict[str, Any] | None]:
 
     There are none where the fit starts anew.
     """
-    if run.restored is None or run.stage != "fit":
+    if run.origin.tree is None or run.stage != "fit":
         return []
-    return list((run.restored.get("lt") or {}).get("loggers", []))
+    return list((run.origin.tree.get("lt") or {}).get("loggers", []))
 
 
 def restore_data(run: Run) -> None:
     """Restore what the user's loader methods may look at: the datamodule, and in a fit the counters."""
-    tree, dm = run.restored or {}, run.datamodule
+    tree, dm = run.origin.tree or {}, run.datamodule
     if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
         dm.load_state_dict(tree[type(dm).__qualname__])
     extra = tree.get("lt")
@@ -312,13 +287,13 @@ def restore_data(run: Run) -> None:
 
 def restore_training(run: Run) -> None:
     """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
-    tree = run.restored
+    tree = run.origin.tree
     if tree is None:
         return
     restore_sharded_module(run)
     if "optimizer_states" not in tree:
         raise CheckpointError(
-            f"{run.ckpt_path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
+            f"{run.origin.path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
@@ -330,7 +305,7 @@ def restore_training(run: Run) -> None:
         take_lightning_counters(run, tree)
         return
     _tell_changed_hparams(run, tree)
-    run.pending.load_state_dict(extra["pending"])
+    run.training.pending.load_state_dict(extra["pending"])
     run.precision.load_state_dict(extra["precision"])
     _restore_rank(run, extra)
     _restore_strategy(run, extra)
@@ -345,7 +320,7 @@ def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
         shown = ", ".join(f"{name} was {saved[name]!r} and is {given[name]!r}" for name in changed[:5])
         shown += "..." if len(changed) > 5 else ""
         warn(
-            f"{run.ckpt_path} resumes with other hyperparameters: {shown}. The model has the new ones; "
+            f"{run.origin.path} resumes with other hyperparameters: {shown}. The model has the new ones; "
             "weights, optimizer (its learning rate too), schedulers and position come from the file. "
             "To begin anew with its weights: load_from_checkpoint, and fit without ckpt_path.",
             code="LT618",
@@ -361,26 +336,26 @@ def _is_other(one: Any, other: Any) -> bool:
 
 
 def _restore_optimizers(run: Run, tree: dict[str, Any]) -> None:
-    saved = tree["optimizer_states"]
-    if len(saved) != len(run.optimizers):
+    saved, optimizers = tree["optimizer_states"], run.training.optimizers
+    if len(saved) != len(optimizers):
         raise CheckpointError(
-            f"{run.ckpt_path} holds {len(saved)} optimizers, configure_optimizers made {len(run.optimizers)}. Resume "
+            f"{run.origin.path} holds {len(saved)} optimizers, configure_optimizers made {len(optimizers)}. Resume "
             "with the same ones, or warm-start from the weights (load_from_checkpoint).",
             code="LT603",
         )
-    kinds = (tree.get("lt") or {}).get("optimizers") or [type(o).__qualname__ for o in run.optimizers]
-    for optimizer, state, kind in zip(run.optimizers, saved, kinds, strict=True):
+    kinds = (tree.get("lt") or {}).get("optimizers") or [type(o).__qualname__ for o in optimizers]
+    for optimizer, state, kind in zip(optimizers, saved, kinds, strict=True):
         mine = type(optimizer).__qualname__
         groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
         if kind != mine or groups != asked:
             raise CheckpointError(
-                f"{run.ckpt_path} was written with {kind} over {groups} parameter groups, configure_optimizers made "
+                f"{run.origin.path} was written with {kind} over {groups} parameter groups, configure_optimizers made "
                 f"{mine} over {asked}. Resume with the same optimizer, or warm-start from the weights "
                 "(load_from_checkpoint).",
                 code="LT603",
             )
         run.strategy.load_optimizer_state(run.model, optimizer, copy.deepcopy(state))
-    for config, state in zip(run.schedulers, tree.get("lr_schedulers", []), strict=False):
+    for config, state in zip(run.training.schedulers.configs, tree.get("lr_schedulers", []), strict=False):
         config.scheduler.load_state_dict(state)
 
 
@@ -393,10 +368,11 @@ def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
     settings = run.settings
     unused = [key for key in saved if key not in keys]
     if unused and run.strategy.rank == 0 and not (settings.fast_dev_run or settings.barebones):
+        mine = ", ".join(cb.state_key for cb in run.callbacks) or "none"
         warn(
-            f"{run.ckpt_path} holds the state of {', '.join(map(str, unused))}, and this Trainer has no such callback: "
-            "it is not used, and not in the checkpoints from here on. Give the Trainer the callbacks of the run that "
-            f"is resumed, with the same arguments; it has {', '.join(cb.state_key for cb in run.callbacks) or 'none'}.",
+            f"{run.origin.path} holds the state of {', '.join(map(str, unused))}, and this Trainer has no such "
+            "callback: it is not used, and not in the checkpoints from here on. Give the Trainer the callbacks of the "
+            f"run that is resumed, with the same arguments; it has {mine}.",
             code="LT606",
         )
 
@@ -405,7 +381,7 @@ def _say_gaps(run: Run, tree: dict[str, Any]) -> None:
     """Say what the checkpoint was written without, and what therefore begins anew."""
     if run.strategy.rank == 0 and (gaps := tree.get("gaps")):
         missing = "; ".join(f"{part} ({why})" for part, why in gaps.items())
-        warn(f"{run.ckpt_path} was saved without {missing}. That begins anew.", code="LT607")
+        warn(f"{run.origin.path} was saved without {missing}. That begins anew.", code="LT607")
 
 
 def _restore_strategy(run: Run, extra: dict[str, Any]) -> None:
@@ -414,7 +390,7 @@ def _restore_strategy(run: Run, extra: dict[str, Any]) -> None:
     if extra["world_size"] != strategy.world_size:
         if any(saved) and strategy.rank == 0:
             warn(
-                f"{run.ckpt_path} was saved on {extra['world_size']} ranks and goes on with {strategy.world_size}: "
+                f"{run.origin.path} was saved on {extra['world_size']} ranks and goes on with {strategy.world_size}: "
                 f"what strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks "
                 "for the same numbers.",
                 code="LT619",
@@ -429,15 +405,9 @@ def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
     ranks = extra["ranks"]
     same_size = extra["world_size"] == run.strategy.world_size
     mine = ranks[run.strategy.rank] if same_size else ranks[0]
-    feed = run.train_feed
-    if mine["feed"] is not None and feed is not None:
-        feed.load_state_dict(mine["feed"])
-        run.feed_state = mine["feed"]
-        if not same_size:
-            run.position.batch = feed.batches_done
+    run.data.restore(mine["feed"], mine["generators"] if same_size else None)
     if same_size:
         run.recorder.load_state_dict(mine["recorder"])
-        run.generators = mine["generators"]
     else:
         sums = Recorder.merged([rank["recorder"] for rank in ranks], run.module)
         if run.strategy.rank:  # rank 0 alone goes on with the sums of all

@@ -14,7 +14,7 @@ import torch
 import lt_core
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.logging.recorder import Recorder
 
 __all__ = ["CompileReport", "compiled"]
 
@@ -23,17 +23,15 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
 _SHOWN = 10  # lines of each kind
 
 
-def compiled(run: Run, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the training step compiled with the Trainer's options.
+def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: Recorder) -> Callable[..., Any]:
+    """Return the training step compiled with the Trainer's options; what it logs goes to ``recorder``.
 
     What is compiled is the outermost callable: autocast around the strategy's wrapper around the user's step. The
     module itself stays as it is, and so do the keys of its state dict.
     """
-    if run.compile_report is None:
-        run.compile_report = CompileReport()
     from lt_core.logging.compiled import log_when_done
 
-    return log_when_done(torch.compile(step, **(run.compile_options or {})), run.recorder)
+    return log_when_done(torch.compile(step, **options), recorder)
 
 
 class CompileReport:
@@ -41,14 +39,14 @@ class CompileReport:
 
     def __init__(self) -> None:
         """Begin to count."""
-        self._told = False
+        self._said = False
         self._before = _records()  # kept alive, so that no other record gets their ids
 
-    def tell(self, run: Run) -> None:
-        """Print the report once, on rank 0."""
-        if not self._told:
-            self._told = True
-            run.trainer.print(self.text())
+    def say(self, show: Callable[[str], None]) -> None:
+        """Show the report once."""
+        if not self._said:
+            self._said = True
+            show(self.text())
 
     def text(self) -> str:
         """Return how many there were, and a line for each break and each recompilation."""

@@ -14,7 +14,8 @@ from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Placement, Strategy
-from lt_loops.setup.feeds import flatten, limited
+from lt_loops.arguments.limits import limited
+from lt_loops.setup.feeds import flatten
 from lt_loops.setup.parts import automatic_strategy
 
 if TYPE_CHECKING:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import DataError, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_core.seed import restore_generators
 from lt_loops.checkpoint.saving import serve_requests
-from lt_loops.checkpoint.state import feed_state
 from lt_loops.evaluate import evaluate
 from lt_loops.report.measured import measured_batches
-from lt_loops.run.schedulers import plateau_frequencies, step_epoch_schedulers, step_plateau_schedulers
+from lt_loops.setup.preparation import ensure_train_feed
 from lt_loops.step.choose import make_plan
-from lt_loops.step.losses import check_epoch_had_loss
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -28,7 +23,6 @@ __all__ = [
     "after_epoch",
     "begin_epoch",
     "end_of_data",
-    "leave_batches",
     "leave_training",
     "look_ahead",
     "open_first_epoch",
@@ -38,29 +32,20 @@ __all__ = [
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
-    from lt_loops.setup.preparation import ensure_train_feed
-
-    position = run.position
-    opened, run.batches = run.batches, None
-    run.phase = "train"
-    if run.train_feed is not None and position.batch == 0 and _reloads(run, "train"):
-        run.train_feed.close()
-        run.train_feed = run.feed_state = None
+    data = run.data
+    run.enter_phase("train")
+    if data.feed is not None and run.position.batch == 0 and _reloads(run, "train"):
+        data.drop()
         run.loaders.forget("train")
-    _restore_generators(run)
-    ensure_train_feed(run)
-    feed = run.train_feed
-    assert feed is not None
-    if position.batch == 0:
-        run.without_loss = 0
+    data.put_generators_back()
+    feed = ensure_train_feed(run)
+    if run.position.batch == 0:
+        run.losses.begin_epoch()
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
         run.recorder.reopen("train")
-        run.plan = make_plan(run)  # a validation or a log may be due at this very boundary
-    run.clock = time.perf_counter()
-    run.batches = _open(run, feed) if opened is None else opened
-    run.feed_state = None
-    return feed, measured_batches(run, run.batches)
+        make_plan(run)  # a validation or a log may be due at this very boundary
+    return feed, measured_batches(run.profiler, data.read())
 
 
 def open_first_epoch(run: Run) -> None:
@@ -70,31 +55,8 @@ def open_first_epoch(run: Run) -> None:
     set-up code comes before ``iter(loader)``.
     """
     position = run.position
-    if not (position.epoch or position.batch or run.restored):
-        assert run.train_feed is not None
-        run.batches = _open(run, run.train_feed)
-
-
-def _open(run: Run, feed: Feed) -> Iterator[Any]:
-    """Return an iterator over what is left of this epoch, made at once."""
-    from lt_loops.setup.preparation import count_batches
-
-    position = run.position
-    feed.set_epoch(position.epoch)
-    count_batches(run)
-    if position.exhausted:
-        return iter(())
-    if feed.num_batches is None or run.ahead.num_batches < feed.num_batches:
-        left = None if run.ahead.num_batches == float("inf") else max(int(run.ahead.num_batches) - position.batch, 0)
-        return iter(islice(feed, left))
-    return iter(feed)
-
-
-def _restore_generators(run: Run) -> None:
-    """Put the generators of the checkpoint back, once."""
-    if run.generators is not None:
-        restore_generators(run.generators)
-        run.generators = None
+    if not (position.epoch or position.batch or run.origin.tree):
+        run.data.open()
 
 
 def _reloads(run: Run, kind: str) -> bool:
@@ -111,25 +73,14 @@ def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, ind
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
     run.position.exhausted = True
-    _finish_window(run)
+    run.training.finish_window()
     return True
-
-
-def _finish_window(run: Run) -> None:
-    run.settle()
-    if run.plan.flush is not None and run.position.micro:
-        run.plan.flush()
 
 
 def look_ahead(run: Run) -> None:
     """Work out the next batch at which the loop must look up."""
-    ahead = run.ahead
-    ahead.step_by(run.plan.window)
-    due = [run.log.next_due(), run.evaluation.next_due(), run.stopping.next_due()]
-    due += [ahead.batch_of_next(every) for every in plateau_frequencies(run)]
-    if run.graphed is not None:
-        due += [ahead.batch_of_next(cb.batch_hooks_every) for cb in run.callbacks if cb.batch_hooks_every > 1]
-    ahead.run_until(min(due))
+    owners = (run.log, run.evaluation, run.stopping, run.training)
+    run.ahead.run_until(min(owner.next_due() for owner in owners))
 
 
 def after_batch(run: Run, *, resumed: bool = False) -> bool:
@@ -140,17 +91,17 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
         resumed: the run goes on at this very boundary, whose hooks and logs are done.
     """
     run.ahead.looked_up()
-    run.settle()
+    run.training.settle()
     if not resumed:
         run.log.write_row()
     serve_requests(run)
     if _obeys_signal(run):
         return True
-    if run.evaluation.is_due(seconds=_seconds(run), at_stop=run.stopping.fulfils_request()):
+    if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
         validate(run)
         if _obeys_signal(run):
             return True
-    step_plateau_schedulers(run)
+    run.training.schedulers.watch()
     if not resumed:
         look_ahead(run)
     return run.stopping.ends_epoch()
@@ -173,61 +124,40 @@ def end_of_data(run: Run) -> None:
         again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
     position.exhausted = True
-    _finish_window(run)
+    run.training.finish_window()
     if not run.stopping.reason:
         after_batch(run)
 
 
 def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
-    stop_clock(run)
+    run.data.stop_clock()
     if _reloads(run, "validate"):
         run.loaders.forget("validate")
         run.evaluation.forget_feeds("validate")
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
     run.saves.hear()
-    run.phase = "validate"
+    run.enter_phase("validate")
     evaluate(run, "validate")
-    run.phase = "train"
+    run.enter_phase("train")
     if run.stopping.leaving:
         return  # the state that is saved is that before this validation; a resume repeats it
     run.evaluation.validated()
     serve_requests(run)
-    run.clock = time.perf_counter()
-
-
-def stop_clock(run: Run) -> None:
-    """Add the present stretch of training to the position's seconds."""
-    now = time.perf_counter()
-    run.position.seconds += now - run.clock
-    run.clock = now
-
-
-def _seconds(run: Run) -> float:
-    """Return the seconds of training so far."""
-    return run.position.seconds + time.perf_counter() - run.clock
-
-
-def leave_batches(run: Run) -> None:
-    """Stop the clock. The iterator of an epoch that was left early stays, for a checkpoint or a fit that continues."""
-    stop_clock(run)
-    position = run.position
-    position.exhausted = run.ahead.at_end()
-    if position.exhausted:
-        run.batches = None
+    run.data.start_clock()
 
 
 def leave_training(run: Run) -> None:
-    """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator.
+    """Note where the data stands, and let go of what only training needs.
 
     Says so when much of the time went to waiting for data.
     """
-    run.phase = ""
-    _restore_generators(run)  # where there was nothing left to train
-    run.feed_state = feed_state(run)
-    run.batches = run.graphed = None
-    hint = run.train_feed.wait_hint() if run.train_feed is not None and run.strategy.rank == 0 else None
+    run.enter_phase("")
+    run.data.leave()
+    run.training.let_go()
+    feed = run.data.feed
+    hint = feed.wait_hint() if feed is not None and run.strategy.rank == 0 else None
     if hint is not None:
         warn(hint, code="LT801")
 
@@ -240,7 +170,7 @@ def after_epoch(run: Run) -> None:
     """
     if run.stopping.leaving:
         return
-    check_epoch_had_loss(run)
+    run.losses.check_epoch(only_warns=run.follows_lightning)
     run.saves.hear()
     position, recorder = run.position, run.recorder
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
@@ -253,9 +183,9 @@ def after_epoch(run: Run) -> None:
     run.log.send(values)
     if position.exhausted:
         recorder.reset("train")
-        step_epoch_schedulers(run)
-        position.next_epoch((run.train_feed.samples if run.train_feed is not None else None) or 0)
+        run.training.schedulers.end_epoch()
+        position.next_epoch(run.data.samples)
     if run.compile_report is not None:
-        run.compile_report.tell(run)
-    run.phase = ""
+        run.compile_report.say(run.trainer.print)
+    run.enter_phase("")
     serve_requests(run)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logging.recorder import Recorder
 from lt_core.profiler import by_action
 from lt_core.trainer import TrainerAPI
 from lt_loops.checkpoint.gaps import Gaps
+from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
+from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.log import Log
-from lt_loops.run.position import Pending, Position
+from lt_loops.run.losses import LossWatch
+from lt_loops.run.origin import Origin
+from lt_loops.run.position import Position
 from lt_loops.run.saves import Saves
+from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
+from lt_loops.run.training import Training
+from lt_loops.setup.hook_calls import HookCalls
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
-    from lt_core.data import DataSource, Feed
+    from lt_core.data import DataSource
     from lt_core.logger import Logger
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
@@ -33,13 +38,8 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.arguments.limits import Limits
     from lt_loops.arguments.table import Settings
-    from lt_loops.report.compile_report import CompileReport
-    from lt_loops.setup.hook_calls import HookCalls
     from lt_loops.setup.loaders import Loaders
-    from lt_loops.setup.optimizers import SchedulerConfig
     from lt_loops.setup.parts import Parts
-    from lt_loops.step.choose import Plan
-    from lt_loops.step.graph import GraphedStep
 
 __all__ = ["Run"]
 
@@ -56,27 +56,24 @@ class Host(TrainerAPI, Protocol):
 
 
 class Run:
-    """One ``fit``, ``validate``, ``test`` or ``predict``.
+    """One ``fit``, ``validate``, ``test`` or ``predict``: what it was given, its owners, and what it does just now.
 
     Attributes:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
+        status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
+        begun: whether it runs, or ran, in this process.
         module: the user's module; ``model`` is the same as the strategy set it up.
-        header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
+        origin: the checkpoint that it starts from.
         ahead: how far the loop runs before it looks up.
+        data: the feed of the training loaders, and the place in it.
+        training: optimizers, schedulers, and the plan of a step.
+        losses: what watches the losses.
         stopping: where the run ends, and why.
         evaluation: when a validation is due, the feeds of loaders that are evaluated, what a resume repeats.
         log: what takes values to the loggers, and when.
         saves: what is to be saved, what is being written, and what became of it.
-        plan: the training step, chosen for this run.
-        open_gradients: in manual optimization, the optimizers that did not step since the last backward.
-        dirty: the plan must be made again.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
-        graphed: the captured step of ``Trainer(cuda_graphs=True)``.
-        generators: states to put back right before the first epoch of a resumed run.
-        loss_seen: the optimizer step at which the loss was last found finite; ``loss_told`` once it was not.
-        without_loss: how many batches this epoch began with that had no loss, on this rank.
-        clock: when the present stretch of training began (``time.perf_counter``).
     """
 
     def __init__(
@@ -92,9 +89,26 @@ class Run:
         parts: Parts,
         compile_options: dict[str, Any] | None = None,
         follows_lightning: bool = False,
+        trusted: bool = False,
+        last: Run | None = None,
     ) -> None:
-        """Describe a run that has not begun: nothing here is tied to a process."""
-        self.trainer, self.stage, self.module, self.loaders, self.ckpt_path = trainer, stage, module, loaders, ckpt_path
+        """Describe a run that has not begun: nothing here is tied to a process.
+
+        Args:
+            trainer: whose run it is.
+            stage: see the class.
+            module: the user's.
+            loaders: where data comes from.
+            ckpt_path: what to start from.
+            settings: the Trainer's.
+            limits: the Trainer's.
+            parts: the Trainer's.
+            compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
+            follows_lightning: do as Lightning does where lt differs on purpose.
+            trusted: the checkpoint may run code as it is read.
+            last: the fit of the same module that this one continues.
+        """
+        self.trainer, self.stage, self.module, self.loaders = trainer, stage, module, loaders
         self.settings, self.limits, self._parts = settings, limits, parts
         self.compile_options, self.follows_lightning = compile_options, follows_lightning
         self.datamodule: DataSource | None = loaders.datamodule
@@ -107,41 +121,33 @@ class Run:
         self.profiler: Profiler | None = None if settings.profiler is None else by_action(parts.profiler)
         self.model: nn.Module = module
         self.position = Position()
+        self.recorder: Recorder = Recorder() if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution)
+        self.origin = Origin(ckpt_path, trusted=trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
         self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, loaders)
         self.saves = Saves(self.ahead, self.strategy, self.checkpoint_io)
-        self.pending = Pending()
-        self.recorder = Recorder()
-        self.optimizers: list[Optimizer] = []
-        self.optimizer_names: list[str] | None = None
-        self.frequencies: list[int] | None = None
-        self.schedulers: list[SchedulerConfig] = []
-        self.plan: Plan
+        self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
+        self.training = Training(self.ahead, module, Schedulers(self.ahead, module, self.recorder, self.evaluation))
+        self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
         self.hooks: HookCalls
         self.log: Log
-        self.train_feed: Feed | None = None
-        self.batches: Iterator[Any] | None = None
-        self.feed_state: dict[str, Any] | None = None
-        self.outputs: Any = None
-        self.open_gradients: list[Optimizer] = []
-        self.restored: dict[str, Any] | None = None
-        self.header = Header.of_new_run()
-        self.phase = ""
-        self.generators: dict[str, Any] | None = None
-        self.clock = 0.0
-        self.dirty = False
-        self.status = "running"
         self.compile_report: CompileReport | None = None
-        self.graphed: GraphedStep | None = None
-        self.loss_told = False
-        self.loss_seen: int | None = None
-        self.without_loss = 0
-        self.begun = False
-        self.trusted = False
+        self.outputs: Any = None
+        self.phase, self.status, self.begun = "", "running", False
+        if last is not None:
+            self._go_on_from(last)
+
+    def _go_on_from(self, last: Run) -> None:
+        """Take over the place, optimizers and counters of another fit."""
+        self.position.load_state_dict(last.position.state_dict())
+        self.training.go_on_from(last.training)
+        self.data.go_on_from(last.data)
+        self.origin.go_on_from(last.origin)
+        self.evaluation.restore(last.evaluation.steps())
 
     def child(self, callbacks: list[Callback]) -> Run:
-        """Return a fit inside this one, of the same module and optimizers, with a place and metrics of its own.
+        """Return a fit inside this one, begun, of the same module and optimizers, with a place and metrics of its own.
 
         Its loaders are asked for anew, and nothing of it goes to a logger.
         """
@@ -157,10 +163,9 @@ class Run:
             compile_options=self.compile_options,
             follows_lightning=self.follows_lightning,
         )
-        run.callbacks, run.loggers = callbacks, []
-        run.model, run.optimizers, run.optimizer_names = self.model, self.optimizers, self.optimizer_names
-        run.schedulers, run.frequencies = self.schedulers, self.frequencies
-        run.recorder.rank, run.begun = self.recorder.rank, True
+        run.callbacks, run.loggers, run.model = callbacks, [], self.model
+        run.training.take(self.training.made)
+        run.begin(None)
         return run
 
     @property
@@ -168,37 +173,48 @@ class Run:
         """Whether hooks of this run are called: it runs, or tells its callbacks of the exception that ended it."""
         return self.status == "running" or self.recorder.phase == "on_exception"
 
+    # ---- what happens to it ------------------------------------------------------------------------------------------
+
+    def begin(self, profiler: Profiler | None) -> None:
+        """Begin in this process: users read of this run from here on; ``profiler`` measures its hooks and loggers."""
+        self.begun = True
+        self.trainer.shows(self)
+        self.recorder.rank = self.strategy.rank
+        if profiler is not None:
+            profiler.start(self.stage, self.trainer.log_dir)
+        if self.compile_options is not None:
+            self.compile_report = CompileReport()
+        self.hooks = HookCalls(self.trainer, self.module, self.callbacks, profiler)
+        self.open_log(profiler)
+
+    def open_log(self, profiler: Profiler | None = None) -> None:
+        """Begin to send values to the loggers."""
+        fits = self.stage == "fit"
+        self.log = Log(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, fits, profiler)
+
+    def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
+        """Go on with the model and the optimizers as the strategy has set them up."""
+        self.model = model
+        self.training.placed(optimizers)
+
+    def enter_phase(self, phase: str) -> None:
+        """Do something else from here on."""
+        self.phase = phase
+
+    def keep_outputs(self, outputs: Any) -> None:
+        """Keep what the caller gets."""
+        self.outputs = outputs
+
+    def end(self, status: str) -> None:
+        """Note how it ended."""
+        self.status = status
+
     def call(self, name: str, *args: Any, phase: str | None = None) -> None:
         """Call a hook of all callbacks and the module; ``phase`` says how ``self.log`` works in it."""
         if phase is not None:
             self.recorder.enter(phase)
         for hook in self.hooks[name]:
             hook(*args)
-
-    def open_log(self, profiler: Profiler | None = None) -> None:
-        """Begin to send values to the loggers, where ``profiler`` is given measured by it."""
-        fits = self.stage == "fit"
-        self.log = Log(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, fits, profiler)
-
-    def settle(self) -> None:
-        """Do the steps that wait to be done together with later ones, so that weights and position agree."""
-        if self.graphed is not None:
-            self.graphed.settle()
-
-    def count_without_loss(self) -> int:
-        """Count the batch in hand if all before it in this epoch had no loss either; return how many these are, or 0.
-
-        The count stays behind the position for good once a batch had a loss, and in an epoch that a resume continues.
-        """
-        if self.without_loss != self.position.batch:
-            return 0
-        self.without_loss += 1
-        return self.without_loss
-
-    def mark_dirty(self) -> None:
-        """Have the plan made again at the next boundary."""
-        self.dirty = True
-        self.ahead.look_up()
 
     def result(self) -> RunResult:
         """Return what the run leaves behind."""

@@ -1,4 +1,4 @@
-"""Watches the loss: one that is not finite is reported once, with the first parameter that is not finite."""
+"""Watches the losses of a fit: one that is not finite, and batches that have none."""
 
 from __future__ import annotations
 
@@ -8,48 +8,120 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lt_core.errors import LtError, warn
+from lt_core.errors import HookError, LtError, warn
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.module import LightningModule
+    from lt_core.strategy import Strategy
+    from lt_loops.run.position import Position
+    from lt_loops.run.training import Training
 
-__all__ = ["describe_anomaly", "watch_loss"]
+__all__ = ["LossWatch"]
 
-
-def watch_loss(run: Run, output: Any) -> None:
-    """Look at the loss of a step that is looked at anyway (when a log is due); with ``detect_anomaly``, of every step.
-
-    Raises:
-        LtError: with ``detect_anomaly``, for a loss that is not finite.
-    """
-    loss = output.get("loss") if isinstance(output, Mapping) else output
-    position = run.position
-    if run.loss_told or not isinstance(loss, Tensor):
-        return
-    if bool(torch.isfinite(loss.detach()).all()):
-        run.loss_seen = position.step
-        return
-    run.loss_told = True
-    since = "" if run.loss_seen is None else f", and was finite at step {run.loss_seen}, when it was looked at last"
-    message = (
-        f"The training loss is {loss.detach().float().mean().item()} at optimizer step {position.step} (epoch "
-        f"{position.epoch}, batch {position.batch - 1}){since}; {_first_bad(run)}. Try a lower learning rate, "
-        "gradient_clip_val, or look for a division by zero or log(0)"
-    )
-    if run.settings.detect_anomaly:
-        raise LtError(f"{message}.", code="LT341")
-    warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341")
+_FIRST_BATCHES = 20
+"""Batches without a loss at the start of training after which a warning says so."""
 
 
-def describe_anomaly(run: Run) -> str:
-    """Return where a backward pass met a number that is not finite, as torch's anomaly detection found it."""
-    position = run.position
-    where = f"optimizer step {position.step} (epoch {position.epoch}, batch {position.batch})"
-    return f"this was at {where}; {_first_bad(run)}."
+class LossWatch:
+    """Reports, once, the first loss that is not finite, and training that has no loss at all."""
 
+    __slots__ = ("_finite_at", "_missing", "_module", "_position", "_raises", "_reported", "_strategy", "_training")
 
-def _first_bad(run: Run) -> str:
-    for name, parameter in run.module.named_parameters():
-        if not bool(torch.isfinite(parameter.detach()).all()):
-            return f"the first parameter that is not finite is {name!r}"
-    return "all parameters are still finite"
+    def __init__(
+        self, position: Position, module: LightningModule, strategy: Strategy, training: Training, *, raises: bool
+    ) -> None:
+        """Begin with no loss seen; ``raises`` (``detect_anomaly``) makes one that is not finite an error."""
+        self._position, self._module, self._strategy, self._training = position, module, strategy, training
+        self._raises, self._reported = raises, False
+        self._finite_at: int | None = None  # the optimizer step at which the loss was last found finite
+        self._missing = 0  # batches with which this epoch began that had no loss, on this rank
+
+    def look(self, output: Any) -> None:
+        """Look at the loss of a step that is looked at anyway (when a log is due).
+
+        Raises:
+            LtError: with ``detect_anomaly``, for a loss that is not finite.
+        """
+        loss = output.get("loss") if isinstance(output, Mapping) else output
+        position = self._position
+        if self._reported or not isinstance(loss, Tensor):
+            return
+        if bool(torch.isfinite(loss.detach()).all()):
+            self._finite_at = position.step
+            return
+        self._reported = True
+        since = f", and was finite at step {self._finite_at}, when it was looked at last"
+        message = (
+            f"The training loss is {loss.detach().float().mean().item()} at optimizer step {position.step} (epoch "
+            f"{position.epoch}, batch {position.batch - 1}){'' if self._finite_at is None else since}; "
+            f"{self._first_bad()}. Try a lower learning rate, gradient_clip_val, or look for a division by zero or "
+            "log(0)"
+        )
+        if self._raises:
+            raise LtError(f"{message}.", code="LT341")
+        warn(f"{message}; Trainer(detect_anomaly=True) stops at the first such step.", code="LT341")
+
+    def describe_anomaly(self) -> str:
+        """Return where a backward pass met a number that is not finite, as torch's anomaly detection found it."""
+        position = self._position
+        where = f"optimizer step {position.step} (epoch {position.epoch}, batch {position.batch})"
+        return f"this was at {where}; {self._first_bad()}."
+
+    def _first_bad(self) -> str:
+        for name, parameter in self._module.named_parameters():
+            if not bool(torch.isfinite(parameter.detach()).all()):
+                return f"the first parameter that is not finite is {name!r}"
+        return "all parameters are still finite"
+
+    # ---- no loss at all ----------------------------------------------------------------------------------------------
+
+    def begin_epoch(self) -> None:
+        """Count the batches without a loss anew."""
+        self._missing = 0
+
+    def missing(self) -> None:
+        """Note that the batch in hand came without a loss; warn once where none of the first batches had one.
+
+        Only a batch without a loss comes here, so that others cost nothing. The count stays behind the position for
+        good once a batch had a loss, and in an epoch that a resume continues.
+        """
+        position = self._position
+        if self._missing != position.batch:
+            return
+        self._missing += 1
+        at_first = self._missing == _FIRST_BATCHES and not position.epoch
+        if at_first and self._training.by_loss and self._strategy.rank == 0:
+            warn(
+                self._no_loss_in(f"the first {_FIRST_BATCHES} batches"), code="LT225", about=self._module.training_step
+            )
+
+    def check_epoch(self, *, only_warns: bool) -> None:
+        """Refuse an epoch in which no batch on any rank had a loss: nothing was trained.
+
+        Args:
+            only_warns: as Lightning does.
+
+        Raises:
+            HookError: unless the module says that it is meant.
+        """
+        position, strategy = self._position, self._strategy
+        if not self._training.by_loss:
+            return
+        had_loss = not position.exhausted or self._missing != position.batch or not position.batch
+        if strategy.world_size > 1:
+            mine = torch.tensor(float(had_loss), device=strategy.device)
+            had_loss = bool(strategy.all_reduce(mine, "sum").item())
+        if had_loss:
+            return
+        message = self._no_loss_in(f"any of the {position.batch} batches of epoch {position.epoch}")
+        if not only_warns:
+            raise HookError(message, code="LT225")
+        if position.epoch or position.batch < _FIRST_BATCHES:
+            warn(message, code="LT225", about=self._module.training_step)
+
+    def _no_loss_in(self, batches: str) -> str:
+        return (
+            f"{type(self._module).__name__}.training_step returned no loss in {batches}, so no weight was trained. Is "
+            "`return loss` missing? If it is meant, set trains_without_loss = True in the module; to call backward and "
+            "the optimizers yourself, automatic_optimization = False."
+        )

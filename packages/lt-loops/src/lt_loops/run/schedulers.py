@@ -10,78 +10,96 @@ from lt_core.errors import ConfigError, did_you_mean, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, nearest_name
 from lt_loops.fitted import fitted
+from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.logging.recorder import Recorder
+    from lt_loops.run.ahead import Ahead
+    from lt_loops.run.evaluation import Evaluation
     from lt_loops.setup.optimizers import SchedulerConfig
 
-__all__ = ["step_epoch_schedulers", "step_schedulers"]
+__all__ = ["Schedulers"]
 
 
-def step_schedulers(run: Run, interval: str, count: int) -> None:
-    """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.
+class Schedulers:
+    """Steps the learning-rate schedulers of a fit; in manual optimization the user does.
 
-    Those that go by steps and watch a metric wait for the validation that may be due: :func:`step_plateau_schedulers`.
+    Attributes:
+        configs: the schedulers with when they step, in declared order.
     """
-    for config in run.schedulers:
-        waits = config.reduce_on_plateau and interval == "step"
-        if config.interval == interval and count % config.frequency == 0 and not waits:
-            step_one(run, config)
 
+    __slots__ = ("_ahead", "_evaluation", "_module", "_recorder", "configs")
 
-def step_epoch_schedulers(run: Run) -> None:
-    """Step the schedulers that go by epochs, at the end of one; in manual optimization the user steps them."""
-    if run.module.automatic_optimization:
-        step_schedulers(run, "epoch", run.position.epoch + 1)
+    def __init__(self, ahead: Ahead, module: LightningModule, recorder: Recorder, evaluation: Evaluation) -> None:
+        """Begin without any."""
+        self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
+        self.configs: list[SchedulerConfig] = []
 
+    def take(self, configs: list[SchedulerConfig]) -> None:
+        """Step these from here on."""
+        self.configs = configs
 
-def plateau_frequencies(run: Run) -> list[int]:
-    """Return how often, in optimizer steps, schedulers that watch a metric step between two batches."""
-    if not run.module.automatic_optimization:
-        return []
-    return [config.frequency for config in run.schedulers if config.reduce_on_plateau and config.interval == "step"]
+    def step(self, interval: str, count: int) -> None:
+        """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.
 
+        Those that go by steps and watch a metric wait for the validation that may be due: :meth:`watch`.
+        """
+        for config in self.configs:
+            waits = config.reduce_on_plateau and interval == "step"
+            if config.interval == interval and count % config.frequency == 0 and not waits:
+                self._step_one(config)
 
-def step_plateau_schedulers(run: Run) -> None:
-    """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
-    position = run.position
-    if not position.step or position.watched == position.step or not run.module.automatic_optimization:
-        return
-    position.watched = position.step
-    for config in run.schedulers:
-        if config.reduce_on_plateau and config.interval == "step" and position.step % config.frequency == 0:
-            step_one(run, config)
+    def end_epoch(self) -> None:
+        """Step the schedulers that go by epochs."""
+        if self._module.automatic_optimization:
+            self.step("epoch", self._ahead.position.epoch + 1)
 
+    def next_due(self) -> int:
+        """Return the batch of this epoch at which the next scheduler that watches a metric may step."""
+        return min((self._ahead.batch_of_next(config.frequency) for config in self._watching()), default=NEVER)
 
-def step_one(run: Run, config: SchedulerConfig) -> None:
-    """Step one scheduler, with its monitored value where it wants one."""
-    metric = None
-    if config.reduce_on_plateau:
-        metric = _monitored(run, config)
-        if metric is None:
+    def watch(self) -> None:
+        """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
+        position = self._ahead.position
+        if not position.step or position.watched == position.step or not self._module.automatic_optimization:
             return
-    if is_overridden(run.module, "lr_scheduler_step", LightningModule):
-        fitted(run.module.lr_scheduler_step, "lr_scheduler_step")(config.scheduler, metric)
-    elif metric is None:
-        config.scheduler.step()
-    else:
-        config.scheduler.step(metric)
+        position.watched = position.step
+        for config in self._watching():
+            if position.step % config.frequency == 0:
+                self._step_one(config)
 
+    def _watching(self) -> list[SchedulerConfig]:
+        if not self._module.automatic_optimization:
+            return []
+        return [config for config in self.configs if config.reduce_on_plateau and config.interval == "step"]
 
-def _monitored(run: Run, config: SchedulerConfig) -> Any:
-    metrics = run.recorder.callback_metrics()
-    value = metrics.get(config.monitor or "")
-    if value is None:
+    def _step_one(self, config: SchedulerConfig) -> None:
+        """Step one scheduler, with its monitored value where it wants one."""
+        metric = None
+        if config.reduce_on_plateau:
+            metric = self._monitored(config)
+            if metric is None:
+                return
+        if is_overridden(self._module, "lr_scheduler_step", LightningModule):
+            fitted(self._module.lr_scheduler_step, "lr_scheduler_step")(config.scheduler, metric)
+        elif metric is None:
+            config.scheduler.step()
+        else:
+            config.scheduler.step(metric)
+
+    def _monitored(self, config: SchedulerConfig) -> Any:
+        metrics = self._recorder.callback_metrics()
+        value = metrics.get(config.monitor or "")
+        if value is not None:
+            return value.item() if isinstance(value, Tensor) else value
         have = ", ".join(map(repr, metrics)) or "nothing"
         message = (
             f"The scheduler {type(config.scheduler).__name__} monitors {config.monitor!r}, which was not logged. "
             f"Logged so far: {have}.{did_you_mean(config.monitor or '', metrics)} Log it by self.log, or set its "
-            "'frequency' so that "
-            "it steps when a validation has run."
+            "'frequency' so that it steps when a validation has run."
         )
-        off = is_overridden(run.module, "validation_step", LightningModule) and not run.evaluation.validates
+        off = is_overridden(self._module, "validation_step", LightningModule) and not self._evaluation.validates
         if config.strict and not (off and nearest_name(config.monitor or "", list(metrics)) is None):
             raise ConfigError(message, code="LT321")
         warn(message, code="LT321")
         return None
-    return value.item() if isinstance(value, Tensor) else value

@@ -17,9 +17,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_loops.fitted import fitted
-from lt_loops.run.losses import describe_anomaly
 from lt_loops.run.signals import Signals
-from lt_loops.setup.hook_calls import HookCalls
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -68,13 +66,7 @@ class Session:
         formats = (run.precision, run.eval_precision)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
             self.forgetting = register_optimizer_step_post_hook(_forget_cast_weights)
-        run.begun = True
-        run.trainer.shows(run)
-        run.recorder.rank = run.strategy.rank
-        if (profiler := run.profiler) is not None:
-            profiler.start(run.stage, run.trainer.log_dir)
-        run.hooks = HookCalls(run.trainer, run.module, run.callbacks, profiler)
-        run.open_log(profiler)
+        run.begin(run.profiler)
         attach(run)
 
     def __exit__(
@@ -84,9 +76,9 @@ class Session:
         run = self.run
         self.failed = error
         if error is not None:
-            run.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             _explain(run, error)
-            self._try(run.settle)
+            self._try(run.training.settle)
             self._try(partial(self._call_on_exception, error))
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
@@ -95,10 +87,9 @@ class Session:
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
         run.log.each(lambda logger: logger.finalize(outcome))
-        run.batches = None
-        for feed in [run.train_feed, *run.evaluation.open_feeds()]:
-            if feed is not None:
-                self._try(feed.close)
+        self._try(run.data.close)
+        for feed in run.evaluation.open_feeds():
+            self._try(feed.close)
         self._try(run.checkpoint_io.teardown)
         self._try(lambda: run.strategy.close(error))
         self._leave()
@@ -112,7 +103,7 @@ class Session:
         if self.forgetting is not None:
             self.forgetting.remove()
         torch.autograd.set_detect_anomaly(self.anomaly)
-        self.run.phase = ""
+        self.run.enter_phase("")
         self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
         detach(self.run)
 
@@ -148,7 +139,7 @@ class Session:
         except BaseException as error:
             if self.failed is None:
                 self.failed = error
-                self.run.status = "failed"
+                self.run.end("failed")
             elif error is not self.failed:
                 warn(
                     f"While a run ended with {type(self.failed).__name__}, {type(error).__name__} was raised too: "
@@ -200,7 +191,7 @@ def _tear_down_data(source: DataSource | None, stage: str) -> None:
 def _explain(run: Run, error: BaseException) -> None:
     """Add to errors of torch that many meet what they mean here."""
     if isinstance(error, RuntimeError) and "returned nan values" in str(error):
-        error.add_note(f"lt: {describe_anomaly(run)} [LT341]")
+        error.add_note(f"lt: {run.losses.describe_anomaly()} [LT341]")
     for sign, meaning in _MEANINGS.items():
         if isinstance(error, RuntimeError) and sign in str(error):
             error.add_note(f"lt: {meaning}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +21,7 @@ from lt_core.seed import (
     seed_of_environment,
 )
 from lt_core.strategy import Shard, Strategy
+from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import a, shown
 from lt_loops.fitted import fitted
 from lt_loops.setup.overfit import in_order
@@ -29,10 +29,9 @@ from lt_loops.setup.overfit import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lt_loops.arguments.limits import Limits
     from lt_loops.run.frame import Run
 
-__all__ = ["check_loader", "eval_limits", "flatten", "limited", "make_eval_feeds", "make_train_feed", "make_transfer"]
+__all__ = ["check_loader", "eval_limits", "flatten", "make_eval_feeds", "make_train_feed", "make_transfer"]
 
 
 def flatten(loaders: Any) -> list[Any]:
@@ -61,50 +60,10 @@ def _is_loader(item: Any) -> bool:
     return hasattr(item, "__iter__") and not a_batch
 
 
-def limited(num_batches: int | None, limit: float | None, name: str) -> int | float:
-    """Return how many batches are read of a loader: its length cut by a limit (a count, or a fraction of 1.0).
-
-    Args:
-        num_batches: the loader's length, or None where unknown.
-        limit: an int is a count, a float a fraction; None for all.
-        name: the limit's name, for the error.
-
-    Raises:
-        ConfigError: for a fraction of a loader without a length.
-    """
-    length = math.inf if num_batches is None else num_batches
-    if limit is None or (isinstance(limit, float) and limit == 1.0):
-        return length
-    if isinstance(limit, int):
-        return min(length, limit)
-    if limit == 0.0:
-        return 0
-    if num_batches is None:
-        raise ConfigError(
-            f"{name}={limit}: a fraction needs a loader with a length, and this one has none. Take a count of batches.",
-            code="LT401",
-        )
-    kept = int(num_batches * limit)
-    if kept == 0:
-        raise ConfigError(
-            f"{name}={limit} of {num_batches} batches is less than one batch. Take at least "
-            f"{_share_of_one(num_batches):.3g}, or a count.",
-            code="LT402",
-        )
-    return kept
-
-
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
     """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""
     name = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}[kind]
     return [limited(feed.num_batches, getattr(limits, name), name) for feed in feeds]
-
-
-def _share_of_one(num_batches: int) -> float:
-    """Return the smallest fraction of three digits that is one batch of ``num_batches``."""
-    digits = 10.0 ** (2 + math.ceil(math.log10(num_batches)))
-    share = math.ceil(digits / num_batches) / digits
-    return share if int(num_batches * share) else share + 1 / digits
 
 
 def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | None:

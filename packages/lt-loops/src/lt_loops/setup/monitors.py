@@ -34,6 +34,6 @@ def _monitors(run: Run) -> Iterator[tuple[str, str]]:
         monitor = getattr(callback, "monitor", None) if callback.monitors else None
         if isinstance(monitor, str):
             yield type(callback).__name__, monitor
-    for config in run.schedulers:
+    for config in run.training.schedulers.configs:
         if config.reduce_on_plateau and config.monitor:
             yield f"The scheduler {type(config.scheduler).__name__}", config.monitor

@@ -28,15 +28,16 @@ from lt_loops.checkpoint.state import (
 )
 from lt_loops.fitted import fitted
 from lt_loops.old_hooks import OLD_HOOKS, model_maker
-from lt_loops.setup.feeds import check_loader, flatten, limited, make_train_feed
+from lt_loops.setup.feeds import check_loader, flatten, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
 from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
 
 if TYPE_CHECKING:
+    from lt_core.data import Feed
     from lt_loops.run.frame import Run
 
-__all__ = ["count_batches", "ensure_train_feed", "set_up"]
+__all__ = ["ensure_train_feed", "set_up"]
 
 
 def set_up(run: Run) -> None:
@@ -51,7 +52,7 @@ def set_up(run: Run) -> None:
     _call_setup(run)
     restore_module(run)
     restore_data(run)
-    run.model, run.optimizers = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
+    run.placed(*run.strategy.setup(run.module, _optimizer_maker(run), run.precision))
     restore_digits(run)
     if run.stage == "fit":
         ensure_train_feed(run)
@@ -64,20 +65,12 @@ def set_up(run: Run) -> None:
         restore_sharded_module(run)
 
 
-def ensure_train_feed(run: Run) -> None:
-    """Make the training feed, at the first moment where anybody wants its length."""
-    if run.train_feed is None:
-        run.train_feed = make_train_feed(run)
-        if run.feed_state is not None:
-            run.train_feed.load_state_dict(run.feed_state)
-        count_batches(run)
-
-
-def count_batches(run: Run) -> None:
-    """Work out how many training batches this epoch has; a loader may have grown since the last one."""
-    assert run.train_feed is not None
-    limit = run.settings.overfit_batches or run.limits.limit_train_batches
-    run.ahead.count(limited(run.train_feed.num_batches, limit, "limit_train_batches"))
+def ensure_train_feed(run: Run) -> Feed:
+    """Return the training feed, made at the first moment where anybody wants its length."""
+    if run.data.feed is None:
+        run.data.keep(make_train_feed(run))
+    assert run.data.feed is not None
+    return run.data.feed
 
 
 def _check_schedules(run: Run) -> None:
@@ -86,16 +79,16 @@ def _check_schedules(run: Run) -> None:
         return
     epochs = float("inf") if limits.max_epochs is None or limits.max_epochs == -1 else limits.max_epochs
     steps = limits.steps_of_fit(run.ahead.num_batches)
-    for config in run.schedulers:
+    for config in run.training.schedulers.configs:
         check_schedule_length(config, steps, epochs)
 
 
 def _tell_about_steps(run: Run) -> None:
     """Say how steps are counted with several optimizers, where a limit depends on it."""
-    if len(run.optimizers) > 1 and run.limits.max_steps >= 0:
+    if len(run.training.optimizers) > 1 and run.limits.max_steps >= 0:
         warn(
             f"max_steps={run.limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
-            f"the x axis. Lightning counts every optimizer's step: {len(run.optimizers)} optimizers reach its "
+            f"the x axis. Lightning counts every optimizer's step: {len(run.training.optimizers)} optimizers reach its "
             "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
             code="LT309",
         )
@@ -235,22 +228,21 @@ def _call_setup(run: Run) -> None:
 
 
 def _optimizer_maker(run: Run) -> Any:
-    if run.stage != "fit" or run.optimizers:
-        return (lambda: run.optimizers) if run.optimizers else None
+    training = run.training
+    if run.stage != "fit" or training.optimizers:
+        return (lambda: training.optimizers) if training.optimizers else None
 
     def make() -> list[Optimizer]:
         run.recorder.enter("configure_optimizers")
-        made = parse_optimizers(run.module.configure_optimizers(), run.module)
-        run.optimizers, run.optimizer_names, run.schedulers = made.optimizers, made.names, made.schedulers
-        run.frequencies = made.frequencies
-        return made.optimizers
+        training.take(parse_optimizers(run.module.configure_optimizers(), run.module))
+        return training.optimizers
 
     return make
 
 
 def _log_hyperparams(run: Run) -> None:
     params = logged_hparams(run.module, run.datamodule)
-    if params and run.restored is None and run.settings.enable_autolog_hparams:
+    if params and run.origin.tree is None and run.settings.enable_autolog_hparams:
         run.log.each(lambda logger: logger.log_hyperparams(params))
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())

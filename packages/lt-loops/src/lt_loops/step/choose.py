@@ -1,4 +1,4 @@
-"""The training step of a run, chosen once before the loop."""
+"""Which plan a run trains by: chosen before the loop, and again where something changed."""
 
 from __future__ import annotations
 
@@ -17,95 +17,24 @@ from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.fitted import fitted
 from lt_loops.old_hooks import with_step_end
-from lt_loops.report.measured import measure_slots
 from lt_loops.setup.signatures import count_arguments
-from lt_loops.step.groups import check_executions
+from lt_loops.step.groups import check_groups
+from lt_loops.step.plan import Plan
 from lt_loops.truncated import Truncated
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["Plan", "bind_step", "make_plan"]
-
-Hooks = tuple[Callable[..., Any], ...]
-
-
-class Plan:
-    """What a training batch is made of: slots of callables, each None or empty where nobody asked for it.
-
-    The plain plan (one optimizer, a step for each batch) is inlined in ``fit.train_epoch``; the others are a
-    ``run_batch`` of two blocks, micro-batch and finish (see ``window.py``).
-
-    Attributes:
-        kind: ``"manual"``, ``"several"``, ``"closure"``, ``"accumulated"`` or ``"plain"``, in order of choice.
-        step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
-        params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
-        zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.
-        scale: multiplies the loss before backward (GradScaler).
-        backward: None for ``loss.backward()``.
-        unscale, clip: called with the optimizer before its step.
-        apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
-        direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
-        window: micro-batches for one optimizer step.
-        run_batch: ``run_batch(batch, batch_idx)`` of the plans that are not plain; returns the step's output.
-        flush: finishes a window that the epoch's end cut short.
-    """
-
-    __slots__ = (
-        "after_backward",
-        "apply",
-        "backward",
-        "before_backward",
-        "before_step",
-        "before_zero",
-        "clip",
-        "direct",
-        "flush",
-        "kind",
-        "optimizer",
-        "optimizers",
-        "params",
-        "run_batch",
-        "scale",
-        "step",
-        "takes_index",
-        "unscale",
-        "window",
-        "zero_grad",
-    )
-
-    def __init__(self) -> None:
-        """Make an empty plan."""
-        self.kind = "plain"
-        self.step: Callable[..., Any]
-        self.takes_index = True
-        self.direct = False
-        self.optimizer: Optimizer
-        self.optimizers: list[Optimizer] = []
-        self.params: list[nn.Parameter] | None = None
-        self.zero_grad: Callable[[Optimizer], None]
-        self.scale: Callable[[Tensor], Tensor] | None = None
-        self.backward: Callable[[Tensor], None] | None = None
-        self.unscale: Callable[[Optimizer], None] | None = None
-        self.clip: Callable[[Optimizer], None] | None = None
-        self.apply: Callable[[Optimizer], bool] | None = None
-        self.before_zero: Hooks = ()
-        self.before_backward: Hooks = ()
-        self.after_backward: Hooks = ()
-        self.before_step: Hooks = ()
-        self.window = 1
-        self.run_batch: Callable[[Any, int], Any] | None = None
-        self.flush: Callable[[], None] | None = None
+__all__ = ["bind_step", "make_plan"]
 
 
 def make_plan(run: Run) -> Plan:
-    """Choose the plan of ``run`` after setup and restore; called again when something marked the run dirty."""
-    changed = run.dirty
-    if changed:
-        run.dirty = False
+    """Choose the plan of ``run`` after setup and restore; called again when something marked the training dirty."""
+    training = run.training
+    if training.dirty:
         run.hooks.forget()
-    plan = Plan()
-    plan.optimizers = run.optimizers
+        training.let_go()
+    plan = Plan(training.optimizers)
     plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.limits.window_of(run.position.epoch)
     _fill_hooks(run, plan)
     _fill_slots(run, plan)
@@ -116,19 +45,18 @@ def make_plan(run: Run) -> Plan:
     if truncated is not None:
         plan.step, plan.takes_index = truncated.step, True
     _check(run, plan)
-    measure_slots(run, plan)
+    if run.profiler is not None:
+        plan.measure(run.profiler, partial(_apply, run.strategy, run.precision))
     if run.settings.cuda_graphs:
         from lt_loops.step.graph import graphed_step
 
-        plan.run_batch = graphed_step(run, plan, anew=changed).run_batch
-    elif plan.kind == "plain":
-        plan.optimizer = run.optimizers[0]
+        plan.run_batch = graphed_step(run, plan).run_batch
     elif plan.kind == "manual":
         from lt_loops.step.manual import Manual
 
         manual = Manual(run, plan)
         plan.run_batch, plan.flush = manual.run_batch, manual.flush
-    else:
+    elif plan.kind != "plain":
         from lt_loops.by_index import ByIndex
         from lt_loops.step.closure import ClosureWindow
         from lt_loops.step.window import Window
@@ -138,6 +66,7 @@ def make_plan(run: Run) -> Plan:
         plan.run_batch, plan.flush = window.run_batch, window.flush
     if truncated is not None and plan.run_batch is not None:
         plan.run_batch = truncated.over(plan.run_batch)
+    training.use(plan)
     return plan
 
 
@@ -157,7 +86,7 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     if run.compile_options is not None:
         from lt_loops.report.compile_report import compiled
 
-        step = compiled(run, step)
+        step = compiled(step, run.compile_options, run.recorder)
     profiler = run.profiler
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 
@@ -165,11 +94,12 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
 def _choose(run: Run, plan: Plan) -> str:
     if not run.module.automatic_optimization:
         return "manual"
-    if len(run.optimizers) > 1 and run.optimizer_names is None and "optimizer_idx" in _offered(run):
+    optimizers, names = plan.optimizers, run.training.made.names
+    if len(optimizers) > 1 and names is None and "optimizer_idx" in _offered(run):
         return "by_index"
-    if len(run.optimizers) > 1 or run.optimizer_names is not None or not run.optimizers:
+    if len(optimizers) > 1 or names is not None or not optimizers:
         return "several"
-    if is_overridden(run.module, "optimizer_step", LightningModule) or takes_closure(run.optimizers[0]):
+    if is_overridden(run.module, "optimizer_step", LightningModule) or takes_closure(optimizers[0]):
         return "closure"
     return "accumulated" if plan.window > 1 or _truncates(run) else "plain"
 
@@ -207,9 +137,9 @@ def _goes_direct(run: Run, plan: Plan) -> bool:
     """Return whether the plan calls the module itself where the strategy would reduce in the wrapper's forward."""
     if not run.strategy.capabilities.syncs_in_forward:
         return False
-    unknown_end = plan.window > 1 and (run.train_feed is None or run.train_feed.num_batches is None)
+    unknown_end = plan.window > 1 and run.data.length is None
     repeats = plan.kind in ("closure", "by_index")
-    return plan.kind == "manual" or run.optimizer_names is not None or unknown_end or repeats
+    return plan.kind == "manual" or run.training.made.names is not None or unknown_end or repeats
 
 
 def _fill_hooks(run: Run, plan: Plan) -> None:
@@ -227,15 +157,15 @@ def _fill_slots(run: Run, plan: Plan) -> None:
     if is_overridden(precision, "unscale", Precision):
         plan.unscale = precision.unscale
     if is_overridden(module, "backward", LightningModule):
-        plan.backward = fitted(module.backward, "backward", optimizer=next(iter(run.optimizers), None))
+        plan.backward = fitted(module.backward, "backward", optimizer=next(iter(plan.optimizers), None))
     elif is_overridden(strategy, "backward", Strategy):
         plan.backward = strategy.backward
     if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
         plan.apply = partial(_apply, strategy, precision)
     plan.clip = _clip_slot(run)
     plan.zero_grad = partial(_zero_grad, run, fitted(run.module.optimizer_zero_grad, "optimizer_zero_grad"))
-    if _zeroes_directly(run):
-        plan.params = [p for optimizer in run.optimizers for group in optimizer.param_groups for p in group["params"]]
+    if _zeroes_directly(run, plan):
+        plan.params = [p for optimizer in plan.optimizers for group in optimizer.param_groups for p in group["params"]]
 
 
 def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer) -> bool:
@@ -261,8 +191,8 @@ def _params_of(optimizer: Optimizer) -> list[nn.Parameter]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _zeroes_directly(run: Run) -> bool:
-    stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in run.optimizers)
+def _zeroes_directly(run: Run, plan: Plan) -> bool:
+    stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in plan.optimizers)
     hooked = is_overridden(run.module, "optimizer_zero_grad", LightningModule) or run.hooks["on_before_zero_grad"]
     return stock and not hooked and not run.strategy.capabilities.owns_zero_grad
 
@@ -279,23 +209,23 @@ def _zero_grad(run: Run, hooked: Callable[..., None], optimizer: Optimizer) -> N
 
 
 def _check(run: Run, plan: Plan) -> None:
-    check_executions(run)
-    if plan.kind == "several" and len(run.optimizers) > 1 and run.optimizer_names is None:
+    check_groups(run.settings, run.strategy)
+    if plan.kind == "several" and len(plan.optimizers) > 1 and run.training.made.names is None:
         raise HookError(
-            f"configure_optimizers returned {len(run.optimizers)} optimizers without names, and automatic optimization "
-            "cannot know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or set "
-            "self.automatic_optimization = False and step them in training_step.",
+            f"configure_optimizers returned {len(plan.optimizers)} optimizers without names, and automatic "
+            "optimization cannot know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or "
+            "set self.automatic_optimization = False and step them in training_step.",
             code="LT301",
         )
     if plan.kind != "manual":
-        needing = next((type(o).__name__ for o in run.optimizers if takes_closure(o, must=True)), None)
+        needing = next((type(o).__name__ for o in plan.optimizers if takes_closure(o, must=True)), None)
         if needing is not None and run.precision.scales:
             raise ConfigError(
                 f"{needing} evaluates its closure by itself, which precision={run.precision.name!r} cannot scale. Take "
                 "precision='32-true' or 'bf16-mixed'.",
                 code="LT302",
             )
-        if plan.window > 1 and any(isinstance(o, LBFGS) for o in run.optimizers):
+        if plan.window > 1 and any(isinstance(o, LBFGS) for o in plan.optimizers):
             raise ConfigError(
                 f"LBFGS evaluates its closure several times a step, so accumulate_grad_batches={plan.window} cannot be "
                 "exact. Take accumulate_grad_batches=1 and a larger batch.",

@@ -18,7 +18,7 @@ from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
-    from lt_loops.step.choose import Plan
+    from lt_loops.step.plan import Plan
 
 __all__ = ["ClosureWindow"]
 
@@ -36,12 +36,12 @@ class ClosureWindow(Window):
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run one micro-batch, inside the closure where it is a window's last; return the training step's output."""
-        position = self.run.position
+        position = self.position
         whole = position.micro == 0
         if whole:
             self._begin(index)
         if not self._is_last(index):
-            with self.run.strategy.accumulating(self.run.model, False) if self.syncs else nullcontext():
+            with self.strategy.accumulating(self.model, False) if self.syncs else nullcontext():
                 output = self._micro(batch, index)
             position.micro += 1
             return output
@@ -66,29 +66,30 @@ class ClosureWindow(Window):
         self.stepped = []
         if self.hooked_step:
             with _StepsSeen() as seen:
-                self.step_hook(self.run.position.epoch, index, self.proxy, closure)
+                self.step_hook(position.epoch, index, self.proxy, closure)
             self.stepped = self.stepped or [bool(seen.count)]
         else:
             self._take_step(self.optimizer, closure)
         if not outputs:
             raise HookError(
-                f"{type(self.run.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
+                f"{type(self.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
                 "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
                 code="LT305",
             )
         position.micro = 0
-        self._count(any(self.stepped))
+        if any(self.stepped):
+            self.training.stepped()
         return outputs[-1]
 
     def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Tensor | None:
         if closure is None:
-            self.stepped.append(self._apply(optimizer))
-        elif self.run.precision.scales:
+            self.stepped.append(self.plan.take_step(optimizer))
+        elif self.precision.scales:
             closure()  # the scaler must see the gradients before it decides on the step
-            self.stepped.append(self._apply(optimizer))
+            self.stepped.append(self.plan.take_step(optimizer))
         elif self.plan.apply is not None:
-            take = partial(self.run.strategy.optimizer_step, optimizer, closure)
-            self.stepped.append(self.run.precision.step(optimizer, take))
+            take = partial(self.strategy.optimizer_step, optimizer, closure)
+            self.stepped.append(self.precision.step(optimizer, take))
         else:
             optimizer.step(closure)
             self.stepped.append(True)
@@ -101,7 +102,7 @@ class ClosureWindow(Window):
                 "optimizer.",
                 code="LT304",
             )
-        super()._prepare(optimizer)
+        self.plan.prepare(optimizer)
 
 
 class _StepsSeen:

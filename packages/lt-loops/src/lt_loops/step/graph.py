@@ -15,7 +15,7 @@ from torch import Tensor
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.overrides import is_overridden
-from lt_loops.run.schedulers import step_schedulers
+from lt_loops.run.position import NEVER
 from lt_loops.step.capture import Captured, Layout, aside
 from lt_loops.step.losses import loss_and_weight
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lt_loops.run.frame import Run
-    from lt_loops.step.choose import Plan
+    from lt_loops.step.plan import Plan
 
 __all__ = ["GraphedStep", "graphed_step"]
 
@@ -34,8 +34,8 @@ WARM_UP = 3
 MANY_CAPTURES = 10
 
 
-def graphed_step(run: Run, plan: Plan, *, anew: bool) -> GraphedStep:
-    """Return what runs a batch of ``plan``: the graph that the run has already, or where ``anew`` a new one.
+def graphed_step(run: Run, plan: Plan) -> GraphedStep:
+    """Return what runs a batch of ``plan``: the graph that the run has already, or a new one.
 
     Raises:
         ConfigError: names everything that stands in the way of a capture.
@@ -46,10 +46,10 @@ def graphed_step(run: Run, plan: Plan, *, anew: bool) -> GraphedStep:
             "away (compile=True makes steps of many small kernels faster too).",
             code="LT340",
         )
-    plan.optimizer = run.optimizers[0]
-    found = run.graphed
-    if anew or found is None or not _same_tensors(found.plan.params, plan.params):
-        found = run.graphed = GraphedStep(run, plan)
+    found = run.training.held_back
+    if not isinstance(found, GraphedStep) or not _same_tensors(found.plan.params, plan.params):
+        found = GraphedStep(run, plan)
+        run.training.hold_back(found)
     found.plan = plan
     return found
 
@@ -80,7 +80,7 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
         found.append(f"precision={run.precision.name!r} looks at its scale in each step; take 'bf16-mixed'")
     elif plan.apply is not None:
         found.append("the strategy or the precision takes the optimizer's step by itself")
-    for optimizer in run.optimizers:
+    for optimizer in plan.optimizers:
         if any(group.get("capturable") is False for group in optimizer.param_groups):
             kind = type(optimizer).__name__
             found.append(f"{kind} counts its steps in Python; write {kind}(..., capturable=True)")
@@ -100,7 +100,7 @@ def _reasons_for_single_steps(run: Run) -> Iterator[str]:
             owners.append(type(run.module).__name__)
         if owners:
             yield f"{name} of {' and '.join(owners)} is to be called for each step, {instead}"
-    if any(config.interval == "step" and not config.reduce_on_plateau for config in run.schedulers):
+    if any(config.interval == "step" and not config.reduce_on_plateau for config in run.training.schedulers.configs):
         yield f"a learning rate schedule has interval='step', {instead}"
 
 
@@ -114,8 +114,9 @@ class GraphedStep:
 
     def __init__(self, run: Run, plan: Plan) -> None:
         """Capture nothing yet."""
-        self.run, self.plan = run, plan
-        self.size = run.settings.steps_per_execution
+        self.plan, self.training, self.ahead, self.recorder = plan, run.training, run.ahead, run.recorder
+        self.device, self.size = run.strategy.device, run.settings.steps_per_execution
+        self._hook_batches = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]
         self.captures = 0
         self._warm = self._waiting = 0
         self._seen: Layout | None = None
@@ -128,7 +129,7 @@ class GraphedStep:
         if self._warm < WARM_UP:
             self._warm += 1
             self._seen = layout
-            return self._done(1, aside(partial(self._compute, index, batch), self.run.strategy.device))
+            return self._done(1, aside(partial(self._compute, index, batch), self.device))
         if not self._is_usual(layout):
             self.settle()
             return self._done(1, self._compute(index, batch))
@@ -142,13 +143,17 @@ class GraphedStep:
         if not waiting:
             return
         group = self._graphs[self.size]
-        single = self._graph(1, group.layout, self.run.position.batch)
+        single = self._graph(1, group.layout, self.ahead.position.batch)
         for leaves in group.places[:waiting]:
             single.put(0, leaves)
             self._done(1, single.replay())
 
+    def next_due(self) -> int:
+        """Return the next batch whose hooks a callback wants that takes one batch in so many."""
+        return min(map(self.ahead.batch_of_next, self._hook_batches), default=NEVER)
+
     def _begin(self, layout: Layout, index: int) -> Any:
-        room = self.run.ahead.due - index
+        room = self.ahead.due - index
         graph = self._graph(self.size if room >= self.size else 1, layout, index)
         return self._join(graph, layout)
 
@@ -161,9 +166,7 @@ class GraphedStep:
         return self._done(graph.count, graph.replay())
 
     def _done(self, steps: int, output: Any) -> Any:
-        position = self.run.position
-        position.step += steps
-        step_schedulers(self.run, "step", position.step)
+        self.training.stepped(steps)
         return output
 
     def _compute(self, index: int, batch: Any) -> Any:
@@ -176,12 +179,10 @@ class GraphedStep:
                 "loss always, or leave cuda_graphs away.",
                 code="LT340",
             )
-        for p in plan.params or ():
-            p.grad = None
-        loss.backward() if plan.backward is None else plan.backward(loss)  # type: ignore[no-untyped-call]
-        if plan.clip is not None:
-            plan.clip(plan.optimizer)
-        plan.optimizer.step()
+        plan.clear()
+        plan.run_backward(loss)
+        plan.prepare(plan.optimizers[0])
+        plan.take_step(plan.optimizers[0])
         return output
 
     def _is_usual(self, layout: Layout) -> bool:
@@ -199,7 +200,7 @@ class GraphedStep:
         if found is None:
             self._count_capture()
             step = partial(self._compute, index)
-            found = Captured(step, count, layout, self.run.recorder, self.plan.params or [])
+            found = Captured(step, count, layout, self.recorder, self.plan.params or [])
             self._graphs[count] = found
         return found
 
@@ -215,5 +216,5 @@ class GraphedStep:
 
     def _rates_now(self) -> list[Any]:
         """Return the learning rates that a graph holds: Python numbers; a tensor's value it reads anew."""
-        rates = (group["lr"] for optimizer in self.run.optimizers for group in optimizer.param_groups)
+        rates = (group["lr"] for optimizer in self.plan.optimizers for group in optimizer.param_groups)
         return [id(rate) if isinstance(rate, Tensor) else rate for rate in rates]

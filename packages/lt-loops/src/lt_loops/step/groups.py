@@ -10,18 +10,18 @@ from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_loops.arguments.table import Settings
+    from lt_loops.run.ahead import Ahead
 
-__all__ = ["batch_done_of", "check_executions"]
+__all__ = ["batch_done_of", "check_groups"]
 
 
-def check_executions(run: Run) -> None:
+def check_groups(settings: Settings, strategy: Strategy) -> None:
     """Refuse to group steps where each operation runs as soon as it is called.
 
     Raises:
         ConfigError: for a strategy that is not lazy, without ``cuda_graphs``.
     """
-    settings, strategy = run.settings, run.strategy
     if settings.steps_per_execution == 1 or settings.cuda_graphs or strategy.capabilities.lazy_execution:
         return
     raise ConfigError(
@@ -32,12 +32,11 @@ def check_executions(run: Run) -> None:
     )
 
 
-def batch_done_of(run: Run) -> Callable[[str], None] | None:
+def batch_done_of(strategy: Strategy, ahead: Ahead) -> Callable[[str], None] | None:
     """Return what is to be called when a training batch is done; None where the strategy does not ask for it."""
-    if not is_overridden(run.strategy, "batch_done", Strategy):
+    if not is_overridden(strategy, "batch_done", Strategy):
         return None
-    size = run.settings.steps_per_execution
-    return run.strategy.batch_done if size == 1 else _Grouped(run, size).batch_done
+    return strategy.batch_done if ahead.group == 1 else _Grouped(strategy, ahead).batch_done
 
 
 class _Grouped:
@@ -47,15 +46,15 @@ class _Grouped:
     are compiled.
     """
 
-    def __init__(self, run: Run, size: int) -> None:
-        self.run, self.size, self.left = run, size, 0
+    def __init__(self, strategy: Strategy, ahead: Ahead) -> None:
+        self.strategy, self.ahead, self.left = strategy, ahead, 0
 
     def batch_done(self, phase: str) -> None:
-        run = self.run
+        ahead = self.ahead
         if self.left == 0:
-            room = run.ahead.due - run.position.batch + 1
-            self.left = self.size if room >= self.size else 1
+            room = ahead.due - ahead.position.batch + 1
+            self.left = ahead.group if room >= ahead.group else 1
         self.left -= 1
-        if self.left == 0 or run.ahead.asked:
+        if self.left == 0 or ahead.asked:
             self.left = 0
-            run.strategy.batch_done(phase)
+            self.strategy.batch_done(phase)

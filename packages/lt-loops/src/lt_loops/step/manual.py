@@ -14,7 +14,7 @@ from lt_core.optimizer import LightningOptimizer
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
-    from lt_loops.step.choose import Plan
+    from lt_loops.step.plan import Plan
 
 __all__ = ["Manual"]
 
@@ -28,15 +28,17 @@ class Manual:
 
     def __init__(self, run: Run, plan: Plan) -> None:
         """Wrap the run's optimizers and hang this into the module."""
-        self.run, self.plan = run, plan
+        self.plan, self.training, self.pending = plan, run.training, run.training.pending
+        self.module, self.strategy, self.precision, self.feed = run.module, run.strategy, run.precision, run.data.feed
+        self.ahead, self.position = run.ahead, run.position
         self.backward = run.precision.leave_step(self._backward)
         take_step = run.precision.leave_step(self._step)
         self.in_step = run.precision.wrap_step(_call)
         self.optimizers = [
             LightningOptimizer(o, take_step, self._toggled, self._zero if plan.window > 1 else None)
-            for o in run.optimizers
+            for o in plan.optimizers
         ]
-        run.open_gradients = run.optimizers
+        self.training.uses_gradients(plan.optimizers)
         self.last = True
         self.syncing = True
         self.stepped = False
@@ -44,17 +46,17 @@ class Manual:
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run the user's step and count it as one step if any optimizer stepped."""
-        plan, position = self.plan, self.run.position
+        plan, position = self.plan, self.position
         self.stepped = False
-        self.run.open_gradients = self.run.optimizers
-        left = self.run.ahead.num_batches - index
+        self.training.uses_gradients(plan.optimizers)
+        left = self.ahead.num_batches - index
         if position.micro == 0:
-            self.run.pending.begin(float(min(plan.window, left)))
+            self.pending.begin(float(min(plan.window, left)))
         self.last = position.micro + 1 >= plan.window or left <= 1
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
         position.micro = 0 if self.last else position.micro + 1
         if self.stepped:
-            position.step += 1
+            self.training.stepped()
         return output
 
     def flush(self) -> None:
@@ -62,26 +64,15 @@ class Manual:
 
     def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Divide, weigh, scale, run backward, reduce over the ranks."""
-        plan, run = self.plan, self.run
-        run.open_gradients = run.optimizers
-        divisor = run.pending.divisor
+        self.training.uses_gradients(self.plan.optimizers)
+        divisor, feed = self.pending.divisor, self.feed
         if divisor != 1.0:
             loss = loss / divisor
-        feed = run.train_feed
         if feed is not None and feed.uneven and feed.weight != 1.0:
             loss = loss * feed.weight
-        if plan.scale is not None:
-            loss = plan.scale(loss)
-        for hook in plan.before_backward:
-            hook(loss)
-        if plan.backward is not None:
-            plan.backward(loss, *args, **kwargs)
-        else:
-            loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
-        for hook in plan.after_backward:
-            hook()
-        if self.last and self.syncing and run.strategy.world_size > 1:
-            run.strategy.reduce_gradients(run.module.parameters())  # all: ranks may have used different ones
+        self.plan.run_backward(loss, *args, **kwargs)
+        if self.last and self.syncing and self.strategy.world_size > 1:
+            self.strategy.reduce_gradients(self.module.parameters())  # all: ranks may have used different ones
 
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         if closure is not None:
@@ -89,18 +80,14 @@ class Manual:
         if not self.last:
             return None if closure is None else closure()
         value = self._take_step(optimizer, closure)
-        self.run.open_gradients = [o for o in self.run.open_gradients if o is not optimizer]
+        self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
         return value
 
     def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
-        if closure is None or self.run.precision.scales:
+        if closure is None or self.precision.scales:
             value = None if closure is None else closure()  # a scaler must see the gradients before it decides
-            self._prepare(optimizer)
-            if self.plan.apply is not None:
-                self.stepped |= self.plan.apply(optimizer)
-            else:
-                optimizer.step()
-                self.stepped = True
+            self.plan.prepare(optimizer)
+            self.stepped |= self.plan.take_step(optimizer)
             return value
         return self._step_with(optimizer, closure)
 
@@ -109,35 +96,26 @@ class Manual:
 
         def prepared() -> Any:
             values.append(closure())
-            self._prepare(optimizer)
+            self.plan.prepare(optimizer)
             return values[-1]
 
         if self.plan.apply is None:
             optimizer.step(prepared)
             self.stepped = True
         else:
-            take = partial(self.run.strategy.optimizer_step, optimizer, prepared)
-            self.stepped |= self.run.precision.step(optimizer, take)
+            take = partial(self.strategy.optimizer_step, optimizer, prepared)
+            self.stepped |= self.precision.step(optimizer, take)
         return values[0] if values else None
 
-    def _prepare(self, optimizer: Optimizer) -> None:
-        plan = self.plan
-        if plan.unscale is not None:
-            plan.unscale(optimizer)
-        for hook in plan.before_step:
-            hook(optimizer)
-        if plan.clip is not None:
-            plan.clip(optimizer)
-
     def _zero(self, optimizer: Optimizer, set_to_none: bool = True) -> None:
-        if self.run.position.micro == 0:
+        if self.position.micro == 0:
             optimizer.zero_grad(set_to_none=set_to_none)
 
     @contextmanager
     def _toggled(self, optimizer: Optimizer, sync: bool) -> Iterator[None]:
         before, self.syncing = self.syncing, sync
         try:
-            with self.run.module.toggled_optimizer(optimizer):
+            with self.module.toggled_optimizer(optimizer):
                 yield
         finally:
             self.syncing = before

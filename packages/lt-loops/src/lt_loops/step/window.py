@@ -19,12 +19,11 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.fitted import fitted
-from lt_loops.run.schedulers import step_schedulers
-from lt_loops.step.losses import note_no_loss, read_losses, sum_weights, zero_loss
+from lt_loops.step.losses import log_old_keys, read_losses, sum_weights, zero_loss
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
-    from lt_loops.step.choose import Plan
+    from lt_loops.step.plan import Plan
 
 __all__ = ["Window"]
 
@@ -39,28 +38,30 @@ class Window:
 
     def __init__(self, run: Run, plan: Plan) -> None:
         """Look up what the micro-batches need."""
-        self.run, self.plan = run, plan
-        self.params = [p for o in run.optimizers for group in o.param_groups for p in group["params"]]
+        self.plan, self.training, self.losses = plan, run.training, run.losses
+        self.module, self.model, self.strategy = run.module, run.model, run.strategy
+        self.precision, self.feed = run.precision, run.data.feed
+        self.ahead, self.position, self.pending = run.ahead, run.position, run.training.pending
+        self.names = run.training.made.names
+        self.params = [p for o in plan.optimizers for group in o.param_groups for p in group["params"]]
         self.own = {
             name: [p for group in o.param_groups for p in group["params"]]
-            for name, o in zip(run.optimizer_names or [], run.optimizers, strict=False)
+            for name, o in zip(self.names or [], plan.optimizers, strict=False)
         }
-        strategy = run.strategy
-        self.syncs = is_overridden(strategy, "accumulating", Strategy) and not plan.direct
-        self.hooked_step = is_overridden(run.module, "optimizer_step", LightningModule)
-        self.step_hook = fitted(run.module.optimizer_step, "optimizer_step")
+        self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
+        self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
+        self.step_hook = fitted(self.module.optimizer_step, "optimizer_step")
         self.backward_to: Callable[..., None] | None = None
-        self.pending, self.ahead = run.pending, run.ahead
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run one micro-batch, and the step where it completes a window; return the training step's output."""
-        position = self.run.position
+        position = self.position
         if position.micro == 0:
             self._begin(index)
         last = self._is_last(index)
-        with self.run.strategy.accumulating(self.run.model, last) if self.syncs else nullcontext():
+        with self.strategy.accumulating(self.model, last) if self.syncs else nullcontext():
             output = self._micro(batch, index)
         position.micro += 1
         if last:
@@ -69,86 +70,68 @@ class Window:
 
     def flush(self) -> None:
         """Finish a window that the end of the data cut short."""
-        if self.run.position.micro:
-            self._finish(self.run.position.batch - 1)
+        if self.position.micro:
+            self._finish(self.position.batch - 1)
 
     def _is_last(self, index: int) -> bool:
-        return self.run.position.micro + 1 >= self.plan.window or index + 1 >= self.ahead.num_batches
+        return self.position.micro + 1 >= self.plan.window or index + 1 >= self.ahead.num_batches
 
     def _begin(self, index: int) -> None:
         left = self.ahead.num_batches - index
         self.pending.begin(float(min(self.plan.window, left)))
 
     def _micro(self, batch: Any, index: int) -> Any:
-        plan, run = self.plan, self.run
+        plan = self.plan
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
-        losses, weight = read_losses(run, output)
-        if run.position.micro == 0:
-            self._clear()
+        log_old_keys(self.module, output)
+        losses, weight = read_losses(output, self.names)
+        if self.position.micro == 0:
+            plan.clear()
         if not losses:
-            note_no_loss(run)
-            if run.strategy.world_size > 1:
+            self.losses.missing()
+            if self.strategy.world_size > 1:
                 self.pending.counted += 1  # its zero gradients count, so that all ranks divide by the same number
                 if not plan.direct:
-                    self._backward(zero_loss(run), None)
+                    plan.run_backward(zero_loss(self.module))
             return output
         self.pending.counted += 1
-        feed = run.train_feed
+        feed = self.feed
         share = feed.weight if feed is not None and feed.uneven else 1.0
         if weight is None:
             factor = share / self.pending.divisor
         else:
             factor = self.pending.add_weight(weight if share else 0.0)  # a stand-in for no sample weighs nothing
         for number, (loss, name) in enumerate(losses):
-            self._backward(self._scaled(loss, factor), name, keep=number + 1 < len(losses))
+            loss = self._scaled(loss, factor)
+            if name is None:
+                plan.run_backward(loss)
+            else:  # each optimizer's own loss reaches its own parameters only, whatever else the graph touches
+                inputs = [p for p in self.own[name] if p.requires_grad]
+                self.backward_to = self.backward_to or _backward_to(self.module, self.strategy)
+                plan.run_backward(loss, by=self.backward_to, inputs=inputs, retain_graph=number + 1 < len(losses))
         return output
-
-    def _clear(self) -> None:
-        if self.plan.params is not None:
-            for p in self.plan.params:
-                p.grad = None
-        else:
-            for optimizer in self.plan.optimizers:
-                self.plan.zero_grad(optimizer)
 
     def _scaled(self, loss: Tensor, factor: float) -> Tensor:
         if factor == 1.0:
             return loss
         return loss / self.pending.divisor if factor == 1.0 / self.pending.divisor else loss * factor
 
-    def _backward(self, loss: Tensor, name: str | None, *, keep: bool = False) -> None:
-        plan = self.plan
-        if plan.scale is not None:
-            loss = plan.scale(loss)
-        for hook in plan.before_backward:
-            hook(loss)
-        if name is not None:
-            # each optimizer's own loss reaches its own parameters only, whatever else the graph touches
-            inputs = [p for p in self.own[name] if p.requires_grad]
-            self.backward_to = self.backward_to or _backward_to(self.run)
-            self.backward_to(loss, inputs=inputs, retain_graph=keep)
-        elif plan.backward is not None:
-            plan.backward(loss)
-        else:
-            loss.backward()  # type: ignore[no-untyped-call]
-        for hook in plan.after_backward:
-            hook()
-
     # ---- the step ----------------------------------------------------------------------------------------------------
 
     def _finish(self, index: int) -> None:
-        position = self.run.position
+        position = self.position
         position.micro = 0
-        if not self.pending.counted and self.run.strategy.world_size == 1:
+        if not self.pending.counted and self.strategy.world_size == 1:
             return
         self._settle()
         stepped = False
         due = [optimizer for optimizer in self.plan.optimizers if self._has_gradients(optimizer)]
         for optimizer in due:
-            self._prepare(optimizer)
+            self.plan.prepare(optimizer)
         for optimizer in due:
-            stepped |= self._hooked(optimizer, index) if self.hooked_step else self._apply(optimizer)
-        self._count(stepped)
+            stepped |= self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)
+        if stepped:
+            self.training.stepped()
 
     def _has_gradients(self, optimizer: Optimizer) -> bool:
         """Return whether the window had a loss for this optimizer; a dict of losses may leave some out."""
@@ -158,31 +141,16 @@ class Window:
 
     def _settle(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""
-        run = self.run
+        strategy = self.strategy
         if self.plan.direct:
-            run.strategy.reduce_gradients(self.params)
+            strategy.reduce_gradients(self.params)
         correction = self.pending.divisor / self.pending.counted if self.pending.counted else 1.0
         if self.pending.weighted:
-            correction = run.strategy.world_size / (sum_weights(run, self.pending.weight) or 1.0)
+            correction = strategy.world_size / (sum_weights(strategy, self.pending.weight) or 1.0)
         if correction != 1.0:
             for p in self.params:
                 if p.grad is not None:
                     p.grad.mul_(correction)
-
-    def _prepare(self, optimizer: Optimizer) -> None:
-        plan = self.plan
-        if plan.unscale is not None:
-            plan.unscale(optimizer)
-        for hook in plan.before_step:
-            hook(optimizer)
-        if plan.clip is not None:
-            plan.clip(optimizer)
-
-    def _apply(self, optimizer: Optimizer) -> bool:
-        if self.plan.apply is not None:
-            return self.plan.apply(optimizer)
-        optimizer.step()
-        return True
 
     def _hooked(self, optimizer: Optimizer, index: int) -> bool:
         """Step by the module's ``optimizer_step``; the gradients are there already, so its closure does nothing."""
@@ -190,32 +158,27 @@ class Window:
 
         def take(own: Optimizer, closure: Callable[[], Any] | None) -> Any:
             value = None if closure is None else closure()
-            stepped.append(self._apply(own))
+            stepped.append(self.plan.take_step(own))
             return value
 
         proxy = LightningOptimizer(optimizer, take, self._toggled)
-        self.step_hook(self.run.position.epoch, index, proxy, _nothing)
+        self.step_hook(self.position.epoch, index, proxy, _nothing)
         return any(stepped)
 
     def _toggled(self, optimizer: Optimizer, sync: bool) -> AbstractContextManager[Any]:
-        return self.run.module.toggled_optimizer(optimizer)
-
-    def _count(self, stepped: bool) -> None:
-        if stepped:
-            self.run.position.step += 1
-            step_schedulers(self.run, "step", self.run.position.step)
+        return self.module.toggled_optimizer(optimizer)
 
 
-def _backward_to(run: Run) -> Callable[..., None]:
+def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., None]:
     """Return what computes the gradients of one optimizer's own loss: the module's ``backward`` where it has one."""
-    if not is_overridden(run.module, "backward", LightningModule):
-        return run.strategy.backward
-    own = run.module.backward
+    if not is_overridden(module, "backward", LightningModule):
+        return strategy.backward
+    own = module.backward
     try:
         inspect.signature(own).bind(None, inputs=[], retain_graph=True)
     except TypeError:
         raise HookError(
-            f"{type(run.module).__name__}.backward{inspect.signature(own)} does not fit a loss for each optimizer: its "
+            f"{type(module).__name__}.backward{inspect.signature(own)} does not fit a loss for each optimizer: its "
             "gradients must reach that optimizer's parameters only. Take and pass on what Tensor.backward takes: "
             "def backward(self, loss, *args, **kwargs): loss.backward(*args, **kwargs).",
             code="LT307",

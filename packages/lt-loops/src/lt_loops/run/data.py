@@ -1,0 +1,167 @@
+"""The training data of a run: its feed, what is left of an epoch's batches, and the place where it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lt_core.seed import restore_generators
+from lt_loops.arguments.limits import limited
+
+if TYPE_CHECKING:
+    from lt_core.data import Feed
+    from lt_loops.arguments.limits import Limits
+    from lt_loops.run.ahead import Ahead
+
+__all__ = ["TrainingData"]
+
+
+class TrainingData:
+    """Keeps the feed of the training loaders and the iterator over it, and measures how long it is read.
+
+    Attributes:
+        feed: None before anybody wants its length, and outside of ``fit``.
+    """
+
+    __slots__ = ("_ahead", "_batches", "_clock", "_generators", "_limits", "_overfit", "_place", "feed")
+
+    def __init__(self, ahead: Ahead, limits: Limits, overfit: int | float) -> None:
+        """Begin without a feed; ``overfit`` is the limit that comes before that of ``limits``, 0 for none."""
+        self._ahead, self._limits, self._overfit = ahead, limits, overfit
+        self.feed: Feed | None = None
+        self._batches: Iterator[Any] | None = None
+        self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
+        self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
+        self._clock = 0.0
+
+    # ---- the feed ----------------------------------------------------------------------------------------------------
+
+    def keep(self, feed: Feed) -> None:
+        """Read from ``feed`` from here on, from the place where an earlier run stopped."""
+        self.feed = feed
+        if self._place is not None:
+            feed.load_state_dict(self._place)
+        self.count_batches()
+
+    def drop(self) -> None:
+        """Close the feed, so that another one is made at the next use."""
+        if self.feed is not None:
+            self.feed.close()
+            self.feed = self._place = None
+
+    def count_batches(self) -> None:
+        """Work out how many training batches this epoch has; a loader may have grown since the last one."""
+        assert self.feed is not None
+        limit = self._overfit or self._limits.limit_train_batches
+        self._ahead.count(limited(self.feed.num_batches, limit, "limit_train_batches"))
+
+    @property
+    def length(self) -> int | None:
+        """Batches of an epoch without limits, None where unknown."""
+        return None if self.feed is None else self.feed.num_batches
+
+    @property
+    def samples(self) -> int:
+        """Samples of this epoch that all ranks consumed; 0 where batches do not tell their size."""
+        return (None if self.feed is None else self.feed.samples) or 0
+
+    # ---- reading it --------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the iterator over what is left of this epoch."""
+        feed, position = self.feed, self._ahead.position
+        assert feed is not None
+        feed.set_epoch(position.epoch)
+        self.count_batches()
+        most = self._ahead.num_batches
+        if position.exhausted:
+            self._batches = iter(())
+        elif feed.num_batches is None or most < feed.num_batches:
+            left = None if most == float("inf") else max(int(most) - position.batch, 0)
+            self._batches = iter(islice(feed, left))
+        else:
+            self._batches = iter(feed)
+
+    def read(self) -> Iterator[Any]:
+        """Return what is left of this epoch's batches; the clock of training runs."""
+        self.start_clock()
+        if self._batches is None:
+            self.open()
+        assert self._batches is not None
+        self._place = None
+        return self._batches
+
+    def pause(self) -> None:
+        """Stop the clock; the iterator of an epoch that was left early stays, for a checkpoint."""
+        self.stop_clock()
+        position = self._ahead.position
+        position.exhausted = self._ahead.at_end()
+        if position.exhausted:
+            self._batches = None
+
+    def leave(self) -> None:
+        """Note where the data stands, for a fit that continues or a checkpoint after it; let go of the iterator."""
+        self.put_generators_back()  # where there was nothing left to train
+        self._place, self._batches = self.place(), None
+
+    def close(self) -> None:
+        """Let go of the loaders' workers."""
+        self._batches = None
+        if self.feed is not None:
+            self.feed.close()
+
+    # ---- the clock ---------------------------------------------------------------------------------------------------
+
+    def start_clock(self) -> None:
+        """Have seconds count as training from here on."""
+        self._clock = time.perf_counter()
+
+    def stop_clock(self) -> None:
+        """Add the present stretch of training to the position's seconds."""
+        self._ahead.position.seconds = self.seconds
+        self.start_clock()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far."""
+        return self._ahead.position.seconds + time.perf_counter() - self._clock
+
+    # ---- a resume ----------------------------------------------------------------------------------------------------
+
+    def place(self) -> dict[str, Any] | None:
+        """Return the place in the training data: of a run that has not begun or has ended, where it goes on.
+
+        In the middle of a batch, as when an error ends the run, it is the place before that batch: it is not done.
+        """
+        feed, position = self.feed, self._ahead.position
+        if self._place is not None or feed is None:
+            return self._place
+        in_hand = not position.exhausted and feed.batches_done == position.batch + 1
+        return feed.state_before() if in_hand else feed.state_dict()
+
+    def restore(self, place: dict[str, Any] | None, generators: dict[str, Any] | None) -> None:
+        """Go on where a rank stood.
+
+        Args:
+            place: in the data, as :meth:`place` returned it.
+            generators: this rank's random generators; None where it goes on for another number of ranks, whose
+                batches are counted anew.
+        """
+        if place is not None and self.feed is not None:
+            self.feed.load_state_dict(place)
+            self._place = place
+            if generators is None:
+                self._ahead.position.batch = self.feed.batches_done
+        self._generators = generators
+
+    def go_on_from(self, last: TrainingData) -> None:
+        """Go on where the data of another fit stands."""
+        self._place = last._place
+
+    def put_generators_back(self) -> None:
+        """Put the random generators of the checkpoint back, once."""
+        if self._generators is not None:
+            restore_generators(self._generators)
+            self._generators = None

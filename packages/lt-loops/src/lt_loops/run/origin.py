@@ -1,0 +1,47 @@
+"""The checkpoint that a run starts from, and the name of the run that it goes on with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lt_core.checkpoint_header import Header
+
+__all__ = ["Origin"]
+
+
+class Origin:
+    """Keeps where a run comes from.
+
+    Attributes:
+        path: of the checkpoint; a word (``"last"``) until the ranks have agreed on a file, None for none.
+        trusted: whether the file may run code as it is read.
+        tree: its content; None before it was read, and where there is none.
+        header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
+    """
+
+    __slots__ = ("header", "path", "tree", "trusted")
+
+    def __init__(self, path: str | None, *, trusted: bool) -> None:
+        """Begin a run of its own."""
+        self.path, self.trusted = path, trusted
+        self.tree: dict[str, Any] | None = None
+        self.header = Header.of_new_run()
+
+    def agreed(self, path: str | None, header: Header) -> None:
+        """Start from what rank 0 chose."""
+        self.path, self.header = path, header
+
+    def read(self, tree: dict[str, Any]) -> Header | None:
+        """Go on with the run whose checkpoint was read; return what the file says of itself."""
+        found = Header.of(tree)
+        self.tree, self.header = tree, self.header.resumed(found)
+        return found
+
+    def go_on_from(self, last: Origin) -> None:
+        """Go on with the run of another fit."""
+        self.header = last.header
+
+    def next_header(self, step: int, epoch: int, *, weights_only: bool) -> Header:
+        """Return what the next checkpoint of this run says of itself."""
+        self.header = self.header.next(step, epoch, weights_only=weights_only)
+        return self.header

@@ -1,0 +1,143 @@
+"""What is trained, and how: optimizers, schedulers, the plan of a step, and what an unfinished window has seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lt_loops.run.position import Pending
+from lt_loops.setup.optimizers import Optimization
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from lt_core.module import LightningModule
+    from lt_loops.run.ahead import Ahead
+    from lt_loops.run.schedulers import Schedulers
+    from lt_loops.step.plan import Plan
+
+__all__ = ["Training", "Waiting"]
+
+
+class Waiting(Protocol):
+    """Holds steps back to do several together."""
+
+    def settle(self) -> None:
+        """Do those that wait."""
+
+    def next_due(self) -> int:
+        """Return the batch of this epoch before which none may be held back any longer."""
+
+
+class Training:
+    """Holds what ``configure_optimizers`` made and the plan of the step, and counts the steps.
+
+    Attributes:
+        made: optimizers, their names, and frequencies.
+        schedulers: the learning-rate schedulers, and when they step.
+        plan: how a batch is trained on, chosen for this run.
+        dirty: the plan must be made again.
+        pending: what the unfinished accumulation window has seen.
+        open_gradients: in manual optimization, the optimizers that did not step since the last backward.
+        held_back: what does several steps together; None where each is done by itself.
+    """
+
+    __slots__ = ("_ahead", "_module", "dirty", "held_back", "made", "open_gradients", "pending", "plan", "schedulers")
+
+    def __init__(self, ahead: Ahead, module: LightningModule, schedulers: Schedulers) -> None:
+        """Begin without optimizers."""
+        self._ahead, self._module, self.schedulers = ahead, module, schedulers
+        self.made = Optimization()
+        self.pending = Pending()
+        self.open_gradients: list[Optimizer] = []
+        self.held_back: Waiting | None = None
+        self.dirty = False
+        self.plan: Plan
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers, in declared order."""
+        return self.made.optimizers
+
+    @property
+    def by_loss(self) -> bool:
+        """Whether the loss that ``training_step`` returns is what trains."""
+        module = self._module  # a batch of several parts (truncated back-propagation) may have a loss in some of them
+        meant = module.trains_without_loss or module.truncated_bptt_steps
+        return bool(self.optimizers) and module.automatic_optimization and not meant
+
+    # ---- what is trained ---------------------------------------------------------------------------------------------
+
+    def take(self, made: Optimization) -> None:
+        """Train with what ``configure_optimizers`` returned."""
+        self.made = made
+        self.schedulers.take(made.schedulers)
+
+    def placed(self, optimizers: list[Optimizer]) -> None:
+        """Train with the optimizers as the strategy has set them up."""
+        self.made.optimizers = optimizers
+
+    def replace(self, optimizers: list[Optimizer]) -> None:
+        """Train with other optimizers, as many, from the next batch on."""
+        self.made.optimizers[:] = optimizers
+        self.mark_dirty()
+
+    def go_on_from(self, last: Training) -> None:
+        """Take over all that another fit of the same module trained with."""
+        self.take(last.made)
+        self.pending = last.pending
+
+    # ---- how ---------------------------------------------------------------------------------------------------------
+
+    def mark_dirty(self) -> None:
+        """Have the plan made again at the next boundary."""
+        self.dirty = True
+        self._ahead.look_up()
+
+    def use(self, plan: Plan) -> None:
+        """Train by ``plan``; it knows of all that changed so far."""
+        self.plan, self.dirty = plan, False
+        self._ahead.step_by(plan.window)
+
+    def hold_back(self, several: Waiting) -> None:
+        """Have ``several`` do steps together."""
+        self.held_back = several
+
+    def let_go(self) -> None:
+        """Forget what did several steps together: graphs hold memory."""
+        self.held_back = None
+
+    def settle(self) -> None:
+        """Do the steps that wait to be done together with later ones, so that weights and position agree."""
+        if self.held_back is not None:
+            self.held_back.settle()
+
+    def finish_window(self) -> None:
+        """Take the step of a window that the end of the data cut short."""
+        self.settle()
+        if self.plan.flush is not None and self._ahead.position.micro:
+            self.plan.flush()
+
+    def stepped(self, steps: int = 1) -> None:
+        """Count optimizer steps, and step the schedulers that go by them; in manual optimization the user does."""
+        position = self._ahead.position
+        position.step += steps
+        if self._module.automatic_optimization:
+            self.schedulers.step("step", position.step)
+
+    def next_due(self) -> int:
+        """Return the batch of this epoch at which a scheduler, or what steps are held back for, needs a boundary."""
+        due = self.schedulers.next_due()
+        return due if self.held_back is None else min(due, self.held_back.next_due())
+
+    def uses_gradients(self, optimizers: list[Optimizer]) -> None:
+        """Note which optimizers have yet to use the gradients that are there; in manual optimization."""
+        self.open_gradients = optimizers
+
+    def unfinished_gradients(self) -> dict[str, Any]:
+        """Return the gradients that a later step will use: those of a window, or of what the user accumulates."""
+        found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
+        if not self._ahead.position.micro:
+            groups = [group for optimizer in self.open_gradients for group in optimizer.param_groups]
+            used = {id(p) for group in groups for p in group["params"]}
+            found = {name: p for name, p in found.items() if id(p) in used}
+        return {name: p.grad.cpu() for name, p in found.items() if p.grad is not None}

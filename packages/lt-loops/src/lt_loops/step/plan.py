@@ -1,0 +1,130 @@
+"""What a training batch is made of, and the blocks that every kind of step but the plain one is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+if TYPE_CHECKING:
+    from lt_core.profiler import Profiler
+
+__all__ = ["Plan"]
+
+Hooks = tuple[Callable[..., Any], ...]
+
+
+class Plan:
+    """Slots of callables, each None or empty where nobody asked for it.
+
+    The plain plan (one optimizer, a step for each batch) is inlined in ``fit.train_epoch``; the others are a
+    ``run_batch`` made of the methods here.
+
+    Attributes:
+        kind: ``"manual"``, ``"several"``, ``"closure"``, ``"accumulated"`` or ``"plain"``, in order of choice.
+        step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
+        params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
+        zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.
+        scale: multiplies the loss before backward (GradScaler).
+        backward: None for ``loss.backward()``.
+        unscale, clip: called with the optimizer before its step.
+        apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
+        direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
+        window: micro-batches for one optimizer step.
+        run_batch: ``run_batch(batch, batch_idx)`` of the plans that are not plain; returns the step's output.
+        flush: finishes a window that the epoch's end cut short.
+    """
+
+    __slots__ = (
+        "after_backward",
+        "apply",
+        "backward",
+        "before_backward",
+        "before_step",
+        "before_zero",
+        "clip",
+        "direct",
+        "flush",
+        "kind",
+        "optimizers",
+        "params",
+        "run_batch",
+        "scale",
+        "step",
+        "takes_index",
+        "unscale",
+        "window",
+        "zero_grad",
+    )
+
+    def __init__(self, optimizers: list[Optimizer]) -> None:
+        """Make an empty plan."""
+        self.kind = "plain"
+        self.step: Callable[..., Any]
+        self.takes_index = True
+        self.direct = False
+        self.optimizers = optimizers
+        self.params: list[nn.Parameter] | None = None
+        self.zero_grad: Callable[[Optimizer], None]
+        self.scale: Callable[[Tensor], Tensor] | None = None
+        self.backward: Callable[..., None] | None = None
+        self.unscale: Callable[[Optimizer], None] | None = None
+        self.clip: Callable[[Optimizer], None] | None = None
+        self.apply: Callable[[Optimizer], bool] | None = None
+        self.before_zero: Hooks = ()
+        self.before_backward: Hooks = ()
+        self.after_backward: Hooks = ()
+        self.before_step: Hooks = ()
+        self.window = 1
+        self.run_batch: Callable[[Any, int], Any] | None = None
+        self.flush: Callable[[], None] | None = None
+
+    def measure(self, profiler: Profiler, apply: Callable[[Optimizer], bool]) -> None:
+        """Have the parts of a step measured by their names; ``apply`` takes the optimizer's step where none is set."""
+        self.backward = profiler.wrap("backward", self.backward or _backward)
+        self.apply = profiler.wrap("optimizer_step", self.apply or apply)
+        self.zero_grad = profiler.wrap("zero_grad", self.zero_grad)
+        if self.clip is not None:
+            self.clip = profiler.wrap("clip_gradients", self.clip)
+
+    def clear(self) -> None:
+        """Zero all gradients."""
+        if self.params is not None:
+            for p in self.params:
+                p.grad = None
+        else:
+            for optimizer in self.optimizers:
+                self.zero_grad(optimizer)
+
+    def run_backward(self, loss: Tensor, *args: Any, by: Callable[..., None] | None = None, **kwargs: Any) -> None:
+        """Scale the loss and compute its gradients, with the hooks around it; ``by`` does it in place of the usual."""
+        if self.scale is not None:
+            loss = self.scale(loss)
+        for hook in self.before_backward:
+            hook(loss)
+        backward = by or self.backward
+        loss.backward(*args, **kwargs) if backward is None else backward(loss, *args, **kwargs)  # type: ignore[no-untyped-call]
+        for hook in self.after_backward:
+            hook()
+
+    def prepare(self, optimizer: Optimizer) -> None:
+        """Do what comes between the gradients and the step: unscale, hooks, clip."""
+        if self.unscale is not None:
+            self.unscale(optimizer)
+        for hook in self.before_step:
+            hook(optimizer)
+        if self.clip is not None:
+            self.clip(optimizer)
+
+    def take_step(self, optimizer: Optimizer) -> bool:
+        """Step; return whether it was one (a scaler skips steps)."""
+        if self.apply is not None:
+            return self.apply(optimizer)
+        optimizer.step()
+        return True
+
+
+def _backward(loss: Tensor, *args: Any, **kwargs: Any) -> None:
+    loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
