@@ -32,6 +32,8 @@ class Net(LightningModule):
 def fit(monkeypatch, tmp_path):
     """Train for two steps in ``tmp_path``; return the Trainer."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
 
     def run(logger, **arguments):
         quiet = {"enable_checkpointing": False, "enable_model_summary": False, "accelerator": "cpu"}
@@ -48,6 +50,18 @@ def test_a_finished_run_says_how_to_draw_it_once(fit, capsys):
     trainer.max_epochs = 2
     trainer.fit(trainer.lightning_module, DataLoader(torch.ones(2, 1)))
     assert "lt plot" not in capsys.readouterr().out
+
+
+def test_the_command_runs_as_it_stands_where_uv_started_the_script(fit, capsys, monkeypatch):
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    fit(CSVLogger(".", name="runs"))
+    assert capsys.readouterr().out.endswith("Metrics: uv run lt plot runs/version_0\n")
+
+
+def test_the_command_runs_as_it_stands_where_lt_is_not_on_the_path(fit, capsys, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    fit(CSVLogger(".", name="runs"))
+    assert capsys.readouterr().out.endswith(f"Metrics: {sys.executable} -m lt_cli.main plot runs/version_0\n")
 
 
 @pytest.mark.parametrize("settings", [{"enable_progress_bar": False}, {"fast_dev_run": True}])

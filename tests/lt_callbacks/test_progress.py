@@ -1,6 +1,7 @@
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
@@ -18,6 +19,7 @@ from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
 from lt_callbacks.progress.progress_bar import in_notebook
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
+from lt_core.plugins import install_hint
 from lt_testing import FakeTrainer
 
 
@@ -247,7 +249,7 @@ def test_a_notebook_gets_tqdm_bars_although_stdout_is_no_terminal(monkeypatch, c
 @pytest.mark.parametrize("name", ["RichProgressBar", "RichModelSummary"])
 def test_rich_is_named_where_it_is_missing(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(ConfigError, match=rf"{name} needs rich: pip install 'lt-callbacks\[rich\]'"):
+    with pytest.raises(ConfigError, match=f"{name} needs rich: {re.escape(install_hint('lt-callbacks[rich]'))}"):
         getattr(lt_callbacks, name)()
 
 

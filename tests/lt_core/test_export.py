@@ -69,6 +69,6 @@ def test_onnx_without_the_package_that_torch_needs_says_its_name(monkeypatch):
 
     monkeypatch.setattr(torch.onnx, "export", export)
     net = Net()
-    with pytest.raises(ConfigError, match=r"to_onnx needs the package onnxscript.*pip install onnxscript"):
+    with pytest.raises(ConfigError, match=r"to_onnx needs the package onnxscript.*pip install onnx"):
         net.to_onnx("net.onnx")
     assert net.training

@@ -1,9 +1,11 @@
+import re
 import warnings
 
 import pytest
 
 from lt_core import plugins
 from lt_core.errors import LtWarning
+from lt_core.plugins import install_hint
 from lt_loggers import CSVLogger, TensorBoardLogger, default
 
 
@@ -22,7 +24,7 @@ def test_with_tensorboard_it_is_tensorboard(tmp_path, monkeypatch):
 def test_without_tensorboard_it_is_csv_with_one_note(tmp_path, monkeypatch):
     monkeypatch.setattr(default, "find_spec", lambda name: None)
     monkeypatch.setattr(default, "_told", False)
-    with pytest.warns(LtWarning, match=r"pip install 'lt-loggers\[tensorboard\]'"):
+    with pytest.warns(LtWarning, match=re.escape(install_hint("lt-loggers[tensorboard]"))):
         assert isinstance(default.default_logger(save_dir=tmp_path), CSVLogger)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,8 +1,11 @@
 """What all trackers do, with and without their libraries."""
 
+import re
+
 import pytest
 
 from lt_core.errors import ConfigError
+from lt_core.plugins import install_hint
 from lt_loggers import CometLogger, MLFlowLogger, WandbLogger
 from lt_loggers.tracker import TrackerLogger
 
@@ -81,5 +84,5 @@ def test_other_ranks_send_nothing(tmp_path, monkeypatch, request, make):
 )
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, kind, module, extra):
     monkeypatch.setattr("lt_loggers.tracker.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=rf"needs {module}: pip install 'lt-loggers\[{extra}\]'"):
+    with pytest.raises(ConfigError, match=f"needs {module}: {re.escape(install_hint(f'lt-loggers[{extra}]'))}"):
         kind()

@@ -14,6 +14,7 @@ from torch import nn
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, LtWarning, RankError
 from lt_core.launcher import RunResult
+from lt_core.plugins import install_hint
 from lt_core.strategy import Placement
 from lt_strategies import XLA, Mixed, Torchrun, Xla, XLAProcesses
 from lt_strategies.xla_launch import XlaLauncher, check_world
@@ -25,7 +26,7 @@ NEEDS_XLA = pytest.mark.xla
 @pytest.mark.skipif(find_spec("torch_xla") is not None, reason="torch-xla is here")
 def test_without_torch_xla_the_reason_says_what_to_install():
     assert not Xla().available()
-    assert "pip install 'lt-strategies[xla]'" in Xla().unavailable_reason()
+    assert install_hint("lt-strategies[xla]") in Xla().unavailable_reason()
 
 
 def test_processes_that_torchrun_started_are_refused_since_each_would_be_alone():

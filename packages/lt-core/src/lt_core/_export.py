@@ -11,6 +11,7 @@ import torch
 
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
+from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -41,7 +42,7 @@ def to_onnx(
             return torch.onnx.export(self, arguments, None if file_path is None else str(file_path), **kwargs)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"to_onnx needs the package {error.name}, by which torch writes ONNX: pip install {error.name}",
+            f"to_onnx needs the package {error.name}, by which torch writes ONNX: {install_hint(error.name or 'onnx')}",
             code="LT180",
         ) from error
     finally:

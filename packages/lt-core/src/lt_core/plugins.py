@@ -6,16 +6,20 @@ chosen entry point is imported.
 
 from __future__ import annotations
 
+import json
+import shlex
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from lt_core.errors import PluginError, did_you_mean
 
 __all__ = [
     "BROUGHT_BY",
     "GROUPS",
-    "INSTALL",
     "OF_ARGUMENT",
     "ROLES",
     "find",
@@ -26,8 +30,6 @@ __all__ = [
     "rescan",
 ]
 
-INSTALL = "pip install {package}"
-"""The remedy shown for a missing package; the one place to change when the packages are published elsewhere."""
 
 GROUPS = (
     "strategies",
@@ -180,8 +182,32 @@ def load(group: str, name: str) -> Any:
 
 
 def install_hint(package: str) -> str:
-    """Return the command that installs ``package``."""
-    return INSTALL.format(package=f"'{package}'" if "[" in package else package)
+    """Return the command that installs ``package`` here, ready to be pasted into a shell.
+
+    It is uv's where the environment has no pip, and names the clone or the folder of wheels that lt-core was installed
+    from.
+    """
+    pip = "pip" if find_spec("pip") is not None else "uv pip"
+    name, bracket, extras = package.partition("[")
+    origin = _origin() if name == "lt" or name.startswith("lt-") else None
+    if origin is not None and origin.suffix == ".whl":
+        return f"{pip} install --find-links {shlex.quote(str(origin.parent))} {shlex.quote(package)}"
+    if origin is not None and (origin.parent / name).is_dir():
+        package = f"{origin.parent / name}{bracket}{extras}"
+    return f"{pip} install {shlex.quote(package)}"
+
+
+@lru_cache
+def _origin() -> Path | None:
+    """Return the folder or wheel from which lt-core was installed; None where it came from an index."""
+    from urllib.request import url2pathname  # 50 ms, for messages only
+
+    try:
+        noted = distribution("lt-core").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    url = urlsplit(json.loads(noted)["url"] if noted else "")
+    return Path(url2pathname(url.path)) if url.scheme == "file" else None
 
 
 def kind_of(group: str) -> str:
