@@ -182,7 +182,7 @@ def test_ranks_take_over_alike_where_rank_0_alone_sees_that_two_folders_are_one(
     for rank in range(2):
         callback = ModelCheckpoint(tmp_path / "new", filename="{epoch}")
         if rank:
-            monkeypatch.setattr("lt_callbacks.checkpoint.model_checkpoint.real_paths", set)
+            monkeypatch.setattr("lt_callbacks.checkpoint.kept.real_paths", set)
         trainer = start(
             callback,
             tmp_path,
@@ -204,6 +204,6 @@ def test_ranks_delete_what_an_interruption_left_in_one_order(tmp_path, kept):
     epoch(first, trainer, 0)
     state, deleted = {**first.state_dict(), "interrupted": str(tmp_path / f"interrupted-v{kept}.ckpt")}, []
     first.load_state_dict(state)
-    first._delete = lambda trainer, path: deleted.append(Path(path).name)
+    first._kept.delete = lambda trainer, path: deleted.append(Path(path).name)
     first.on_fit_end(trainer, trainer.lightning_module)
     assert deleted == [f"interrupted-v{kept}.ckpt", "interrupted.ckpt"]

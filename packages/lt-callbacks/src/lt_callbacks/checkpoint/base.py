@@ -19,3 +19,7 @@ class Checkpoint(Callback):
         Another callback of the same run neither writes over them nor deletes them. By default none is known.
         """
         return set()
+
+    def owns(self, path: str) -> bool:
+        """Return whether this callback wrote ``path``, so that those who share their names with it may replace it."""
+        return False

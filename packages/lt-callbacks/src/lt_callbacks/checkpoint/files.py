@@ -21,12 +21,26 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["CheckpointFiles", "absolute", "is_remote", "mark_of", "real_paths", "relative_name", "run_folder"]
+__all__ = [
+    "CheckpointFiles",
+    "absolute",
+    "is_remote",
+    "mark_of",
+    "path_in",
+    "real_paths",
+    "relative_name",
+    "run_folder",
+]
 
 
 def is_remote(path: str) -> bool:
     """Return whether ``path`` is a URL of another file system, such as ``s3://bucket/run``."""
     return "://" in path
+
+
+def path_in(folder: str, name: str) -> str:
+    """Return the path of ``name`` in a folder, local or remote."""
+    return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -16,22 +15,14 @@ from torch import Tensor
 from lt_callbacks.arguments import choice
 from lt_callbacks.checkpoint.base import Checkpoint
 from lt_callbacks.checkpoint.failed_together import failed_together
-from lt_callbacks.checkpoint.files import (
-    CheckpointFiles,
-    absolute,
-    is_remote,
-    mark_of,
-    real_paths,
-    relative_name,
-    run_folder,
-)
+from lt_callbacks.checkpoint.files import absolute, path_in, run_folder
+from lt_callbacks.checkpoint.kept import KeptCheckpoints
 from lt_callbacks.checkpoint.naming import check_template, fill_template
-from lt_callbacks.checkpoint.pending_saves import PendingSave, PendingSaves
 from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
-from lt_core.errors import CheckpointError, ConfigError, warn
+from lt_core.errors import ConfigError
 from lt_core.partial_save import check_patterns
 
 if TYPE_CHECKING:
@@ -126,17 +117,9 @@ class ModelCheckpoint(Checkpoint):
             every_n_train_steps, every_n_epochs, train_time_interval, save_on_train_epoch_end
         )
         self.batch_hooks_every = self._schedule.every_n_train_steps
-        self._ranking = CheckpointRanking(monitor, mode, save_top_k)
-        self._saves = PendingSaves()
-        self._owner_id = ""
-        self._trainer: TrainerAPI | None = None
-        self._files: CheckpointFiles | None = None
+        ranking = CheckpointRanking(monitor, mode, save_top_k)
+        self._kept = KeptCheckpoints(ranking, shares_names=not enable_version_counter)
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
-        self._resumed = False
-        self._left: set[str] = set()
-        self._moved_from: str | None = None
-        self._mark_before = ""
-        self._interrupted = ""
         self._interrupted_at = -1
         self._last_global_step_saved = 0
 
@@ -152,37 +135,37 @@ class ModelCheckpoint(Checkpoint):
     @property
     def best_model_path(self) -> str:
         """The best checkpoint, or the latest without ``monitor``; empty where there is none."""
-        return self._ranking.best
+        return self._kept.ranking.best
 
     @property
     def best_model_score(self) -> Tensor | None:
         """The metric of the best checkpoint, 0-dim."""
-        return self._ranking.best_score
+        return self._kept.ranking.best_score
 
     @property
     def best_k_models(self) -> dict[str, Tensor]:
         """Metrics of the kept checkpoints by path."""
-        return self._ranking.scores
+        return self._kept.ranking.scores
 
     @property
     def kth_best_model_path(self) -> str:
         """The kept checkpoint that goes next; empty while there is room."""
-        return self._ranking.worst
+        return self._kept.ranking.worst
 
     @property
     def kth_value(self) -> Tensor | None:
         """The metric that a new checkpoint must beat, 0-dim."""
-        return self._ranking.worst_score
+        return self._kept.ranking.worst_score
 
     @property
     def current_score(self) -> Tensor | None:
         """The metric as it was looked at last, 0-dim."""
-        return self._ranking.current
+        return self._kept.ranking.current
 
     @property
     def last_model_path(self) -> str:
         """What ``save_last`` keeps."""
-        return self._ranking.last
+        return self._kept.ranking.last
 
     @property
     def every_n_epochs(self) -> int | None:
@@ -203,61 +186,18 @@ class ModelCheckpoint(Checkpoint):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        ranking = self._ranking
         return {
             "monitor": self.monitor,
             "dirpath": self.dirpath,
-            "best_model_path": ranking.best,
-            "best_model_score": ranking.best_score,
-            "best_k_models": dict(ranking.scores),
-            "kth_best_model_path": ranking.worst,
-            "kth_value": ranking.worst_score,
-            "current_score": ranking.current,
-            "last_model_path": ranking.last,
-            "files": list(ranking.files),
-            "newest": ranking.newest,
             "last_global_step_saved": self._last_global_step_saved,
-            "mark": self._files.mark if self._files is not None else self._mark_before,
-            "run_id": self._owner_id,  # as 0.1 named it; the run itself is named in the header
-            "interrupted": self._interrupted,
-            "unfinished": self._saves.state_dict(),
+            **self._kept.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over the lists of a killed or finished run; paths that lead out of its folder are dropped."""
         there = str(state_dict.get("dirpath") or self.dirpath or "")
-        here = self.dirpath or there
-
-        def place(path: Any) -> str:
-            name = relative_name(str(path), there) if path else None
-            return "" if name is None else _join(here, name)
-
-        scores = state_dict.get("best_k_models", {})
-        latest = [state_dict.get("best_model_path") or "", state_dict.get("last_model_path") or ""]
-        self._ranking.restore(
-            {
-                "files": state_dict.get("files", [*scores, *latest]),
-                "scores": scores,
-                "best": latest[0],
-                "worst": state_dict.get("kth_best_model_path"),
-                "last": latest[1],
-                "newest": state_dict.get("newest"),
-                "current": state_dict.get("current_score"),
-            },
-            place,
-        )
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
-        self._owner_id = str(state_dict.get("run_id") or self._owner_id)
-        self._interrupted = place(state_dict.get("interrupted"))
-        self._saves.load_state_dict(state_dict.get("unfinished", {}), place, self._last_global_step_saved)
-        self._resumed = True
-        moved = there and real_paths([_join(there, "file")]) != real_paths([_join(here, "file")])
-        self._moved_from = there if moved else None
-        self._mark_before = str(state_dict.get("mark", ""))
-        if moved and not self._mark_before:
-            self._mark_before = mark_of(self._owner_id, there)
-        if self._trainer is not None:
-            self._files = self._files_of(self._trainer)
+        self._kept.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -265,16 +205,13 @@ class ModelCheckpoint(Checkpoint):
         """Settle the folder, the same on all ranks."""
         if stage != "fit":
             return
-        self._trainer = trainer
-        self._left = set()
         self._metric.start()
-        self._owner_id = self._owner_id or uuid4().hex  # not before: copies of a callback are callbacks of their own
         if self._own_dirpath is None:
-            self.dirpath = _join(absolute(run_folder(trainer)), "checkpoints")
+            self.dirpath = path_in(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
-        self._files = self._files_of(trainer)
+        self._kept.open(trainer, self, self.dirpath)
         if (self.save_top_k or self.save_last) and not trainer.fast_dev_run:
-            self._files.check(trainer.strategy)
+            self._kept.files.check(trainer.strategy)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Finish what a killed predecessor had begun."""
@@ -283,11 +220,11 @@ class ModelCheckpoint(Checkpoint):
         self._schedule.start()
         self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before
         if trainer.is_global_zero and not trainer.fast_dev_run:
-            self._folder.clean()
-        if self._resumed:
-            self._resumed = False
-            self._interrupted_at = trainer.global_step if self._interrupted else -1
-            self._take_over(trainer)
+            self._kept.files.clean()
+        if self._kept.resumed:
+            self._interrupted_at = trainer.global_step if self._kept.interrupted else -1
+        for path in self._kept.take_over(trainer):
+            self._ask(trainer, path)
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -318,9 +255,9 @@ class ModelCheckpoint(Checkpoint):
         if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
             return
         path = self._agreed_path(trainer, self._metrics(trainer), may_replace="")
-        self._folder.writes(path)
+        self._kept.files.writes(path)
         trainer.save_checkpoint(path, **self._contents)
-        self._ranking.keep(path)
+        self._kept.ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
 
@@ -333,12 +270,12 @@ class ModelCheckpoint(Checkpoint):
         """Save what resumes the run, unless this step is saved already; return the path, or nothing."""
         if not self._may_save(trainer) or self.dirpath is None:
             return ""
-        others = [cb for cb in self._others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
+        others = [cb for cb in self._kept.others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
         if any(cb._interrupted_at == trainer.global_step for cb in others):  # one is enough
             return ""
         self._interrupted_at = trainer.global_step
-        path = self._agreed_path(trainer, {}, self._interrupted, template="interrupted")
-        self._interrupted = path
+        path = self._agreed_path(trainer, {}, self._kept.interrupted, template="interrupted")
+        self._kept.interrupted = path
         self._ask(trainer, path, weights_only=False)
         return path
 
@@ -347,39 +284,35 @@ class ModelCheckpoint(Checkpoint):
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
         if not finished or self.dirpath is None:
             return
-        self._forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
+        self._kept.forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
         if self.kept_paths() and self._last_global_step_saved > self._interrupted_at:
-            for path in dict.fromkeys([self._interrupted, self.format_checkpoint_name({}, "interrupted")]):
+            for path in dict.fromkeys([self._kept.interrupted, self.format_checkpoint_name({}, "interrupted")]):
                 if path:
-                    self._delete(trainer, path)
-            self._interrupted = ""
+                    self._kept.delete(trainer, path)
+            self._kept.interrupted = ""
         if trainer.is_global_zero:
-            self._folder.retire_ledger()
+            self._kept.files.retire_ledger()
 
     def on_saved(self, path: str) -> None:
         """A checkpoint is with the writer: links and deletions follow it, and are left out where it fails."""
-        save, trainer = self._saves.give(path), self._trainer
-        if save is None or trainer is None:
-            return
-        for target, symbolic in save.links:
-            self._link(trainer, path, target, symbolic)
-        self._remove(trainer, save.removes)
+        self._kept.written(path)
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
         """A checkpoint could not be written: keep what it would have replaced."""
-        save = self._saves.fail(path)
-        if save is None:
-            return
-        if save.before is not None:
-            self._ranking.restore(save.before)
-        else:
-            self._ranking.drop(path)
+        self._kept.failed(path)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Say what was kept."""
-        if self._trainer is not None and stage == "fit" and trainer.is_global_zero and (kept := self._report()):
+        kept = self._kept.close()
+        if kept and stage == "fit":
             trainer.print(kept)
-        self._trainer = None
+
+    def kept_paths(self) -> set[str]:
+        """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
+        return self._kept.paths()
+
+    def owns(self, path: str) -> bool:
+        return self._kept.opened and self._kept.files.owns(path)
 
     # ---- names -------------------------------------------------------------------------------------------------------
 
@@ -400,7 +333,7 @@ class ModelCheckpoint(Checkpoint):
         insert = self.auto_insert_metric_name
         name = fill_template("ModelCheckpoint", template, metrics, insert_names=insert, equals=equals)
         name = join.join(([prefix] if prefix else []) + [name] + ([f"v{ver}"] if ver is not None else []))
-        return _join(self.dirpath or "", name + self.FILE_EXTENSION)
+        return path_in(self.dirpath or "", name + self.FILE_EXTENSION)
 
     def to_yaml(self, filepath: str | os.PathLike[str] | None = None) -> None:
         """Write the kept checkpoints with their scores as YAML, by default beside them."""
@@ -432,7 +365,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _save(self, trainer: TrainerAPI, top_k: bool) -> None:
         metrics = self._metrics(trainer)
-        before = self._ranking.snapshot()
+        before = self._kept.ranking.snapshot()
         saved = ""
         if top_k and self.save_top_k != 0:
             save = self._save_latest if self.monitor is None else self._save_best
@@ -441,9 +374,9 @@ class ModelCheckpoint(Checkpoint):
             self._save_last(trainer, metrics, saved, before)
 
     def _save_latest(self, trainer: TrainerAPI, metrics: dict[str, Any], before: dict[str, Any]) -> str:
-        leaves = self._ranking.best if self.save_top_k == 1 else ""
+        leaves = self._kept.ranking.best if self.save_top_k == 1 else ""
         path = self._agreed_path(trainer, metrics, leaves)
-        self._ranking.add(path, None)
+        self._kept.ranking.add(path, None)
         self._request(trainer, path, leaves, before)
         return path
 
@@ -454,7 +387,7 @@ class ModelCheckpoint(Checkpoint):
             if (error := self._metric.lacking(trainer, self.monitor, logged)) is not None:
                 raise error
             return ""
-        ranking, value = self._ranking, torch.as_tensor(metrics[self.monitor])
+        ranking, value = self._kept.ranking, torch.as_tensor(metrics[self.monitor])
         score = ranking.current = self._agreed_score(trainer, value)
         if not ranking.takes(score):
             self._tell(trainer, f"{self.monitor!r} was not in top {self.save_top_k}")
@@ -469,50 +402,28 @@ class ModelCheckpoint(Checkpoint):
         return path
 
     def _save_last(self, trainer: TrainerAPI, metrics: dict[str, Any], saved: str, before: dict[str, Any]) -> None:
-        ranking = self._ranking
+        ranking = self._kept.ranking
         previous = ranking.last
         target = self._agreed_path(trainer, metrics, previous, template=self.CHECKPOINT_NAME_LAST)
         symbolic = self.save_last == "link" and self.save_top_k != 0
         source = ranking.newest if symbolic else saved
         whole = symbolic or not trainer.strategy.capabilities.sharded_parameters
         ranking.last = target
-        if not source or self._folder.remote or not whole:
+        if source and whole and not self._kept.files.remote:
+            self._kept.name_again(trainer, source, target, symbolic, previous)
+        else:
             ranking.keep(target)
             self._request(trainer, target, previous, before)
-            return
-        self._folder.writes(target)
-        replaced = [previous] if previous not in ("", target) else []
-        save = self._saves.unwritten(source)
-        if save is not None:  # the link follows it
-            save.links.append((target, symbolic))
-            save.removes += replaced
-            return
-        self._link(trainer, source, target, symbolic)
-        self._remove(trainer, replaced)
 
-    def _request(self, trainer: TrainerAPI, path: str, leaves: str, before: dict[str, Any] | None) -> None:
+    def _request(self, trainer: TrainerAPI, path: str, leaves: str, before: dict[str, Any]) -> None:
         """Have ``path`` written, and then ``leaves`` deleted."""
-        removes = [leaves] if leaves not in ("", path) else []
-        for left in removes:
-            self._ranking.drop(left)
-        self._saves.add(path, PendingSave(removes=removes, before=before, step=trainer.global_step))
+        self._kept.expect(path, leaves, before, trainer.global_step)
         self._last_global_step_saved = trainer.global_step
         self._ask(trainer, path)
 
     def _ask(self, trainer: TrainerAPI, path: str, **contents: Any) -> None:
-        mark = self._folder.writes(path)
+        mark = self._kept.files.writes(path)
         trainer.request_save(path, owner=self, mark=mark, **{**self._contents, **contents})
-
-    # ---- agreement and files -----------------------------------------------------------------------------------------
-
-    @property
-    def _folder(self) -> CheckpointFiles:
-        assert self._files is not None
-        return self._files
-
-    def _files_of(self, trainer: TrainerAPI) -> CheckpointFiles:
-        written = self._files.written if self._files is not None else ()
-        return CheckpointFiles(self.dirpath or "", self._owner_id, trainer.checkpoint_io, written)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
         value = float(trainer.strategy.broadcast(float(score)))
@@ -529,139 +440,10 @@ class ModelCheckpoint(Checkpoint):
         version: int | None = None
         while True:
             path = self.format_checkpoint_name(metrics, template or None, ver=version)
-            if not self.enable_version_counter or self._is_free(path, may_replace):
+            if not self.enable_version_counter or self._kept.is_free(path, may_replace):
                 return path
             version = self.STARTING_VERSION if version is None else version + 1
-
-    def _is_free(self, path: str, may_replace: str) -> bool:
-        """Return whether ``path`` may be written. A resumed list names files too that are another run's by now."""
-        if (path != may_replace and path in self.kept_paths()) or self._kept_by_others(path):
-            return False
-        return self._may_write(path)
-
-    def _may_write(self, path: str) -> bool:
-        files = self._folder
-        return path in files.written or not files.exists(path) or files.owns(path)
-
-    def kept_paths(self) -> set[str]:
-        """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
-        return {*self._ranking.files, *self._saves.paths(), self._ranking.last} - {""}
-
-    def _kept_by_others(self, path: str) -> bool:
-        """Return whether another callback of this run keeps ``path``, however its folder is spelled there."""
-        kept = [kept for other in self._others() for kept in other.kept_paths()]
-        return not real_paths([path]).isdisjoint(real_paths(kept))
-
-    def _others(self) -> list[Checkpoint]:
-        callbacks = self._trainer.callbacks if self._trainer is not None else []
-        return [cb for cb in callbacks if isinstance(cb, Checkpoint) and cb is not self]
-
-    def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
-        for path in paths:
-            if path not in self.kept_paths() and not self._delete(trainer, path) and not self._kept_by_others(path):
-                self._left.add(path)
-
-    def _delete(self, trainer: TrainerAPI, path: str) -> bool:
-        """Delete ``path`` where it is this callback's alone; return whether it is. Rank 0 looks: others may see other
-        links, or no such folder.
-        """
-        own = trainer.is_global_zero and not self._kept_by_others(path) and self._owns(path)
-        own = bool(trainer.strategy.broadcast(own))
-        if own:
-            trainer.remove_checkpoint(path)
-        return own
-
-    def _owns(self, path: str) -> bool:
-        """Return whether this callback wrote ``path``; or another one of the run, where they share their names."""
-        others = [] if self.enable_version_counter else self._others()
-        files = [cb._files for cb in (self, *others) if isinstance(cb, ModelCheckpoint)]
-        return any(own is not None and own.owns(path) for own in files)
-
-    def _link(self, trainer: TrainerAPI, source: str, target: str, symbolic: bool) -> None:
-        """Put ``target`` in place as another name of ``source``, when that is complete."""
-        if not trainer.is_global_zero:
-            return
-        io = trainer.checkpoint_io
-        try:
-            (io.point_last if symbolic else io.add_name)(source, target)
-        except (CheckpointError, OSError) as error:
-            warn(f"{target} could not be made from {source}: {error}. Training goes on.", code="LT635")
-
-    def _take_over(self, trainer: TrainerAPI) -> None:
-        """Finish what a killed predecessor had begun at the boundary that this run resumes from."""
-        self._moved_from = trainer.strategy.broadcast(self._moved_from)
-        self._forget_missing(trainer)
-        if self._moved_from is not None:
-            self._leave_behind()
-        asks = trainer.is_global_zero and self.enable_version_counter
-        links = [link for link in self._saves.links() if asks and not self._may_write(link)]
-        for link in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
-            self._saves.drop_link(link)
-            self._ranking.last = "" if link == self._ranking.last else self._ranking.last
-        for path in self._saves:
-            if trainer.strategy.broadcast(trainer.is_global_zero and self._folder.exists(path)):
-                self.on_saved(path)
-            else:  # killed between two saves of one boundary, which is the boundary we stand at
-                self._ask(trainer, path)
-
-    def _forget_missing(self, trainer: TrainerAPI) -> None:
-        """Forget files that are not there: deleted since by a run that went further, or by the user, or not copied."""
-        if self._moved_from is not None:
-            self._saves.clear()
-        ranking, awaited, files = self._ranking, self._saves.awaited(), self._folder
-        found = []
-        if trainer.is_global_zero:
-            found = [path for path in _paths_in(ranking) if path not in awaited and files.exists(path)]
-            if self._moved_from is not None:  # a file of the same name there may be another run's
-                found = [path for path in found if files.owns(path) or files.came_from(path, self._mark_before)]
-            for path in found if self.save_top_k != -1 else {ranking.last}.intersection(found):
-                files.owns(path)  # now, as later a background writer would have to be waited for
-        here = awaited.union(trainer.strategy.broadcast(found))
-        ranking.restore(ranking.snapshot(), lambda path: path if path in here else "")
-        if self.monitor is not None:
-            ranking.rank()
-        elif not ranking.best:
-            ranking.best = next((path for path in reversed(ranking.files) if path != ranking.last), "")
-
-    def _leave_behind(self) -> None:
-        warn(
-            f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-            f"{self.dirpath}. Those that are not there are left alone and count no more; those that came along "
-            "count, and none of them is deleted.",
-            code="LT632",
-        )
-        self._moved_from = None
-
-    # ---- words -------------------------------------------------------------------------------------------------------
 
     def _tell(self, trainer: TrainerAPI, text: str) -> None:
         if self.verbose:
             trainer.print(f"Epoch {trainer.current_epoch}, global step {trainer.global_step}: {text}")
-
-    def _report(self) -> str:
-        ranking, files = self._ranking, self._folder
-
-        def name_of(path: str) -> str:
-            return files.name_of(path) or path
-
-        parts = []
-        if ranking.best:
-            score = ranking.best_score
-            told = f" ({self.monitor}={float(score):.5g})" if score is not None else ""
-            parts.append(f"{'newest' if self.monitor is None else 'best'} {name_of(ranking.best)}{told}")
-        count = len({*ranking.files} - {ranking.last})
-        if count > 1:
-            parts.append(f"{count} kept")
-        if ranking.last:
-            parts.append(f"last {name_of(ranking.last)}")
-        if left := [path for path in self._left if files.exists(path)]:
-            parts.append(f"{len(left)} not deleted, as they may not be this run's")
-        return f"Checkpoints in {self.dirpath}: {', '.join(parts)}" if parts else ""
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
-
-
-def _paths_in(ranking: CheckpointRanking) -> set[str]:
-    return {*ranking.files, ranking.best, ranking.worst, ranking.last, ranking.newest} - {""}
