@@ -132,14 +132,14 @@ def figures() -> dict[str, int]:
     lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in files.items()}
     folders = [path.parent for path in files.values()]
     return {
-        "files in import circles": 7sum(map(len, rings)),
-        "files in the largest circle": 5max(map(len, rings), default=0),
-        "files that write slots of Run or its owners": 0len(written_slots(files)),
+        "files in import circles": sum(map(len, rings)),
+        "files in the largest circle": max(map(len, rings), default=0),
+        "files that write slots of Run or its owners": len(written_slots(files)),
         "unpromised names that siblings use": len(unpromised(files)),
         "lines of lt-core": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_core"),
-        "lines of lt-loops": 11_381sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_loops"),
+        "lines of lt-loops": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_loops"),
         "lines of all packages": sum(lines.values()),
-        "files in the fullest folder": 47max(map(folders.count, set(folders))),
+        "files in the fullest folder": max(map(folders.count, set(folders))),
     }
 
 
