@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from figure import Figure
 
-from lt_core.background import AsyncCheckpointIO
+from lt_checkpoint import AsyncCheckpointIO
 from lt_core.checkpoint import CheckpointIO
 from lt_core.seed import capture_generators
 

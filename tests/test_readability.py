@@ -14,7 +14,17 @@ from torch import nn
 from lt_core import LightningModule
 from lt_loops import Trainer
 
-OURS = ("lt", "lt_callbacks", "lt_cli", "lt_core", "lt_data", "lt_loggers", "lt_loops", "lt_strategies")
+OURS = (
+    "lt",
+    "lt_callbacks",
+    "lt_checkpoint",
+    "lt_cli",
+    "lt_core",
+    "lt_data",
+    "lt_loggers",
+    "lt_loops",
+    "lt_strategies",
+)
 
 
 def is_ours(filename: str) -> bool:

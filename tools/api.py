@@ -24,6 +24,8 @@ MODULES = {
     "lt-core": (
         "lt_core.arguments",
         "lt_core.batch",
+        "lt_core.atomic_file",
+        "lt_core.checkpoint",
         "lt_core.checkpoint_header",
         "lt_core.collectives",
         "lt_core.data",
@@ -35,6 +37,7 @@ MODULES = {
         "lt_core.logging.compiled",
         "lt_core.logging.media",
         "lt_core.logging.media_files",
+        "lt_core.from_checkpoint",
         "lt_core.overrides",
         "lt_core.parent",
         "lt_core.plain_data",

@@ -25,6 +25,7 @@ ORDER = (
     "lt-data",
     "lt-loggers",
     "lt-callbacks",
+    "lt-checkpoint",
     "lt-cli",
     "lt-compat",
     "lt-testing",

@@ -16,7 +16,7 @@ import torch
 from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
 from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard, OnExceptionCheckpoint
 from lt_core import Callback, CheckpointIO, LightningModule
-from lt_core.background import AsyncCheckpointIO
+from lt_checkpoint import AsyncCheckpointIO
 from lt_loggers import CSVLogger
 from lt_loops import Trainer
 from torch import nn

@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_callbacks import ModelCheckpoint
+from lt_checkpoint import AsyncCheckpointIO
 from lt_core import Callback, CheckpointIO, LightningModule
-from lt_core.background import AsyncCheckpointIO
 from lt_core.errors import LogError, LtWarning
 from lt_loops import Trainer
 

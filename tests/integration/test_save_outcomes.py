@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from lt_callbacks import ModelCheckpoint
+from lt_checkpoint import AsyncCheckpointIO
 from lt_core import CheckpointIO, LightningModule
-from lt_core.background import AsyncCheckpointIO
 from lt_core.errors import CheckpointError
 from lt_loops import Trainer
 

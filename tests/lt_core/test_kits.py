@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lt_core import Accelerator, Callback, CheckpointIO, Precision
-from lt_core.background import AsyncCheckpointIO
+from lt_core.checkpoint import OneFile
 from lt_testing import AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit
 
 
@@ -108,14 +108,9 @@ def test_a_wrong_accelerator_fails_where_it_is_wrong(test):
         getattr(Wrong(), test)()
 
 
-class TestFiles(CheckpointKit):
+class TestOneFile(CheckpointKit):
     def make_io(self):
-        return CheckpointIO()
-
-
-class TestFilesInTheBackground(CheckpointKit):
-    def make_io(self):
-        return AsyncCheckpointIO()
+        return OneFile()
 
 
 class Pickles(CheckpointIO):
@@ -142,7 +137,7 @@ class Lazy(CheckpointIO):
             super().save_checkpoint(*self.waiting.pop(0))
 
     def add_name(self, target, name):
-        super().point_last(target, name)
+        name.symlink_to(target)
 
 
 @pytest.mark.parametrize(

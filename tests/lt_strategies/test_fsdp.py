@@ -1,9 +1,7 @@
-"""What FSDP adds to the conformance kit: sharding itself, meta device, meshes, folders of parts."""
+"""What FSDP adds to the conformance kit: sharding itself, meta device, meshes."""
 
 import copy
 import gc
-import pickle
-import shutil
 import weakref
 
 import pytest
@@ -14,12 +12,10 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from lt_core.checkpoint import CheckpointIO
-from lt_core.errors import CheckpointError, ConfigError
+from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_core.strategy import Placement, Strategy
-from lt_strategies import DDP, FSDP, ModelParallel, group, sharded_checkpoint
-from lt_strategies.sharded_checkpoint import consolidate
+from lt_core.strategy import Placement
+from lt_strategies import DDP, FSDP, ModelParallel, group
 
 pytestmark = pytest.mark.fsdp
 
@@ -339,130 +335,6 @@ def test_a_module_that_is_sharded_itself_keeps_its_methods_and_trains_on(ranks, 
         assert_same(found, ddp)
 
 
-def facts_of_folder(folder):
-    def facts(strategy):
-        io = CheckpointIO()
-        module, optimizer = train(strategy, Blocks(), steps=2)
-        tree = {
-            "state_dict": strategy.module_state(module),
-            "optimizer_states": [strategy.optimizer_state(module, optimizer)],
-            "epoch": 3,
-        }
-        strategy.save_checkpoint(io, tree, folder / "parts.ckpt")
-        module, _ = train(strategy, module, steps=2, start=2)
-        return weights(strategy, module)
-
-    return facts
-
-
-def facts_of_resume(folder):
-    def facts(strategy):
-        tree = strategy.load_checkpoint(CheckpointIO(), folder / "parts.ckpt")
-
-        def prepare(module, optimizer):
-            strategy.load_module_state(module, tree["state_dict"])
-            strategy.load_optimizer_state(module, optimizer, copy.deepcopy(tree["optimizer_states"][0]))
-
-        module, optimizer = train(strategy, Blocks(seed=8), steps=0, prepare=prepare)
-        return tree["epoch"], weights(strategy, module), len(optimizer.state)
-
-    return facts
-
-
-@pytest.fixture(scope="module")
-def folder(ranks, tmp_path_factory):
-    place = tmp_path_factory.mktemp("parts")
-    ranks(facts_of_folder(place), 2, FSDP(state_dict_type="sharded", timeout=PATIENCE))
-    return place
-
-
-def test_a_folder_of_parts_is_complete_and_of_one_name(folder):
-    assert [path.name for path in folder.iterdir()] == ["parts.ckpt"]
-    assert (folder / "parts.ckpt" / "rest.ckpt").exists()
-
-
-@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-def test_a_folder_with_a_damaged_part_is_found_before_anything_is_loaded(folder, harm, tmp_path):
-    copied = tmp_path / "parts.ckpt"
-    shutil.copytree(folder / "parts.ckpt", copied)
-    FSDP().verify_checkpoint(CheckpointIO(), copied)
-    part = max(copied.glob("*.distcp"))
-    contents = bytearray(part.read_bytes())
-    contents[len(contents) // 2] ^= 1
-    part.write_bytes({"flip": contents, "cut": contents[:-9], "remove": b""}[harm])
-    if harm == "remove":
-        part.unlink()
-    for action in (FSDP().verify_checkpoint, FSDP().load_checkpoint):
-        with pytest.raises(CheckpointError, match=rf"parts\.ckpt is damaged: {part.name} missing or not as written"):
-            action(CheckpointIO(), copied)
-
-
-def test_a_folder_written_by_two_ranks_is_read_by_three_and_by_one(ranks, folder):
-    expected = facts_of_two_steps(ranks)
-    for world_size in (3, 1):
-        for epoch, found, states in ranks(facts_of_resume(folder), world_size, FSDP(timeout=PATIENCE)):
-            assert epoch == 3
-            assert states == len(list(Blocks().parameters()))
-            assert_same(found, expected)
-
-
-def facts_of_two_steps(ranks):
-    return ranks(lambda strategy: weights(strategy, train(strategy, Blocks(), steps=2)[0]), 2, DDP(timeout=PATIENCE))[0]
-
-
-def test_a_folder_becomes_one_file_of_weights_that_loads_on_one_cpu(ranks, folder, tmp_path):
-    consolidate(folder / "parts.ckpt", tmp_path / "one.ckpt")
-    tree = Strategy().load_checkpoint(CheckpointIO(), tmp_path / "one.ckpt")
-    assert tree["epoch"] == 3
-    assert_same(tree["state_dict"], facts_of_two_steps(ranks))
-
-
-class Evil:
-    def __reduce__(self):
-        return print, ("code from a checkpoint ran",)
-
-
-def test_an_index_that_would_run_code_is_refused(tmp_path, capsys):
-    (tmp_path / "rest.ckpt").touch()
-    (tmp_path / ".metadata").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(CheckpointError, match=r"builtins.print does not describe a tensor"):
-        consolidate(tmp_path, tmp_path / "one.ckpt")
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    "index", [b"", b"garbage", b"\x80\xff", b"cos\n.", b"ctorch.distributed.checkpoint.filesystem\nFileSystemWriter\n."]
-)
-def test_an_index_that_is_senseless_is_named(index, tmp_path):
-    (tmp_path / "rest.ckpt").touch()
-    (tmp_path / ".metadata").write_bytes(index)
-    with pytest.raises(CheckpointError, match="cannot be trusted or read"):
-        consolidate(tmp_path, tmp_path / "one.ckpt")
-
-
-class OneOfTwo(Strategy):
-    """A rank that hears what the other one tells."""
-
-    def __init__(self, other):
-        self.other, self.told = other, []
-
-    def gather_objects(self, value):
-        self.told.append(value)
-        return [value, self.other]
-
-
-def test_an_error_of_one_rank_while_it_saves_is_raised_on_all(tmp_path):
-    fails = OneOfTwo("")
-    with pytest.raises(OSError, match="disk full"), sharded_checkpoint._shared_error(fails, tmp_path / "a.ckpt"):
-        raise OSError("disk full")
-    hears = OneOfTwo(fails.told[0])
-    with (
-        pytest.raises(CheckpointError, match=r"a\.ckpt could not be written: disk full.*LT747"),
-        sharded_checkpoint._shared_error(hears, tmp_path / "a.ckpt"),
-    ):
-        pass
-
-
 def test_a_sharded_module_goes_when_nobody_needs_it():
     strategy = FSDP(launcher=None)
     strategy.place(Placement())
@@ -477,11 +349,6 @@ def test_a_sharded_module_goes_when_nobody_needs_it():
         assert kept() is None
     finally:
         group.leave_group()
-
-
-def test_consolidating_something_else_says_what_was_expected(tmp_path):
-    with pytest.raises(CheckpointError, match="expected a folder with rest.ckpt"):
-        consolidate(tmp_path, tmp_path / "one.ckpt")
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_compiled_step_that_hangs_is_reported(tmp_path):
     "thread",
     [
         'File "/site-packages/torch/utils/data/_utils/pin_memory.py", line 35 in do_one_step',
-        'File "/site-packages/lt_core/background.py", line 90 in save_checkpoint',
+        'File "/site-packages/lt_checkpoint/_background.py", line 90 in save_checkpoint',
     ],
 )
 def test_a_thread_that_pins_batches_or_writes_a_file_hides_no_stuck_step(tmp_path, thread):

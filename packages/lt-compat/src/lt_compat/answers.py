@@ -30,13 +30,13 @@ from lt_compat.trainer import AcceleratorConnector
 from lt_core import overrides
 from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
 from lt_core.gradients import grad_norm
 from lt_core.hparams import plain_hparams
 from lt_core.module import LightningModule
 from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
-from lt_core.safe_read import read_checkpoint
 from lt_core.states import (
     GradClipAlgorithmType,
     LightningEnum,
@@ -392,7 +392,7 @@ def get_filesystem(path: str | os.PathLike[str], **kwargs: Any) -> Any:
 
 def load(path_or_url: str | os.PathLike[str] | IO[bytes], map_location: Any = None, **options: Any) -> dict[str, Any]:
     """Return what a checkpoint file holds; plain data only."""
-    return read_checkpoint(path_or_url, map_location)
+    return CheckpointIO().load_checkpoint(path_or_url, map_location)
 
 
 _load = pl_load = load

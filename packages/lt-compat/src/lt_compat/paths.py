@@ -207,9 +207,9 @@ NAMES: dict[str, dict[str, str]] = {
         "TorchElasticEnvironment": "lt_strategies.environments:Torchrun",
     },
     "plugins.io": {
-        "AsyncCheckpointIO": "lt_core.background:AsyncCheckpointIO",
+        "AsyncCheckpointIO": "lt_checkpoint:AsyncCheckpointIO",
         "CheckpointIO": "lt_core.checkpoint:CheckpointIO",
-        "TorchCheckpointIO": "lt_core.checkpoint:CheckpointIO",
+        "TorchCheckpointIO": "lt_checkpoint:TorchCheckpointIO",
     },
     "plugins.precision": {
         "BitsandbytesPrecision": "lt_strategies.bitsandbytes:Bitsandbytes",

@@ -9,13 +9,12 @@ import os
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
-from lt_core.safe_read import read_checkpoint
 
 __all__ = ["PickledCheckpointIO", "pickles", "use_pickles"]
 
@@ -56,7 +55,7 @@ class PickledCheckpointIO(CheckpointIO):
 
     def load_checkpoint(
         self,
-        path: str | PathLike[str],
+        path: str | PathLike[str] | IO[bytes],
         map_location: Any = None,
         weights_only: bool | None = None,
         *,
@@ -64,8 +63,8 @@ class PickledCheckpointIO(CheckpointIO):
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        return read_checkpoint(path, map_location, trusted=True, mmap=mmap, verify=verify)
+        return super().load_checkpoint(path, map_location, trusted=True, mmap=mmap, verify=verify)
 
     def verify(self, path: str | PathLike[str]) -> None:
         """Compare the checksums; that it holds objects is no fault here."""
-        read_checkpoint(path, "cpu", trusted=True)
+        self.load_checkpoint(path, "cpu")

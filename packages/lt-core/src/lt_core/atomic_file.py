@@ -20,7 +20,6 @@ from os import PathLike
 from pathlib import Path
 from typing import IO
 
-from lt_core.atomic_folder import clean_folders
 from lt_core.errors import CheckpointError
 
 try:
@@ -28,15 +27,7 @@ try:
 except ImportError:  # Windows: an open file cannot be deleted there, which protects it as well
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "clean_leftovers",
-    "fill",
-    "name_also",
-    "point_at",
-    "sync_directory",
-    "write_atomically",
-    "writing_errors",
-]
+__all__ = ["clean_leftovers", "fill", "name_beside", "sync_directory", "write_atomically", "writing_errors"]
 
 _LEFTOVER = re.compile(r"^\..+\.[0-9a-f]{12}\.tmp$")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -92,67 +83,11 @@ def sync_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-def point_at(target: str | PathLike[str], link: str | PathLike[str]) -> None:
-    """Make ``link`` lead to ``target``, in one step: a relative symbolic link, or where there are none a copy.
-
-    Raises:
-        OSError: from the file system. The old link is then as it was.
-    """
-    goal, name = Path(target), Path(link)
-    name.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(name)
-    try:
-        os.symlink(os.path.relpath(goal, name.parent), beside)  # noqa: PTH211
-    except (OSError, NotImplementedError, ValueError) as error:  # ValueError: on another drive
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.ENOENT):
-            raise
-        write_atomically(name, lambda file: _copy(goal, file))
-        return
-    try:
-        os.replace(beside, name)  # noqa: PTH105
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)  # noqa: PTH108
-        raise
-    sync_directory(name.parent)
-
-
-def name_also(target: str | PathLike[str], name: str | PathLike[str]) -> None:
-    """Give the file ``target`` the second name ``name``, in one step: a hard link, or where there are none a copy.
-
-    Raises:
-        OSError: from the file system. What stood at ``name`` is then as it was.
-    """
-    goal, second = Path(target), Path(name)
-    second.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(second)
-    try:
-        os.link(goal, beside)
-    except (OSError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EROFS, errno.ENOENT):
-            raise
-        write_atomically(second, lambda file: _copy(goal, file))
-        return
-    try:
-        os.replace(beside, second)  # noqa: PTH105
-        with contextlib.suppress(OSError):
-            os.unlink(beside)  # noqa: PTH108  (replacing a name by the same file leaves both)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)  # noqa: PTH108
-        raise
-    sync_directory(second.parent)
-
-
 def clean_leftovers(folder: str | PathLike[str]) -> list[Path]:
-    """Delete what killed writes of files and folders have left in ``folder``; return what was deleted.
-
-    What is being written stays.
-    """
+    """Delete the files that killed writes have left in ``folder``; return them. What is being written stays."""
     if not Path(folder).is_dir():
         return []
-    files = [entry for entry in sorted(Path(folder).iterdir()) if _LEFTOVER.match(entry.name) and _removed(entry)]
-    return files + clean_folders(Path(folder))
+    return [entry for entry in sorted(Path(folder).iterdir()) if _LEFTOVER.match(entry.name) and _removed(entry)]
 
 
 @contextmanager
@@ -188,7 +123,8 @@ def _free_space(path: Path, error: OSError) -> str:
         return ""
 
 
-def _beside(path: Path) -> Path:
+def name_beside(path: Path) -> Path:
+    """Return a new name in the folder of ``path``, which :func:`clean_leftovers` knows for what it is."""
     name = path.name.encode(errors="surrogateescape")[:200].decode(errors="ignore")  # file systems count bytes
     return path.with_name(f".{name}.{secrets.token_hex(6)}.tmp")
 
@@ -232,7 +168,7 @@ def fill(raw: IO[bytes], write: Callable[[IO[bytes]], object]) -> int:
 def _new_file(target: Path) -> tuple[Path, IO[bytes]]:
     """Return a new file beside ``target``, open and locked."""
     while True:
-        beside = _beside(target)
+        beside = name_beside(target)
         raw = os.fdopen(os.open(beside, _NEW, 0o666), "r+b", buffering=0)
         if fcntl is not None:
             with contextlib.suppress(OSError):  # no locks here, or somebody's clean_leftovers was quicker
@@ -258,8 +194,3 @@ def _removed(leftover: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _copy(source: Path, file: IO[bytes]) -> None:
-    with source.open("rb") as original:
-        shutil.copyfileobj(original, file, 1 << 20)

@@ -1,51 +1,53 @@
-"""What writes and reads checkpoints: ``CheckpointIO``, the interface, which is also its working default."""
+"""What writes and reads checkpoints: ``CheckpointIO``, the interface, and a default that keeps each in one plain file.
+
+The default is enough to save and to resume exactly. Where lt-checkpoint is installed it takes that place, by the group
+``lt.checkpoint_io``, and brings the rest: links, files behind URLs, Lightning's files, errors that say what is wrong
+with a file, saving in the background, sharded checkpoints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import pickle
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import torch
+from torch import Tensor
 
-from lt_core.archive import Archive
-from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically, writing_errors
-from lt_core.atomic_folder import check_ending, standing
-from lt_core.checkpoint_header import REST_FILE, Header, read_header
-from lt_core.errors import CheckpointError, ConfigTypeError
-from lt_core.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
-from lt_core.host_copy import host_tree
+from lt_core import plugins
+from lt_core.atomic_file import clean_leftovers, write_atomically, writing_errors
+from lt_core.checkpoint_header import Header
+from lt_core.errors import CheckpointError, near_files, warn
 from lt_core.older import adapt
-from lt_core.remote_file import (
-    is_remote,
-    local_copy,
-    remote_bytes,
-    remote_exists,
-    remote_files,
-    remove_remote,
-    write_remote,
-)
-from lt_core.safe_read import read_checkpoint, verify_checkpoint
+from lt_core.plain_data import plain_tree
 
-__all__ = ["CheckpointIO", "clean_leftovers", "load_from_checkpoint", "load_state_dict_strictly"]
+__all__ = ["CheckpointIO", "OneFile", "Ranks", "Stored", "SupportsShards", "default_io", "is_remote", "shards_of"]
 
 StrPath = str | PathLike[str]
+
+_URL = re.compile(r"^(?!file://)[a-zA-Z][a-zA-Z0-9+.-]+://")
 
 
 class CheckpointIO:
     """Writes and reads one file for each checkpoint, in the format of ``torch.save``.
 
-    A file is complete or not there: it is written beside its final name, synced, checked and renamed. It holds plain
-    data and tensors only (see :mod:`lt_core.plain_data`), so that ``torch.load(path, weights_only=True)`` opens it
-    anywhere; its tensors are on the CPU. Reading runs no code of the file and compares all checksums.
+    A file is complete or not there: it is written beside its final name, synced and renamed. It holds plain data and
+    tensors only (see :mod:`lt_core.plain_data`), on the CPU, so that ``torch.load(path, weights_only=True)`` opens it
+    anywhere, and reading it runs no code.
 
-    Paths may be URLs that fsspec knows (``s3://...``). A subclass for another format or place overrides all members
-    that touch files. It is found by an entry point in ``lt.checkpoint_io``, a class or a function that returns an
-    instance without arguments: ``Trainer(plugins="its_name")``, or always where it is called ``default``; or it is
-    given to the Trainer as an object. Only the process that writes calls the writing members.
+    What a subclass does not override is done by lt-checkpoint where it is installed, else by :class:`OneFile`; one for
+    another format or place overrides all members that touch files. It is found by an entry point in
+    ``lt.checkpoint_io``, a class or a function that returns an instance without arguments:
+    ``Trainer(plugins="its_name")``, or always where it is called ``default``; or it is given to the Trainer as an
+    object. Only the process that writes calls the writing members. One that also keeps checkpoints to which every rank
+    contributes has the members of :class:`SupportsShards`.
 
     Attributes:
         keeps_objects: whether :meth:`save_checkpoint` takes any Python object; hyperparameters then go there as they
@@ -68,29 +70,14 @@ class CheckpointIO:
             storage_options: for URLs: the arguments of fsspec's file system.
 
         Raises:
-            ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
-            CheckpointError: for what is not plain data, naming its key, and for a name with the ending of another
-                format, before anything is written; for errors of the file system, naming file and cause.
+            CheckpointError: for what is not plain data, naming its key, before anything is written; for errors of the
+                file system, naming file and cause; for a URL, where this object knows none.
         """
-        check_ending(path)
-        tree = host_tree(checkpoint)
-        write: Callable[[IO[bytes]], object] = partial(_save, tree)
-        if is_remote(path):
-            write_remote(str(path), write, storage_options)
-            return
-        if storage_options:
-            raise ConfigTypeError(
-                f"storage_options={storage_options!r}: they are arguments of a file system behind a URL (s3://...), "
-                f"and {path} is a local path. Leave them out, or give the Trainer a CheckpointIO that takes them "
-                "(plugins=[...]).",
-                code="LT666",
-            )
-        with writing_errors(path):
-            write_atomically(_local(path), write, _check_written)
+        _default().save_checkpoint(checkpoint, path, storage_options)
 
     def load_checkpoint(
         self,
-        path: StrPath,
+        path: StrPath | IO[bytes],
         map_location: Any = None,
         weights_only: bool | None = None,
         *,
@@ -101,9 +88,9 @@ class CheckpointIO:
         """Return the tree at ``path``.
 
         Args:
-            path: a file's path or a URL.
-            map_location: where tensors go, as in ``torch.load``; by default where they were, or the CPU where that
-                device is not here.
+            path: a file's path, a URL, or a file that is open for reading in binary.
+            map_location: where tensors go, as in ``torch.load``; by default where they were, or the CPU where
+                that device is not here.
             weights_only: Lightning's argument; False is ``trusted=True``.
             trusted: read it even if it is more than plain data; it can then run any code. Warns.
             mmap: map tensors from the file in place of reading them; checksums are then not compared.
@@ -112,9 +99,8 @@ class CheckpointIO:
         Raises:
             CheckpointError: for a file that is missing, empty, damaged, foreign or hostile: path, reason, way out.
         """
-        with _source(path) as (source, name):
-            trusted = trusted or weights_only is False
-            return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
+        trusted = trusted or weights_only is False
+        return _default().load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
 
     def remove_checkpoint(self, path: StrPath) -> None:
         """Delete the checkpoint at ``path``, if it is there.
@@ -122,23 +108,18 @@ class CheckpointIO:
         Raises:
             CheckpointError: when the file system refuses.
         """
-        if is_remote(path):
-            remove_remote(str(path))
-            return
-        with writing_errors(path):
-            _local(path).unlink(missing_ok=True)
+        _default().remove_checkpoint(path)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
-        """Make ``link`` lead to the checkpoint ``target``, in one step: a link where there are links, else a copy.
+        """Make ``link`` lead to the checkpoint ``target``, in one step: a link, or where there are none a copy.
 
         Raises:
             CheckpointError: when the file system refuses; the old link then stays.
         """
         if is_remote(target) or is_remote(link):
             self.save_checkpoint(self.load_checkpoint(target), link)
-            return
-        with writing_errors(link):
-            point_at(_local(target), _local(link))
+        else:
+            _default().point_last(target, link)
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
         """Give the checkpoint ``target`` a second name that stays when ``target`` is deleted, in one step.
@@ -148,13 +129,12 @@ class CheckpointIO:
         """
         if is_remote(target) or is_remote(name):
             self.save_checkpoint(self.load_checkpoint(target), name)
-            return
-        with writing_errors(name):
-            name_also(_local(target), _local(name))
+        else:
+            _default().add_name(target, name)
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``."""
-        return remote_exists(str(path)) if is_remote(path) else _local(path).is_file()
+        return _default().exists(path)
 
     def times(self, folder: StrPath) -> dict[str, int]:
         """Return the checkpoints directly in ``folder``, each with the time at which it was written, in nanoseconds.
@@ -163,31 +143,18 @@ class CheckpointIO:
         by these times. Their names end in ``.ckpt``; a link counts as what it leads to; a folder that is not there has
         none.
         """
-        if is_remote(folder):
-            return remote_files(str(folder), ".ckpt")
-        found: dict[str, int] = {}
-        for path in _local(folder).glob("*.ckpt"):
-            with suppress(FileNotFoundError):  # the other processes of a job may delete it just now
-                found[str(path.resolve())] = path.stat().st_mtime_ns
-        return found
+        return _default().times(folder)
 
     def header(self, path: StrPath) -> Header | None:
-        """Return what the file, or sharded folder, at ``path`` says of itself: run, time, step; by one short read.
+        """Return what the checkpoint at ``path`` says of itself: run, time, step. No tensor is read, no code runs.
 
-        No tensor is read and no code of the file runs. None where it says nothing, is damaged at its start, or is not
-        there: it then counts by :meth:`times`.
-
-        Raises:
-            CheckpointError: where a remote file system refuses.
+        None where it says nothing, cannot be read, or is not there: it then counts by :meth:`times`.
         """
-        if is_remote(path):
-            return read_header(partial(remote_bytes, str(path)))
-        place = standing(_local(path))
-        try:
-            with (place / REST_FILE if place.is_dir() else place).open("rb", buffering=0) as file:
-                return read_header(partial(_bytes_of, file))
-        except OSError:
-            return None
+        return _default().header(path)
+
+    def clean(self, folder: StrPath) -> None:
+        """Delete what killed writes have left in ``folder``; what is being written stays."""
+        _default().clean(folder)
 
     def verify(self, path: StrPath) -> None:
         """Return if the checkpoint at ``path`` is complete, undamaged, and plain data only.
@@ -195,20 +162,17 @@ class CheckpointIO:
         Raises:
             CheckpointError: path, reason, way out.
         """
-        with _source(path) as (source, name):
-            verify_checkpoint(source, name=name)
+        _default().verify(path)
 
     def wait(self) -> None:
-        """Return when everything that was asked for is done; here it is at once.
+        """Return when everything that was asked for is done; here it always is.
 
         Raises:
             CheckpointError: for what has failed in the background since the last call.
         """
 
     def is_writing(self) -> bool:
-        """Return, without waiting, whether something that was asked for is not done yet; False where all is done at
-        once.
-        """
+        """Return, without waiting, whether something that was asked for is not done yet."""
         return False
 
     def failures(self) -> dict[str, Exception]:
@@ -226,37 +190,216 @@ class CheckpointIO:
         """Wait, then give back threads and buffers. The object can be used again."""
 
 
-def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
-    with_checksums = torch.serialization.get_crc32_options()
-    if not with_checksums:
-        torch.serialization.set_crc32_options(True)
-    try:
-        torch.save(tree, file)
-    finally:
-        if not with_checksums:
-            torch.serialization.set_crc32_options(False)
+# ---- the default -----------------------------------------------------------------------------------------------------
 
 
-def _bytes_of(file: IO[bytes], start: int, end: int) -> bytes:
-    file.seek(start)
-    return file.read(end - start)
+class OneFile(CheckpointIO):
+    """One plain file for each checkpoint, by what torch and Python bring."""
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
+        file = _local(path, storage_options)
+        tree = plain_tree(dict(checkpoint), tensor=_on_cpu)
+        with writing_errors(path):
+            write_atomically(file, partial(torch.save, tree))
+
+    def load_checkpoint(
+        self,
+        path: StrPath | IO[bytes],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+        *,
+        trusted: bool = False,
+        mmap: bool = False,
+        verify: bool = True,
+    ) -> dict[str, Any]:
+        trusted = trusted or weights_only is False
+        if trusted:
+            warn(f"trusted=True: {path} may run any code while it is read. Only for files of your own.", code="LT655")
+        file = _found(path) if isinstance(path, (str, PathLike)) else path
+        with _reading_errors(path):
+            if verify and not mmap:
+                _compare_checksums(file)
+            tree = torch.load(file, map_location=map_location or "cpu", weights_only=not trusted, mmap=mmap)
+        if not isinstance(tree, dict):
+            raise CheckpointError(
+                f"{path} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT658"
+            )
+        return tree
+
+    def remove_checkpoint(self, path: StrPath) -> None:
+        with writing_errors(path):
+            _local(path).unlink(missing_ok=True)
+
+    def point_last(self, target: StrPath, link: StrPath) -> None:
+        self.add_name(target, link)
+
+    def add_name(self, target: StrPath, name: StrPath) -> None:
+        """Copy ``target``, whatever wrote it."""
+        source = _found(target)
+        with writing_errors(name), source.open("rb") as original:
+            write_atomically(_local(name), partial(shutil.copyfileobj, original))
+
+    def exists(self, path: StrPath) -> bool:
+        return _local(path).is_file()
+
+    def times(self, folder: StrPath) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for path in _local(folder).glob("*.ckpt"):
+            with suppress(FileNotFoundError):  # the other processes of a job may delete it just now
+                found[str(path.resolve())] = path.stat().st_mtime_ns
+        return found
+
+    def header(self, path: StrPath) -> Header | None:
+        """Return the header of the tree, whose tensors are mapped and not read."""
+        with suppress(CheckpointError):
+            return Header.of(self.load_checkpoint(path, mmap=True))
+        return None
+
+    def clean(self, folder: StrPath) -> None:
+        clean_leftovers(_local(folder))
+
+    def verify(self, path: StrPath) -> None:
+        self.load_checkpoint(path)
 
 
-def _check_written(file: IO[bytes]) -> None:
-    """Check that the archive is whole: all records in their places, the last byte the last. A load checks the bytes."""
-    Archive(file).read("data.pkl")
+def _on_cpu(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu()
 
 
-def _local(path: StrPath) -> Path:
-    text = str(path)
-    return Path(text.removeprefix("file://"))
+def _local(path: StrPath, storage_options: Any = None) -> Path:
+    if is_remote(path) or storage_options:
+        raise CheckpointError(
+            f"{path}: checkpoints behind URLs, and storage_options for them, come with lt-checkpoint: "
+            f"{plugins.install_hint('lt-checkpoint')}. Or give a folder on this machine.",
+            code="LT630",
+        )
+    return Path(str(path).removeprefix("file://"))
+
+
+def _found(path: StrPath) -> Path:
+    file = _local(path)
+    if file.is_dir():
+        raise CheckpointError(
+            f"{path} is a folder: expected a file. Sharded checkpoints, which are folders, come with lt-checkpoint: "
+            f"{plugins.install_hint('lt-checkpoint')}.",
+            code="LT659",
+        )
+    if not file.exists():
+        raise CheckpointError(f"{path} is not there.{near_files(file)}", code="LT656")
+    return file
+
+
+def _compare_checksums(file: Path | IO[bytes]) -> None:
+    with zipfile.ZipFile(file) as archive:
+        summed = any(record.CRC for record in archive.infolist())  # not where torch was asked to leave them out
+        if summed and (name := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"the checksum of its record {name!r} is wrong")
+    if not isinstance(file, Path):
+        file.seek(0)
 
 
 @contextmanager
-def _source(path: StrPath) -> Iterator[tuple[Path | IO[bytes], str]]:
-    """Return a context with what to read and what to call it."""
-    if not is_remote(path):
-        yield _local(path), str(path)
-        return
-    with local_copy(str(path)) as file:
-        yield file, str(path)
+def _reading_errors(path: Any) -> Iterator[None]:
+    """Turn whatever torch says of a file into an error that names it, the reason and the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path} could not be read: {error.strerror or error}.", code="LT656") from error
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"{path} was not read: {_first_line(error)}. Only plain data and tensors are read, so that no file can run "
+            f"code; lt-checkpoint reads those of Lightning too: {plugins.install_hint('lt-checkpoint')}. If you made "
+            "it yourself and know what is in it: weights_only=False.",
+            code="LT658",
+        ) from error
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} is damaged, or torch.save did not write it: {_first_line(error)}. Take an older checkpoint.",
+            code="LT657",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+
+
+# ---- checkpoints to which every rank contributes ---------------------------------------------------------------------
+
+
+class Ranks(Protocol):
+    """The processes that write or read a checkpoint together; every :class:`~lt_core.strategy.Strategy` is one."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+
+    @property
+    def world_size(self) -> int:
+        """How many there are."""
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """Return every rank's ``value`` (plain data), in rank order, on every rank."""
+
+
+class Stored(dict[str, Any]):
+    """Tensors that are still on disk: None by name. Each rank reads its own part when it knows the module."""
+
+    def read(self, like: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return what is stored, each tensor sharded as its model is; called on every rank.
+
+        Args:
+            like: for a module's state its own tensors by name, which are filled in place; for an optimizer's state
+                its parameters by number (``"0"``, ``"1"``...), and what is returned has an entry for each.
+        """
+        raise NotImplementedError
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Stored:
+        return self
+
+
+class SupportsShards(CheckpointIO):
+    """A :class:`CheckpointIO` that also keeps checkpoints to which every rank writes its part.
+
+    Their trees have DTensors in ``state_dict`` and in the ``state`` of ``optimizer_states``. What it adds is called on
+    every rank, and raises the same error on all; verifying and removing do for both kinds of checkpoints.
+    """
+
+    def save_shards(self, tree: dict[str, Any], path: StrPath, ranks: Ranks) -> None:
+        """Write ``tree`` to ``path``, complete or not there; each rank its own part of each DTensor."""
+        raise NotImplementedError
+
+    def load_shards(self, path: StrPath, ranks: Ranks, *, trusted: bool = False) -> dict[str, Any]:
+        """Return the tree; of a checkpoint with shards each state is a :class:`Stored` in place of tensors."""
+        raise NotImplementedError
+
+
+# ---- which one -------------------------------------------------------------------------------------------------------
+
+
+def default_io() -> CheckpointIO:
+    """Return what a Trainer saves with: what a package provides as ``default``, else lt-checkpoint's in the background,
+    else one that writes plain files.
+    """
+    make = plugins.find("checkpoint_io", "default") or plugins.find("checkpoint_io", "async") or OneFile
+    io: CheckpointIO = make()
+    return io
+
+
+def _default() -> CheckpointIO:
+    """Return what does the work of a bare ``CheckpointIO``."""
+    io: CheckpointIO = (plugins.find("checkpoint_io", "torch") or OneFile)()
+    return io
+
+
+def shards_of(io: CheckpointIO) -> SupportsShards | None:
+    """Return ``io`` where it supports shards, else what lt-checkpoint makes of it; None where that is not installed."""
+    make = plugins.find("checkpoint_io", "sharded")
+    if isinstance(io, SupportsShards) or make is None:
+        return io if isinstance(io, SupportsShards) else None
+    made: SupportsShards = make(io)
+    return made
+
+
+def is_remote(path: StrPath) -> bool:
+    """Return whether ``path`` is a URL."""
+    return isinstance(path, str) and bool(_URL.match(path))

@@ -1,38 +1,23 @@
 """What a checkpoint says of itself in its first bytes: which run wrote it, when, and at which step.
 
-The header is the first entry of the tree, so that it stands at the start of the file. It is read by one short read,
-without the tensors, by the same dry run that every load begins with: no code of the file runs. A file of 0.1 or of
-Lightning has none; its step, and for 0.1 its run, are then taken from what its pickle holds.
+The header is the first entry of the tree, so that it stands at the start of the file, where lt-checkpoint reads it
+alone. A file of 0.1 or of Lightning has none; its step, and for 0.1 its run, are then taken from the rest of the tree.
 """
 
 from __future__ import annotations
 
 import secrets
-import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lt_core.pickle_check import CutOffError, RefusedError, dry_run, first_item
-
-__all__ = ["FORMAT", "HEADER_KEY", "REST_FILE", "Header", "read_header"]
+__all__ = ["FORMAT", "HEADER_KEY", "Header"]
 
 FORMAT = 2
 """The number of the layout that this version writes; files of 0.1, which carry none, count as 1."""
 
 HEADER_KEY = "lt_header"
 """Where the header stands in the tree."""
-
-REST_FILE = "rest.ckpt"
-"""The file in a sharded checkpoint's folder that holds everything but the tensors; the header is in it."""
-
-_FIRST_BYTES = 4096
-"""Bytes of the first read: the header of a file that has one is among them."""
-
-_MOST_BYTES = 16 << 20
-"""Bytes of a file without a header that are read for its step and run at most."""
-
-_LOCAL = struct.Struct("<4s5H3L2H")
 
 
 class Header(NamedTuple):
@@ -102,43 +87,6 @@ class Header(NamedTuple):
             and type(self.weights_only) is bool
             and type(self.mark) is str
         )
-
-
-def read_header(read: Callable[[int, int], bytes]) -> Header | None:
-    """Return what a checkpoint file says of itself; None where it says nothing, or cannot be understood.
-
-    Args:
-        read: returns the file's bytes between two offsets, fewer at its end.
-    """
-    size = _FIRST_BYTES
-    data = read(0, size)
-    begin = _pickle_begins(data)
-    if begin is None:
-        return None
-    key, value = first_item(data, begin) or (None, None)
-    if key == HEADER_KEY:
-        return Header.of({HEADER_KEY: value})
-    while True:
-        try:
-            root = dry_run(data, begin).root
-        except CutOffError:
-            if len(data) < size or size >= _MOST_BYTES:
-                return None
-            size *= 4
-            data += read(len(data), size)
-        except RefusedError:
-            return None
-        else:
-            return Header.of(root) if isinstance(root, Mapping) else None
-
-
-def _pickle_begins(data: bytes) -> int | None:
-    """Return where the pickle begins in the first bytes of an archive of torch's, whose first record it is."""
-    if len(data) < _LOCAL.size or data[:4] != b"PK\x03\x04":
-        return None
-    *_, named, more = _LOCAL.unpack_from(data)
-    name = data[_LOCAL.size : _LOCAL.size + named]
-    return _LOCAL.size + named + more if name.endswith(b"/data.pkl") else None
 
 
 def _run_of_0_1(tree: Mapping[Any, Any]) -> str:

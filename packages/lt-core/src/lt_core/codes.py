@@ -16,7 +16,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT602",
         "LT616",
         "LT651",
-        "LT654",
         "LT655",
         "LT663",
         "LT665",

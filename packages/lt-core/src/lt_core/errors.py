@@ -26,6 +26,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -44,6 +45,7 @@ __all__ = [
     "RankError",
     "did_you_mean",
     "from_signal_handler",
+    "near_files",
     "silence",
     "silence_for_trainer",
     "warn",
@@ -203,3 +205,16 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     by_lower = {choice.lower(): choice for choice in choices}
     near = difflib.get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.6)
     return f" Did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def near_files(path: Path) -> str:
+    """Return ``" Near it: 'a.ckpt', 'b.ckpt'."`` for files of similar names, or an empty string."""
+    folder = path.parent
+    if not folder.is_dir():
+        while not folder.is_dir() and folder != folder.parent:
+            folder = folder.parent
+        return f" Its folder is not there either; {str(folder)!r} is the nearest that is."
+    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".") and entry.name != path.name]
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
+    near += sorted(n for n in names if n.endswith(".ckpt") and n not in near)[: 3 - len(near)]
+    return f" Near it: {', '.join(map(repr, near))}." if near else ""

@@ -11,12 +11,13 @@ import typing
 from argparse import Namespace
 from collections.abc import Collection, Mapping
 from os import PathLike
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
 
+from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 from lt_core.hparams import (
     AttributeDict,
@@ -29,8 +30,6 @@ from lt_core.hparams import (
 )
 from lt_core.hparams_file import read_hparams_file
 from lt_core.partial_save import check_left_out
-from lt_core.remote_file import is_remote, local_copy
-from lt_core.safe_read import read_checkpoint
 
 __all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
 
@@ -72,7 +71,7 @@ def load_from_checkpoint(
     """
     by_path = isinstance(checkpoint_path, (str, PathLike))
     shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
-    checkpoint = _read(checkpoint_path, map_location, trusted, shown)
+    checkpoint = CheckpointIO().load_checkpoint(checkpoint_path, map_location, trusted=trusted)
     if hparams_file is not None:
         own = checkpoint.get("hyper_parameters") or {}
         written = read_hparams_file(hparams_file)
@@ -147,18 +146,6 @@ def load_state_dict_strictly(
     if strict:
         raise _mismatch(module, path, [], missing, unexpected, state, hparams)
     warn(_differences(module, path, [], missing, unexpected, state), code="LT663")
-
-
-# ---- the file --------------------------------------------------------------------------------------------------------
-
-
-def _read(source: Any, map_location: Any, trusted: bool, shown: str) -> dict[str, Any]:
-    if isinstance(source, (str, PathLike)) and is_remote(source):
-        with local_copy(str(source)) as file:
-            return read_checkpoint(file, map_location, trusted=trusted, name=shown)
-    if isinstance(source, str):
-        source = Path(source.removeprefix("file://"))
-    return read_checkpoint(source, map_location, trusted=trusted, name=shown)
 
 
 # ---- the object ------------------------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from lt_core.errors import CheckpointError
+from lt_core.errors import CheckpointError, near_files
 from lt_core.plugins import install_hint
-from lt_core.safe_read import near_files
 
 __all__ = ["read_hparams_file"]
 

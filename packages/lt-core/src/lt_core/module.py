@@ -560,7 +560,7 @@ class LightningModule(HyperparametersMixin, ModuleCollectives, DataSource, nn.Mo
         Raises:
             CheckpointError: for a file that is missing, damaged, foreign or hostile, or does not fit this class.
         """
-        from lt_core.checkpoint import load_from_checkpoint
+        from lt_core.from_checkpoint import load_from_checkpoint
 
         loaded: Self = load_from_checkpoint(
             cls, checkpoint_path, map_location, hparams_file, strict, trusted=trusted or weights_only is False, **kwargs

@@ -110,6 +110,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
     },
     "callbacks": {},
     "data": {"feed": "lt-data"},
+    "checkpoint_io": dict.fromkeys(("async", "sharded", "torch"), "lt-checkpoint"),
     "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-callbacks"),
     "defaults": {
         "logger": "lt-loggers",

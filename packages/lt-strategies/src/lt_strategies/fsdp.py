@@ -24,12 +24,13 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
-from lt_core.checkpoint import CheckpointIO
-from lt_core.errors import ConfigError, did_you_mean
+from lt_core.checkpoint import CheckpointIO, shards_of
+from lt_core.errors import CheckpointError, ConfigError, did_you_mean
 from lt_core.launcher import Launcher
+from lt_core.plugins import install_hint
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Shard
-from lt_strategies import sharded_checkpoint
+from lt_strategies import sharded_state
 from lt_strategies.clipping import clip_norm, clip_value
 from lt_strategies.distributed import Distributed, own_part
 from lt_strategies.materialize import materialize, on_meta
@@ -241,46 +242,48 @@ class FSDP(Distributed):
     def module_state(self, module: nn.Module) -> dict[str, Any]:
         """Return the state: the whole on rank 0, or each rank's shards with ``state_dict_type="sharded"``."""
         state = module.state_dict()
-        return state if self.state_dict_type == "sharded" else sharded_checkpoint.whole(state, keep=self.rank == 0)
+        return state if self.state_dict_type == "sharded" else sharded_state.whole(state, keep=self.rank == 0)
 
     def full_module_state(self, module: nn.Module) -> dict[str, Any]:
-        state: dict[str, Any] = sharded_checkpoint.whole(module.state_dict(), keep=True)
+        state: dict[str, Any] = sharded_state.whole(module.state_dict(), keep=True)
         return state
 
     def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
-        return sharded_checkpoint.load_module(module, state, self, strict=strict)
+        return sharded_state.load_module(module, state, self, strict=strict)
 
     def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
         state = optimizer.state_dict()
         if self.state_dict_type == "sharded":
             return state
-        return {**state, "state": sharded_checkpoint.whole(state["state"], keep=self.rank == 0)}
+        return {**state, "state": sharded_state.whole(state["state"], keep=self.rank == 0)}
 
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
-        sharded_checkpoint.load_optimizer(optimizer, state)
+        sharded_state.load_optimizer(optimizer, state)
 
     def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-        if self.state_dict_type == "sharded":
-            sharded_checkpoint.save(self, io, tree, path)
-        else:
+        if self.state_dict_type != "sharded":
             super().save_checkpoint(io, tree, path)
+            return
+        shards = shards_of(io)
+        if shards is None:
+            raise CheckpointError(
+                f"{path}: checkpoints to which every rank contributes come with lt-checkpoint: "
+                f"{install_hint('lt-checkpoint')}. Or take state_dict_type='full'.",
+                code="LT630",
+            )
+        shards.save_shards(tree, path, self)
 
     def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
-        if sharded_checkpoint.is_one(path):
-            return sharded_checkpoint.load(self, io, path, trusted=trusted)
-        return super().load_checkpoint(io, path, trusted=trusted)
+        shards = shards_of(io)
+        if shards is None:
+            return super().load_checkpoint(io, path, trusted=trusted)
+        return shards.load_shards(path, self, trusted=trusted)
 
     def verify_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
-        if sharded_checkpoint.is_one(path):
-            sharded_checkpoint.verify(io, path)
-        else:
-            super().verify_checkpoint(io, path)
+        super().verify_checkpoint(shards_of(io) or io, path)
 
     def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
-        if sharded_checkpoint.is_one(path):
-            sharded_checkpoint.remove(self, path)
-        else:
-            super().remove_checkpoint(io, path)
+        super().remove_checkpoint(shards_of(io) or io, path)
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Video": "lt_core.logging.media:Video",
     },
     "plugins": {
-        "AsyncCheckpointIO": "lt_core.background:AsyncCheckpointIO",
+        "AsyncCheckpointIO": "lt_checkpoint:AsyncCheckpointIO",
         "BitsandbytesPrecision": "lt_strategies.bitsandbytes:Bitsandbytes",
         "CheckpointIO": "lt_core.checkpoint:CheckpointIO",
         "ClusterEnvironment": "lt_core.environment:Environment",
@@ -148,7 +148,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ScaledMixed": "lt_strategies.precision:ScaledMixed",
         "Plain": "lt_strategies.environments:Plain",
         "Slurm": "lt_strategies.environments:Slurm",
-        "TorchCheckpointIO": "lt_core.checkpoint:CheckpointIO",
+        "TorchCheckpointIO": "lt_checkpoint:TorchCheckpointIO",
         "Torchrun": "lt_strategies.environments:Torchrun",
         "TransformerEnginePrecision": "lt_strategies.transformer_engine:TransformerEngine",
         "TruePrecision": "lt_strategies.precision:TruePrecision",

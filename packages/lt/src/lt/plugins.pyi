@@ -1,8 +1,8 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_core.background import AsyncCheckpointIO as AsyncCheckpointIO
+from lt_checkpoint._background import AsyncCheckpointIO as AsyncCheckpointIO
+from lt_checkpoint._torch_files import TorchCheckpointIO as TorchCheckpointIO
 from lt_core.checkpoint import CheckpointIO as CheckpointIO
-from lt_core.checkpoint import CheckpointIO as TorchCheckpointIO
 from lt_core.environment import Environment as ClusterEnvironment
 from lt_core.precision import Precision as Precision
 from lt_core.precision import Precision as PrecisionPlugin

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from lt_callbacks.checkpoint.ledger import Ledger
-from lt_core.atomic_folder import standing
-from lt_core.checkpoint import CheckpointIO, clean_leftovers
+from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -102,8 +101,7 @@ class CheckpointFiles:
 
     def clean(self) -> None:
         """Delete what killed writes left behind, but for files that somebody still writes."""
-        if not self.remote:
-            clean_leftovers(self.folder)
+        self._io.clean(self.folder)
 
     def writes(self, path: str) -> str:
         """Note that the callback is about to write ``path``; return the mark for its header."""
@@ -162,7 +160,7 @@ class CheckpointFiles:
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder at ``path``, once what is being deleted is gone."""
         there = self._io.exists(path)  # a background writer ends its work to answer
-        return there or (not self.remote and os.path.lexists(standing(path)))
+        return there or (not self.remote and os.path.lexists(path))
 
 
 def mark_of(owner: str, folder: str) -> str:

@@ -16,7 +16,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["SyncWatch"]
 
-_OURS = ("lt", "lt_callbacks", "lt_cli", "lt_core", "lt_data", "lt_loggers", "lt_loops", "lt_strategies")
+_OURS = (
+    "lt",
+    "lt_callbacks",
+    "lt_checkpoint",
+    "lt_cli",
+    "lt_core",
+    "lt_data",
+    "lt_loggers",
+    "lt_loops",
+    "lt_strategies",
+)
 _TORCH = str(Path(torch.__file__).parent)
 _HARMLESS = (f"{_TORCH}/optim/", f"{_TORCH}/utils/data/")
 """Parts of torch that read numbers which they keep on the CPU."""

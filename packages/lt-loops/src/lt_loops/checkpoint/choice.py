@@ -10,8 +10,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lt_core.checkpoint import is_remote
 from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
-from lt_core.remote_file import is_remote
 from lt_loops.arguments.problems import a
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lt_core.checkpoint import load_state_dict_strictly
 from lt_core.errors import CheckpointError, warn
+from lt_core.from_checkpoint import load_state_dict_strictly
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
-from lt_core.background import AsyncCheckpointIO
 from lt_core.callback import Callback
-from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint import CheckpointIO, default_io
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, ConfigTypeError, PluginError, did_you_mean
 from lt_core.launcher import Launcher
@@ -70,7 +69,7 @@ def resolve(settings: Settings) -> Parts:
     parts.strategy = _strategy(settings, parts.accelerator, environment, given)
     parts.precision = _precision(settings, given)
     parts.eval_precision = _eval_precision(settings, parts.precision)
-    parts.checkpoint_io = given.get(CheckpointIO) or _checkpoint_io()
+    parts.checkpoint_io = given.get(CheckpointIO) or default_io()
     parts.loggers = _loggers(settings)
     parts.callbacks = _callbacks(settings)
     parts.profiler = _made("profilers", settings.profiler, Profiler) if settings.profiler is not None else Profiler()
@@ -302,13 +301,6 @@ def _eval_precision(settings: Settings, training: Precision) -> Precision:
             code="LT124",
         )
     return precision
-
-
-def _checkpoint_io() -> CheckpointIO:
-    """Return what an installed package provides as ``default``, else our own writer in the background."""
-    provided = plugins.find("checkpoint_io", "default")
-    io: CheckpointIO = AsyncCheckpointIO() if provided is None else provided()
-    return io
 
 
 def _loggers(settings: Settings) -> list[Logger]:

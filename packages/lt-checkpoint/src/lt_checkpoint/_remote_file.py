@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from os import PathLike
 from typing import IO, Any
 
 from lt_core.atomic_file import fill
 from lt_core.errors import CheckpointError
 
 __all__ = [
-    "is_remote",
     "local_copy",
     "remote_bytes",
     "remote_exists",
@@ -24,13 +21,6 @@ __all__ = [
     "remove_remote",
     "write_remote",
 ]
-
-_SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+://")
-
-
-def is_remote(path: str | PathLike[str]) -> bool:
-    """Return whether ``path`` is a URL."""
-    return isinstance(path, str) and bool(_SCHEME.match(path)) and not path.startswith("file://")
 
 
 def write_remote(url: str, write: Callable[[IO[bytes]], object], options: Any = None) -> None:

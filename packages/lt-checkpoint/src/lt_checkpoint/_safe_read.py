@@ -6,7 +6,6 @@ their checksums. Each failure is one :class:`CheckpointError` that names the pat
 
 from __future__ import annotations
 
-import difflib
 import pickle
 import threading
 import zipfile
@@ -18,12 +17,12 @@ from typing import IO, Any
 
 import torch
 
-from lt_core import stand_ins
-from lt_core.archive import Archive, DamagedError
-from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
-from lt_core.pickle_check import Findings, RefusedError, dry_run
+from lt_checkpoint import _stand_ins as stand_ins
+from lt_checkpoint._archive import Archive, DamagedError
+from lt_checkpoint._pickle_check import Findings, RefusedError, dry_run
+from lt_core.errors import CheckpointError, ConfigError, did_you_mean, near_files, warn
 
-__all__ = ["near_files", "read_checkpoint", "verify_checkpoint"]
+__all__ = ["read_checkpoint", "verify_checkpoint"]
 
 _one_at_a_time = threading.Lock()
 """torch's list of safe names belongs to the process."""
@@ -107,19 +106,6 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
         raise _refusal(shown, error) from error
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
-
-
-def near_files(path: Path) -> str:
-    """Return ``" Near it: 'a.ckpt', 'b.ckpt'."`` for files of similar names, or an empty string."""
-    folder = path.parent
-    if not folder.is_dir():
-        while not folder.is_dir() and folder != folder.parent:
-            folder = folder.parent
-        return f" Its folder is not there either; {str(folder)!r} is the nearest that is."
-    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".") and entry.name != path.name]
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
-    near += sorted(n for n in names if n.endswith(".ckpt") and n not in near)[: 3 - len(near)]
-    return f" Near it: {', '.join(map(repr, near))}." if near else ""
 
 
 def _opened(source: str | PathLike[str] | IO[bytes], path: Path | None, shown: str) -> Any:

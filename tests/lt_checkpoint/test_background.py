@@ -8,9 +8,9 @@ import pytest
 import torch
 from tests.patience import PATIENCE
 
+from lt_checkpoint._background import AsyncCheckpointIO, available_memory
+from lt_checkpoint._host_copy import HostCopies, num_bytes
 from lt_core import CheckpointError, CheckpointIO
-from lt_core.background import AsyncCheckpointIO, available_memory
-from lt_core.host_copy import HostCopies, num_bytes
 
 
 class Held(CheckpointIO):
@@ -138,7 +138,7 @@ def test_a_forked_child_saves_with_a_thread_of_its_own(tmp_path):
 
 
 def test_without_memory_for_a_copy_saving_waits_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("lt_core.background.available_memory", lambda: 1000)
+    monkeypatch.setattr("lt_checkpoint._background.available_memory", lambda: 1000)
     io = AsyncCheckpointIO()
     with pytest.warns(UserWarning, match="does not fit"):
         io.save_checkpoint({"w": torch.ones(1000)}, tmp_path / "a.ckpt")

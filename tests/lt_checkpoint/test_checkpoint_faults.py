@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from lt_checkpoint._links import name_also, point_at
 from lt_core import CheckpointError, CheckpointIO, atomic_file
-from lt_core.atomic_file import clean_leftovers, name_also, point_at, write_atomically
+from lt_core.atomic_file import clean_leftovers, write_atomically
 
 io = CheckpointIO()
 OLD, NEW = {"n": 1, "w": torch.zeros(1000)}, {"n": 2, "w": torch.ones(1000)}

@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
+from lt_checkpoint._archive import Archive
+from lt_checkpoint._pickle_check import RefusedError, dry_run
+from lt_checkpoint._safe_read import read_checkpoint, verify_checkpoint
 from lt_core import CheckpointError, CheckpointIO, ConfigError, LightningModule
-from lt_core.archive import Archive
-from lt_core.pickle_check import RefusedError, dry_run
-from lt_core.safe_read import read_checkpoint, verify_checkpoint
 
 io_ = CheckpointIO()
 

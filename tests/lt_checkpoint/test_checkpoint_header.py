@@ -6,9 +6,10 @@ import fsspec
 import pytest
 import torch
 
+from lt_checkpoint import AsyncCheckpointIO
+from lt_checkpoint._header import read_header
 from lt_core import CheckpointIO
-from lt_core.background import AsyncCheckpointIO
-from lt_core.checkpoint_header import FORMAT, Header, read_header
+from lt_core.checkpoint_header import FORMAT, Header
 
 io = CheckpointIO()
 START = Header.of_new_run()

@@ -1,6 +1,6 @@
 import pytest
 
-from lt_core.background import AsyncCheckpointIO
+from lt_checkpoint import AsyncCheckpointIO
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from lt_checkpoint._archive import Archive
 from lt_core import CheckpointError, CheckpointIO
-from lt_core.archive import Archive
 from lt_core.seed import capture_generators
 
 io = CheckpointIO()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lt_core import stand_ins
+from lt_checkpoint import _stand_ins as stand_ins
 
 __all__ = ["CutOffError", "Findings", "RefusedError", "dry_run", "first_item"]
 
@@ -87,7 +87,7 @@ class Findings:
         root: the outermost value; containers are real, tensors are not.
         storages: bytes of each storage that tensors point into, by its key in the archive.
         device_tensors: whether there are tensors of devices without storages (XLA), which torch reads to one device.
-        foreign: names outside of plain data for which :mod:`lt_core.stand_ins` has a harmless stand-in.
+        foreign: names outside of plain data for which :mod:`lt_checkpoint._stand_ins` has a harmless stand-in.
         end: offset of the first byte after the pickle.
     """
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lt_core.atomic_file import clean_leftovers
-from lt_core.atomic_folder import draft_of, held, put_in_place, remove_folder, standing
+from lt_checkpoint._atomic_folder import clean_folders, draft_of, held, put_in_place, remove_folder, standing
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_a_kill_between_the_two_renames_leaves_the_old_folder_where_it_is_found(
             put_in_place(folder(draft_of(target).name), target)
     assert (standing(target) / "part").read_text() == "last.ckpt"
     assert standing(target) in tmp_path.glob("*.ckpt")
-    assert [path.name for path in clean_leftovers(tmp_path)] == [".last.ckpt.partial"]
+    assert [path.name for path in clean_folders(tmp_path)] == [".last.ckpt.partial"]
     assert (standing(target) / "part").read_text() == "last.ckpt"
     put_in_place(folder("new"), target)
     assert (standing(target) / "part").read_text() == "new"
@@ -61,7 +60,7 @@ def test_what_was_replaced_goes_at_the_next_start_where_a_kill_left_it(folder, t
     folder(".last.old.ckpt")
     folder(".other.old.ckpt")
     assert standing(target) == target
-    assert [path.name for path in clean_leftovers(tmp_path)] == [".last.old.ckpt"]
+    assert [path.name for path in clean_folders(tmp_path)] == [".last.old.ckpt"]
     assert names(tmp_path) == [".other.old.ckpt", "last.ckpt"]
     put_in_place(folder("new"), tmp_path / "other.ckpt")
     assert names(tmp_path) == ["last.ckpt", "other.ckpt"]
@@ -96,11 +95,11 @@ def test_a_folder_that_is_removed_never_stands_half_under_its_name(folder, tmp_p
 def test_a_folder_that_is_being_written_is_not_cleaned(folder, tmp_path):
     draft = folder(".a.ckpt.partial")
     with held(draft):
-        assert clean_leftovers(tmp_path) == []
-    assert clean_leftovers(tmp_path) == [draft]
+        assert clean_folders(tmp_path) == []
+    assert clean_folders(tmp_path) == [draft]
 
 
 def test_what_is_not_ours_stays(tmp_path, folder):
     folder(".git")
     (tmp_path / ".notes.partial").write_text("a file")
-    assert clean_leftovers(tmp_path) == []
+    assert clean_folders(tmp_path) == []

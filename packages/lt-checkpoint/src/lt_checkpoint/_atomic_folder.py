@@ -22,7 +22,19 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_ending", "clean_folders", "draft_of", "held", "put_in_place", "remove_folder", "standing"]
+REST_FILE = "rest.ckpt"
+"""The file in a sharded checkpoint's folder that holds everything but the tensors; the header is in it."""
+
+__all__ = [
+    "REST_FILE",
+    "check_ending",
+    "clean_folders",
+    "draft_of",
+    "held",
+    "put_in_place",
+    "remove_folder",
+    "standing",
+]
 
 _PARTIAL = re.compile(r"^\..+\.partial$")
 _OLD = re.compile(r"^\.(.+)\.old(\.[^.]+)?$")
@@ -105,7 +117,9 @@ def remove_folder(path: Path) -> None:
 
 
 def clean_folders(parent: Path) -> list[Path]:
-    """Delete what killed writers have left in ``parent``; return what was deleted. Folders being written stay."""
+    """Delete the folders that killed writers have left in ``parent``; return them. What is being written stays."""
+    if not parent.is_dir():
+        return []
     return [entry for entry in sorted(parent.iterdir()) if _is_left(entry) and _unlocked(entry) and _gone(entry)]
 
 

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from lt_core.checkpoint import CheckpointIO, StrPath
+from lt_checkpoint._host_copy import HostCopies, num_bytes
+from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_core.checkpoint import CheckpointIO
 from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
-from lt_core.host_copy import HostCopies, num_bytes
 
 __all__ = ["AsyncCheckpointIO", "available_memory"]
 
@@ -27,13 +28,13 @@ class AsyncCheckpointIO(CheckpointIO):
     for the writer. Errors of the thread come out of :meth:`wait`, which must be called before the end.
 
     Args:
-        checkpoint_io: what writes and reads; by default a :class:`CheckpointIO`.
+        checkpoint_io: what writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
     """
 
     _errors: list[tuple[str, Exception]]
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
-        self.io = checkpoint_io or CheckpointIO()
+        self.io = checkpoint_io or TorchCheckpointIO()
         self._reset()
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
@@ -48,7 +49,7 @@ class AsyncCheckpointIO(CheckpointIO):
 
     def load_checkpoint(
         self,
-        path: StrPath,
+        path: StrPath | IO[bytes],
         map_location: Any = None,
         weights_only: bool | None = None,
         *,
@@ -87,6 +88,10 @@ class AsyncCheckpointIO(CheckpointIO):
         """Wait for the writer, then return what the file at ``path`` says of itself."""
         self._settle()
         return self.io.header(path)
+
+    def clean(self, folder: StrPath) -> None:
+        """Delete what killed writes have left in ``folder``; what the thread writes stays."""
+        self.io.clean(folder)
 
     def verify(self, path: StrPath) -> None:
         """Wait for the writer, then verify what is at ``path``."""

@@ -1,0 +1,370 @@
+"""Sharded checkpoints: a folder to which every rank writes its part by torch's DCP, complete or not there.
+
+Beside DCP's files lies ``rest.ckpt``: all that is no tensor of module or optimizers, and the manifest of the folder's
+files with their checksums, which DCP itself does not keep.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint import metadata
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+from torch.distributed.checkpoint.state_dict_saver import save as save_shards
+from torch.distributed.tensor import DTensor
+
+from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
+from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_core.atomic_file import sync_directory
+from lt_core.checkpoint import CheckpointIO, Ranks, Stored, SupportsShards
+from lt_core.checkpoint_header import Header
+from lt_core.errors import CheckpointError
+
+__all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]
+
+
+class ShardedCheckpointIO(SupportsShards):
+    """Writes and reads folders to which every rank contributes, and files by another ``CheckpointIO``.
+
+    Read by one process, a folder is a tree with the whole weights and everything but the optimizers' states, which only
+    the strategy that wrote them can load.
+
+    Args:
+        checkpoint_io: what writes and reads files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+    """
+
+    def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
+        self.io = checkpoint_io or TorchCheckpointIO()
+
+    def save_shards(self, tree: dict[str, Any], path: StrPath, ranks: Ranks) -> None:
+        """Write a checkpoint to which every rank contributes; the folder appears only when it is complete.
+
+        Raises:
+            CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
+        """
+        target = Path(path)
+        draft = draft_of(target)
+        with ExitStack() as lock:
+            with _shared_error(ranks, target):
+                if ranks.rank == 0:
+                    shutil.rmtree(draft, ignore_errors=True)
+                    draft.mkdir(parents=True)
+                    lock.enter_context(held(draft))
+            _write(ranks, self.io, tree, draft, target)
+
+    def load_shards(self, path: StrPath, ranks: Ranks, *, trusted: bool = False) -> dict[str, Any]:
+        """Return the tree at ``path``; of a folder the tensors stay there until the module is known.
+
+        The ranks share the work of comparing the files' checksums, and raise the same error.
+        """
+        if not is_one(path):
+            return self.io.load_checkpoint(path, map_location="cpu", trusted=trusted)
+        folder = standing(path)
+        tree = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
+        found = [_damaged(folder, tree.pop("files", {}), slice(ranks.rank, None, ranks.world_size))]
+        if ranks.world_size > 1:
+            found = ranks.gather_objects(found[0])
+        if bad := sorted({name for names in found for name in names}):
+            raise _broken(path, bad)
+        tree["state_dict"] = _StoredModule(folder, tree.pop("names"))
+        tree["optimizer_states"] = [
+            {"param_groups": state["param_groups"], "state": _StoredOptimizer(folder, number, state["kinds"])}
+            for number, state in enumerate(tree.pop("optimizer_states"))
+        ]
+        return tree
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
+        self.io.save_checkpoint(checkpoint, path, storage_options)
+
+    def load_checkpoint(
+        self,
+        path: StrPath | IO[bytes],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+        *,
+        trusted: bool = False,
+        mmap: bool = False,
+        verify: bool = True,
+    ) -> dict[str, Any]:
+        """Return the tree at ``path``: of a folder the whole weights, and everything but the optimizers' states."""
+        trusted = trusted or weights_only is False
+        if not isinstance(path, (str, PathLike)) or not is_one(path):
+            return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "whole.ckpt"
+            consolidate(path, file)
+            return self.io.load_checkpoint(file, map_location, verify=verify)
+
+    def remove_checkpoint(self, path: StrPath) -> None:
+        if is_one(path):
+            remove_folder(Path(path))
+        else:
+            self.io.remove_checkpoint(path)
+
+    def point_last(self, target: StrPath, link: StrPath) -> None:
+        self.io.point_last(target, link)
+
+    def add_name(self, target: StrPath, name: StrPath) -> None:
+        self.io.add_name(target, name)
+
+    def exists(self, path: StrPath) -> bool:
+        """Return whether there is a checkpoint at ``path``, a folder or a file."""
+        return is_one(path) or self.io.exists(path)
+
+    def times(self, folder: StrPath) -> dict[str, int]:
+        return self.io.times(folder)
+
+    def header(self, path: StrPath) -> Header | None:
+        return self.io.header(path)
+
+    def clean(self, folder: StrPath) -> None:
+        self.io.clean(folder)
+
+    def verify(self, path: StrPath) -> None:
+        """Return if it is complete: every file that a folder's manifest names is there, with its size and checksum.
+
+        Raises:
+            CheckpointError: names what is missing or damaged.
+        """
+        if not is_one(path):
+            self.io.verify(path)
+            return
+        folder = standing(path)
+        _check_metadata(folder)
+        self.io.verify(folder / REST_FILE)
+        files = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu").get("files", {})
+        if bad := _damaged(folder, files):
+            raise _broken(path, bad)
+
+    def wait(self) -> None:
+        self.io.wait()
+
+    def is_writing(self) -> bool:
+        return self.io.is_writing()
+
+    def failures(self) -> dict[str, Exception]:
+        return self.io.failures()
+
+    def teardown(self) -> None:
+        self.io.teardown()
+
+
+class _StoredModule(Stored):
+    """The weights in a folder, None by name."""
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        super().__init__(dict.fromkeys(names))
+        self.folder = folder
+
+    def read(self, like: Mapping[str, Tensor]) -> dict[str, Any]:
+        own = dict(like)
+        _read({"state_dict": own}, self.folder)
+        return own
+
+
+class _StoredOptimizer(Stored):
+    """The states in a folder of one optimizer.
+
+    Args:
+        folder: where they are.
+        number: which optimizer's.
+        kinds: what there is for each parameter; text stands for a tensor that is sharded as its parameter.
+    """
+
+    def __init__(self, folder: Path, number: int, kinds: dict[str, dict[str, Any]]) -> None:
+        super().__init__()
+        self.folder, self.number, self.kinds = folder, number, kinds
+
+    def read(self, like: Mapping[str, Tensor]) -> dict[str, Any]:
+        sharded = {
+            index: {name: torch.zeros_like(like[index]) for name, kind in names.items() if isinstance(kind, str)}
+            for index, names in self.kinds.items()
+        }
+        if any(sharded.values()):
+            _read({"optimizers": {str(self.number): sharded}}, self.folder)
+        return {index: {**names, **sharded[index]} for index, names in self.kinds.items()}
+
+
+def is_one(path: str | PathLike[str]) -> bool:
+    """Return whether a path is a sharded checkpoint's folder; also one that was killed while it was replaced."""
+    return (standing(path) / REST_FILE).exists()
+
+
+def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
+    """Turn a sharded checkpoint's folder into one file of module weights, in this process.
+
+    The file holds ``{"state_dict": ...}``; it loads by ``load_from_checkpoint`` and ``torch.load(weights_only=True)``.
+
+    Raises:
+        CheckpointError: when ``path`` is no such folder.
+    """
+    if not is_one(path):
+        raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {REST_FILE}.", code="LT744")
+    scratch = Path(target).with_name(f".{Path(target).name}.draft")
+    path = standing(path)
+    ShardedCheckpointIO().verify(path)
+    try:
+        dcp_to_torch_save(path, scratch)
+        tree = torch.load(scratch, map_location="cpu", weights_only=True)
+    finally:
+        scratch.unlink(missing_ok=True)
+    rest = TorchCheckpointIO().load_checkpoint(Path(path) / REST_FILE)
+    for key in ("optimizer_states", "names", "files"):
+        rest.pop(key, None)
+    if (header := Header.of(rest)) is not None and header.time is not None:
+        rest |= header._replace(weights_only=True).entry()
+    TorchCheckpointIO().save_checkpoint({**rest, "state_dict": tree["state_dict"]}, target)
+
+
+def _write(ranks: Ranks, io: CheckpointIO, tree: dict[str, Any], draft: Path, target: Path) -> None:
+    optimizers = tree.get("optimizer_states", [])
+    tensors = {
+        "state_dict": tree["state_dict"],
+        "optimizers": {str(number): _shards(state["state"]) for number, state in enumerate(optimizers)},
+    }
+    save_shards(tensors, checkpoint_id=str(draft))
+    rest = {key: value for key, value in tree.items() if key not in ("state_dict", "optimizer_states")}
+    rest["optimizer_states"] = [
+        {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
+    ]
+    rest["names"] = list(tree["state_dict"])
+    facts: dict[str, dict[str, int]] = {}
+    with _shared_error(ranks, target):
+        for file in _own_files(draft, ranks.rank):
+            _sync(file)
+            facts[file.name] = _summed(file)
+    written = ranks.gather_objects(facts)
+    with _shared_error(ranks, target):
+        if ranks.rank == 0:
+            rest["files"] = {name: facts for files in written for name, facts in files.items()}
+            io.save_checkpoint(rest, draft / REST_FILE)
+            io.wait()  # it may write in the background
+            sync_directory(draft)
+            put_in_place(draft, target)
+            sync_directory(target.parent)
+
+
+@contextmanager
+def _shared_error(ranks: Ranks, target: Path) -> Iterator[None]:
+    """Have an error of the file system on one rank raised on all: none may wait for it, or think that it is saved."""
+    mine: Exception | None = None
+    try:
+        yield
+    except (CheckpointError, OSError) as error:
+        mine = error
+    told = [text for text in ranks.gather_objects("" if mine is None else str(mine)) if text]
+    if mine is not None:
+        raise mine
+    if told:
+        raise CheckpointError(f"{target} could not be written: {told[0]}", code="LT747")
+
+
+def _read(tensors: dict[str, Any], folder: Path) -> None:
+    """Fill tensors in place from a folder."""
+    _check_metadata(folder)
+    load_shards(tensors, checkpoint_id=str(folder))
+
+
+def _own_files(folder: Path, rank: int) -> list[Path]:
+    """Return what ``rank`` has written: its shards, and rank 0 the index too."""
+    return [*sorted(folder.glob(f"__{rank}_*")), *([folder / ".metadata"] if rank == 0 else [])]
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def _summed(file: Path) -> dict[str, int]:
+    """Return size and CRC-32 of a file."""
+    crc = size = 0
+    with file.open("rb") as stream:
+        while part := stream.read(1 << 24):
+            crc, size = zlib.crc32(part, crc), size + len(part)
+    return {"bytes": size, "crc32": crc}
+
+
+def _damaged(folder: Path, files: dict[str, dict[str, int]], share: slice = slice(None)) -> list[str]:
+    """Return the files that are not as the manifest says, among a share of them."""
+    return [name for name in sorted(files)[share] if not _is_as_written(folder / Path(name).name, files[name])]
+
+
+def _is_as_written(file: Path, facts: dict[str, int]) -> bool:
+    try:
+        return _summed(file) == facts
+    except OSError:
+        return False
+
+
+def _broken(path: str | PathLike[str], names: list[str]) -> CheckpointError:
+    shown = ", ".join(names[:4]) + ("..." if len(names) > 4 else "")
+    return CheckpointError(
+        f"{path} is damaged: {shown} missing or not as written. Resume from an older checkpoint, or ckpt_path='last'.",
+        code="LT746",
+    )
+
+
+def _shards(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        str(index): {name: value for name, value in entry.items() if isinstance(value, DTensor)}
+        for index, entry in entries.items()
+    }
+
+
+def _kinds(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for each state what a rank needs to prepare memory for its part; what is no tensor goes here itself."""
+
+    def kind(value: Any) -> Any:
+        if isinstance(value, DTensor):
+            return "like its parameter"
+        return value.detach().cpu() if isinstance(value, Tensor) else value
+
+    return {str(index): {name: kind(value) for name, value in entry.items()} for index, entry in entries.items()}
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads torch's index of a folder, which is a pickle: only the classes that describe tensors may be in it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = module.removesuffix("._local")  # as Python 3.13 writes pathlib's classes
+        described = module == metadata.__name__ and isinstance(vars(metadata).get(name), type)
+        if not described and (module, name) not in _PLAIN:
+            raise pickle.UnpicklingError(f"{module}.{name} does not describe a tensor")
+        return super().find_class(module, name)
+
+
+_PLAIN = {
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.distributed.checkpoint.filesystem", "_StoragePrefix"),
+    ("collections", "OrderedDict"),
+    ("pathlib", "PosixPath"),
+    ("pathlib", "WindowsPath"),
+    ("torch", "Size"),
+    ("torch.serialization", "_get_layout"),
+    *(("torch", name) for name, value in vars(torch).items() if isinstance(value, torch.dtype)),
+}
+
+
+def _check_metadata(folder: Path) -> None:
+    """Raise where reading torch's index of a folder would run code that is none of torch's own.
+
+    Raises:
+        CheckpointError: names the folder and what it would have called.
+    """
+    try:
+        with (folder / ".metadata").open("rb") as file:
+            _PlainUnpickler(file).load()
+    except Exception as error:  # whatever senseless contents make of pickle's reader
+        raise CheckpointError(f"{folder}: its index cannot be trusted or read: {error}.", code="LT745") from None

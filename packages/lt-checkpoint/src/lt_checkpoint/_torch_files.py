@@ -1,0 +1,189 @@
+"""One verified file for each checkpoint, on this machine or behind a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from lt_checkpoint._archive import Archive
+from lt_checkpoint._atomic_folder import REST_FILE, check_ending, clean_folders, standing
+from lt_checkpoint._header import read_header
+from lt_checkpoint._host_copy import host_tree
+from lt_checkpoint._links import name_also, point_at
+from lt_checkpoint._remote_file import (
+    local_copy,
+    remote_bytes,
+    remote_exists,
+    remote_files,
+    remove_remote,
+    write_remote,
+)
+from lt_checkpoint._safe_read import read_checkpoint, verify_checkpoint
+from lt_core.atomic_file import write_atomically, writing_errors
+from lt_core.checkpoint import OneFile, is_remote
+from lt_core.checkpoint_header import Header
+from lt_core.errors import ConfigTypeError
+
+__all__ = ["StrPath", "TorchCheckpointIO"]
+
+StrPath = str | PathLike[str]
+
+
+class TorchCheckpointIO(OneFile):
+    """Writes and reads one file for each checkpoint, in the format of ``torch.save``.
+
+    A file is complete or not there: it is written beside its final name, synced, checked and renamed. It holds plain
+    data and tensors only (see :mod:`lt_core.plain_data`), so that ``torch.load(path, weights_only=True)`` opens it
+    anywhere; its tensors are on the CPU. Reading runs no code of the file and compares all checksums.
+
+    Paths may be URLs that fsspec knows (``s3://...``).
+    """
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
+        """Write ``checkpoint`` to ``path``; a file that is there already stays until the new one is complete.
+
+        Args:
+            checkpoint: any nesting of plain data and tensors.
+            path: a file's path, whose folder is made, or a URL.
+            storage_options: for URLs: the arguments of fsspec's file system.
+
+        Raises:
+            ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
+            CheckpointError: for what is not plain data, naming its key, and for a name with the ending of another
+                format, before anything is written; for errors of the file system, naming file and cause.
+        """
+        check_ending(path)
+        tree = host_tree(checkpoint)
+        write: Callable[[IO[bytes]], object] = partial(_save, tree)
+        if is_remote(path):
+            write_remote(str(path), write, storage_options)
+            return
+        if storage_options:
+            raise ConfigTypeError(
+                f"storage_options={storage_options!r}: they are arguments of a file system behind a URL (s3://...), "
+                f"and {path} is a local path. Leave them out, or give the Trainer a CheckpointIO that takes them "
+                "(plugins=[...]).",
+                code="LT666",
+            )
+        with writing_errors(path):
+            write_atomically(_local(path), write, _check_written)
+
+    def load_checkpoint(
+        self,
+        path: StrPath | IO[bytes],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+        *,
+        trusted: bool = False,
+        mmap: bool = False,
+        verify: bool = True,
+    ) -> dict[str, Any]:
+        """Return the tree at ``path``; tensors by default where they were, or on the CPU where that device is not here.
+
+        Raises:
+            CheckpointError: for a file that is missing, empty, damaged, foreign or hostile: path, reason, way out.
+        """
+        with _source(path) as (source, name):
+            trusted = trusted or weights_only is False
+            return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
+
+    def remove_checkpoint(self, path: StrPath) -> None:
+        if is_remote(path):
+            remove_remote(str(path))
+            return
+        with writing_errors(path):
+            _local(path).unlink(missing_ok=True)
+
+    def point_last(self, target: StrPath, link: StrPath) -> None:
+        if is_remote(target) or is_remote(link):
+            self.save_checkpoint(self.load_checkpoint(target), link)
+            return
+        with writing_errors(link):
+            point_at(_local(target), _local(link))
+
+    def add_name(self, target: StrPath, name: StrPath) -> None:
+        if is_remote(target) or is_remote(name):
+            self.save_checkpoint(self.load_checkpoint(target), name)
+            return
+        with writing_errors(name):
+            name_also(_local(target), _local(name))
+
+    def exists(self, path: StrPath) -> bool:
+        """Return whether there is a checkpoint at ``path``: a file, or a sharded one's folder."""
+        if is_remote(path):
+            return remote_exists(str(path))
+        return _local(path).is_file() or (standing(_local(path)) / REST_FILE).is_file()
+
+    def times(self, folder: StrPath) -> dict[str, int]:
+        return remote_files(str(folder), ".ckpt") if is_remote(folder) else super().times(folder)
+
+    def header(self, path: StrPath) -> Header | None:
+        """Return what the file, or sharded folder, at ``path`` says of itself: run, time, step; by one short read.
+
+        No tensor is read and no code of the file runs. None where it says nothing, is damaged at its start, or is not
+        there.
+
+        Raises:
+            CheckpointError: where a remote file system refuses.
+        """
+        if is_remote(path):
+            return read_header(partial(remote_bytes, str(path)))
+        place = standing(_local(path))
+        try:
+            with (place / REST_FILE if place.is_dir() else place).open("rb", buffering=0) as file:
+                return read_header(partial(_bytes_of, file))
+        except OSError:
+            return None
+
+    def clean(self, folder: StrPath) -> None:
+        """Delete what killed writes of files and of sharded checkpoints have left in ``folder``."""
+        if not is_remote(folder):
+            super().clean(folder)
+            clean_folders(_local(folder))
+
+    def verify(self, path: StrPath) -> None:
+        with _source(path) as (source, name):
+            verify_checkpoint(source, name=name)
+
+
+def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
+    with_checksums = torch.serialization.get_crc32_options()
+    if not with_checksums:
+        torch.serialization.set_crc32_options(True)
+    try:
+        torch.save(tree, file)
+    finally:
+        if not with_checksums:
+            torch.serialization.set_crc32_options(False)
+
+
+def _bytes_of(file: IO[bytes], start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
+def _check_written(file: IO[bytes]) -> None:
+    """Check that the archive is whole: all records in their places, the last byte the last. A load checks the bytes."""
+    Archive(file).read("data.pkl")
+
+
+def _local(path: StrPath) -> Path:
+    return Path(str(path).removeprefix("file://"))
+
+
+@contextmanager
+def _source(path: StrPath | IO[bytes]) -> Iterator[tuple[Path | IO[bytes], str | None]]:
+    """Return a context with what to read and what to call it."""
+    if not isinstance(path, (str, PathLike)):
+        yield path, None
+    elif is_remote(path):
+        with local_copy(str(path)) as file:
+            yield file, str(path)
+    else:
+        yield _local(path), str(path)

@@ -1,0 +1,70 @@
+"""States of sharded modules: gathered on one rank, and spread over the ranks again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
+
+from lt_core.checkpoint import Stored
+from lt_core.strategy import Strategy
+
+__all__ = ["load_module", "load_optimizer", "whole"]
+
+
+def whole(state: Any, *, keep: bool) -> Any:
+    """Return ``state`` with every sharded tensor gathered, on the CPU; called on every rank.
+
+    Args:
+        state: any nesting of dicts.
+        keep: whether this rank wants the result; the others get an empty dict.
+    """
+    found: dict[Any, Any] = {}
+    for name, value in state.items():
+        entry: Any = value
+        if isinstance(value, dict):
+            entry = whole(value, keep=keep)
+        elif isinstance(value, DTensor):
+            gathered = value.full_tensor()
+            entry = gathered.cpu() if keep else None
+        elif isinstance(value, Tensor):
+            entry = value.detach().cpu()
+        if keep:
+            found[name] = entry
+    return found
+
+
+def load_module(module: nn.Module, state: dict[str, Any], strategy: Strategy, *, strict: bool) -> Any:
+    """Load a full state (needed on rank 0 only), this rank's shards, or what is still on disk."""
+    own = module.state_dict()
+    if isinstance(state, Stored):
+        return module.load_state_dict(state.read(own), strict=strict)
+    kinds = strategy.gather_objects("none" if not state else "any")
+    if "none" in kinds:
+        state = strategy.broadcast(state if strategy.rank == 0 else None, 0)
+    ready = {name: _like(value, own[name]) if name in own else value for name, value in state.items()}
+    return module.load_state_dict(ready, strict=strict)
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Load the state of an optimizer over sharded parameters, from whole tensors or from disk."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    entries = state["state"]
+    if isinstance(entries, Stored):
+        entries = entries.read({str(index): param for index, param in enumerate(params)})
+    placed = {
+        int(index): {name: _like(value, params[int(index)]) for name, value in entry.items()}
+        for index, entry in entries.items()
+    }
+    optimizer.load_state_dict({"state": placed, "param_groups": state["param_groups"]})
+
+
+def _like(value: Any, model: Tensor) -> Any:
+    """Return a whole tensor sharded as ``model`` is, where it has its shape; all else as it is."""
+    fits = isinstance(value, Tensor) and not isinstance(value, DTensor) and isinstance(model, DTensor)
+    if not fits or value.shape != model.shape:
+        return value
+    assert isinstance(model, DTensor)
+    return distribute_tensor(value.to(model.device), model.device_mesh, model.placements)
