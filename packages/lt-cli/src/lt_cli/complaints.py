@@ -1,6 +1,8 @@
-"""What is wrong in a configuration, told with file, line, key, what was expected and what was probably meant.
+"""What is wrong in a configuration, with file, line, key, what was expected and what was probably meant.
 
-jsonargparse says what it found in long texts; they are read here. A text of another form is passed on as it is.
+jsonargparse (4.53) says what it found in texts only: its parser's ``error`` gets a message and a chain of plain
+``TypeError`` and ``ValueError`` without a field for the key, the type or the value, and an ``ArgumentError`` whose
+``argument_name`` is empty. So the texts are read here; one of another form is passed on as it is.
 """
 
 from __future__ import annotations
