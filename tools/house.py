@@ -18,10 +18,10 @@ LIMITS = {
     "files in the largest circle": 5,
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 5,
-    "lines of lt-core": 8_950,
-    "lines of lt-loops": 11_381,
-    "lines of all packages": 52_100,
-    "files in the fullest folder": 47,
+    "lines of lt-core": 8_991,
+    "lines of lt-loops": 11_172,
+    "lines of all packages": 53_103,
+    "files in the fullest folder": 39,
 }
 
 

@@ -46,14 +46,14 @@ def folder(tmp_path, monkeypatch):
 def test_the_names_are_known_before_the_package_is_imported(folder):
     install(folder, "pirates_unread")
     assert {"ahoy", "parrot"} <= spoken()
-    assert dialects("on_train_start") == []
+    assert dialects(["on_train_start"]) == []
     assert "pirates_unread" not in sys.modules
 
 
 def test_a_name_brings_its_dialect_once(folder):
     install(folder, "pirates_once")
-    (found,) = dialects("ahoy", "parrot")
-    assert found is dialects("ahoy")[0]
+    (found,) = dialects(["ahoy", "parrot"])
+    assert found is dialects(["ahoy"])[0]
     assert found.arguments("Trainer", {"voyages": 3, "devices": 1}, []) == {"max_epochs": 3, "devices": 1}
 
 
@@ -70,7 +70,7 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(folder):
     install(folder, "pirates_here")
     install(folder, "pirates_there")
     with pytest.raises(PluginError, match=r"old name 'ahoy': pirates_.* and pirates_.*Uninstall one"):
-        dialects("ahoy")
+        dialects(["ahoy"])
 
 
 def test_a_dialect_that_overrides_nothing_understands_nothing():

@@ -1,16 +1,16 @@
-"""Arguments of constructors, compared with their annotations where they are given."""
+"""Arguments: of constructors, compared with their annotations; of the user's functions, given by name and place."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from lt_core.errors import ConfigTypeError
 
-__all__ = ["checks_arguments"]
+__all__ = ["checks_arguments", "matched"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,3 +96,77 @@ def _remedy(name: str, value: object, kinds: list[str]) -> str:
     if "os.PathLike" in kinds:
         return f" Write {name}='folder', for instance."
     return ""
+
+
+# ---- functions of the user's -----------------------------------------------------------------------------------------
+
+NOTHING: Mapping[str, Any] = {}
+
+
+def matched(
+    function: Callable[..., Any],
+    offered: Sequence[str],
+    *,
+    constants: Mapping[str, Any] = NOTHING,
+    synonyms: Mapping[str, str] = NOTHING,
+) -> Callable[..., Any] | None:
+    """Return what is called with the ``offered`` arguments by position, and calls ``function`` with those it takes.
+
+    That is ``function`` itself where it takes just these. Required parameters are filled in the order of ``offered``
+    whatever their names; one with a name of ``offered`` gets that argument; an optional one only by its name; ``*args``
+    and ``**kwargs`` take all.
+
+    Args:
+        function: a bound method, or any callable.
+        offered: the names of the arguments.
+        constants: values for parameters with other names.
+        synonyms: other names of offered arguments.
+
+    Returns:
+        None where a required parameter cannot be filled.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return function
+    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+    if (plain and [p.name for p in parameters] == list(offered)) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return function
+    places: list[tuple[int | None, Any]] = []  # which argument fills a parameter, or None and a constant
+    keywords: dict[str, int] = {}
+    passed_over = False
+    for parameter in parameters:
+        name = synonyms.get(parameter.name, parameter.name)
+        used = {place for place, _ in places}
+        required = parameter.default is parameter.empty
+        left = [place for place in range(len(offered)) if place not in used]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            keywords |= {offered[place]: place for place in left}
+        elif parameter.kind is parameter.KEYWORD_ONLY or passed_over:
+            if name in offered:
+                keywords[parameter.name] = offered.index(name)
+            elif required:
+                return None
+        elif name in offered:
+            places.append((offered.index(name), None))
+        elif name in constants:
+            places.append((None, constants[name]))
+        elif required and left:
+            places.append((left[0], None))
+        elif required:
+            return None
+        else:
+            passed_over = True
+    if [place for place, _ in places] == list(range(len(offered))) and not keywords:
+        return function
+    return _adapter(function, places, keywords)
+
+
+def _adapter(
+    function: Callable[..., Any], places: list[tuple[int | None, Any]], keywords: Mapping[str, int]
+) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        named = {name: arguments[place] for name, place in keywords.items()}
+        return function(*[value if place is None else arguments[place] for place, value in places], **named)
+
+    return call

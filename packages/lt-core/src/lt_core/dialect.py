@@ -33,7 +33,7 @@ Say each old spelling once, with today's, by :func:`lt_core.errors.warn` and ``L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -57,6 +57,7 @@ __all__ = [
     "Window",
     "attribute_of",
     "dialects",
+    "method_of",
     "spoken",
 ]
 
@@ -285,14 +286,23 @@ def spoken() -> frozenset[str]:
     return frozenset(plugins.names("compat"))
 
 
-def dialects(*names: str) -> list[Dialect]:
-    """Return the installed dialects that have one of ``names`` as an entry point; without names all. Imports them.
+def dialects(names: Iterable[str] | None = None) -> list[Dialect]:
+    """Return the installed dialects that have one of ``names`` as an entry point; None: all. Imports them.
 
     Raises:
         PluginError: when two packages have the same name, or importing one fails.
     """
-    kinds = (plugins.find("compat", name) for name in sorted(spoken().intersection(names) if names else spoken()))
-    return [_made(kind) for kind in dict.fromkeys(kinds) if kind is not None]
+    wanted = spoken() if names is None else spoken().intersection(names)
+    kinds = dict.fromkeys(plugins.find("compat", name) for name in sorted(wanted))
+    return [_made(kind) for kind in kinds if kind is not None]
+
+
+def method_of(module: LightningModule, name: str, function: Hook | None) -> Hook | None:
+    """Return what is called as the module's ``name``: ``function``, or what a dialect makes of it."""
+    names = [spelling for spelling in spoken() if callable(getattr(module, spelling, None))]
+    for dialect in dialects(names):
+        function = dialect.method(module, name, function)
+    return function
 
 
 def attribute_of(owner: Any, name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 
-from lt_loops.step.losses import log_old_keys, loss_and_weight
+from lt_loops.step.losses import log_returned, loss_and_weight
 from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ByIndex(Window):
 
     def _one(self, optimizer: Optimizer, output: Any, index: int, last: bool) -> bool:
         loss, _ = loss_and_weight(output)
-        log_old_keys(self.module, output)
+        log_returned(self.module, output)
         if self.position.micro == 0:
             self.plan.zero_grad(optimizer)
         if loss is None:

@@ -42,7 +42,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT901",
         "LT902",
         "LT903",
-        "LT904",
         "LT905",
     }
 )

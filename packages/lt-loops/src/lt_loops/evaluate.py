@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from lt_core.dialect import method_of
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_loops.old_hooks import with_step_end
 from lt_loops.report.measured import measured_batches
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits, make_eval_feeds
@@ -157,7 +157,8 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
     taken = count_arguments(own, _OFFERED)
     if several:
         check_takes_index(run.module, method)
-    step = with_step_end(run.module, method, run.strategy.bind(run.model, method))
+    step = run.strategy.bind(run.model, method)
+    step = method_of(run.module, method, step) or step
     step = run.eval_precision.wrap_step(step)
     profiler = run.profiler
     if profiler is not None:

@@ -16,6 +16,7 @@ from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import DataSource
+from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence_for_trainer
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
@@ -32,12 +33,12 @@ from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
-from lt_loops.old_hooks import call_init_hooks
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.report.results import format_results
 from lt_loops.returned_weights import take_weights
 from lt_loops.run.frame import Run
 from lt_loops.run.signals import EXIT_STATUS, exits_process
+from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders
 from lt_loops.setup.parts import find_unknown, resolve
 
@@ -182,7 +183,8 @@ class Trainer(TrainerActions, LegacyArguments):
         self._fitted: Run | None = None
         self._media_told = False
         self._log_axis = "step"
-        call_init_hooks(self)
+        for dialect in dialects(methods_of_others(self.callbacks)):
+            dialect.trainer_made(self)
         self._hinted = ""
         if self.strategy.one_process and (job := self.strategy.placement.environment).world_size > 1:
             self.print(

@@ -35,9 +35,10 @@ from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
-from lt_loops.old_hooks import load_callback, save_callback
+from lt_loops.setup.hook_calls import callback_hook
 
 if TYPE_CHECKING:
+    from lt_core.callback import Callback
     from lt_loops.run.frame import Run
 
 __all__ = [
@@ -105,8 +106,7 @@ def _call_save_hooks(run: Run, tree: dict[str, Any], gaps: Gaps) -> None:
     tables = [tree, tree["callbacks"]]
     before = [set(table) for table in tables]
     for callback in run.callbacks:
-        hook = partial(save_callback, callback, run.trainer, run.module, tree)
-        gaps.optional(f"on_save_checkpoint of {callback.state_key}", hook)
+        gaps.optional(f"on_save_checkpoint of {callback.state_key}", partial(_save_callback, run, callback, tree))
     if run.datamodule is not None and hasattr(run.datamodule, "on_save_checkpoint"):
         hook = partial(run.datamodule.on_save_checkpoint, tree)
         gaps.optional(f"on_save_checkpoint of {type(run.datamodule).__qualname__}", hook)
@@ -115,6 +115,14 @@ def _call_save_hooks(run: Run, tree: dict[str, Any], gaps: Gaps) -> None:
             gaps.optional(f"the key {key!r}", partial(table.get, key))
             if f"the key {key!r}" in gaps.found:
                 del table[key]
+
+
+def _save_callback(run: Run, callback: Callback, tree: dict[str, Any]) -> None:
+    """Call ``on_save_checkpoint``; a dict that it returns is the callback's state."""
+    hook = callback_hook(run.trainer, run.module, callback, "on_save_checkpoint")
+    returned = hook(tree) if hook is not None else None
+    if isinstance(returned, dict):
+        tree["callbacks"].setdefault(callback.state_key, returned)
 
 
 def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
@@ -205,7 +213,9 @@ def restore_module(run: Run) -> None:
     if tree is None:
         return
     for callback in run.callbacks:
-        load_callback(callback, run.trainer, run.module, tree)
+        hook = callback_hook(run.trainer, run.module, callback, "on_load_checkpoint")
+        if hook is not None:
+            hook(tree)
     if run.stage == "fit":
         _go_on_from_trained_weights(run, tree)
     if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):

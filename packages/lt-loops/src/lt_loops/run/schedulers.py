@@ -9,8 +9,8 @@ from torch import Tensor
 from lt_core.errors import ConfigError, did_you_mean, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, nearest_name
-from lt_loops.fitted import fitted
 from lt_loops.run.position import NEVER
+from lt_loops.setup.signatures import fitted
 
 if TYPE_CHECKING:
     from lt_core.logging.recorder import Recorder

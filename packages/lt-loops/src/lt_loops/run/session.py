@@ -16,8 +16,8 @@ from lt_core.errors import silence_for_trainer, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
-from lt_loops.fitted import fitted
 from lt_loops.run.signals import Signals
+from lt_loops.setup.signatures import fitted
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle

@@ -23,8 +23,8 @@ from lt_core.seed import (
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import a, shown
-from lt_loops.fitted import fitted
 from lt_loops.setup.overfit import in_order
+from lt_loops.setup.signatures import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core.callback import Callback
+from lt_core.dialect import HookAdapter, dialects
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_loops.fitted import CURRENT, fitted
-from lt_loops.old_hooks import OldHooks
+from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
+from lt_loops.setup.signatures import CURRENT, fitted, understood
 
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["HookCalls", "order_callbacks"]
+__all__ = ["HookCalls", "callback_hook", "order_callbacks"]
 
 
 class HookCalls:
     """The callables of each hook, in order: callbacks, then the module.
 
     ``hooks["on_train_start"]`` is a tuple, made at the first use and kept until :meth:`forget`. Callbacks that monitor
-    come after the module at a training epoch's end; they are ``hooks["on_train_epoch_end/monitors"]``.
+    come after the module at a training epoch's end; they are ``hooks["on_train_epoch_end/monitors"]``. Hooks of another
+    dialect are called between callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
     """
 
-    __slots__ = ("_callbacks", "_found", "_module", "_old", "_profiler", "_trainer")
+    __slots__ = ("_adapters", "_callbacks", "_found", "_module", "_profiler", "_trainer", "_unfit")
 
     def __init__(
         self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback], profiler: Profiler | None
     ) -> None:
-        """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
+        """Look nothing up yet, but for hooks of other dialects; ``profiler`` wraps each hook, None where there is
+        none.
+        """
         self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
-        self._old = OldHooks(trainer, module, callbacks)
+        self._adapters: list[HookAdapter] = []
+        self._unfit: list[UnfitHook] = []
+        self._adapt()
 
     def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the callables of hook ``name``."""
@@ -46,7 +52,22 @@ class HookCalls:
     def forget(self) -> None:
         """Look everything up again; callbacks or methods have changed."""
         self._found.clear()
-        self._old.look_again()
+        self._adapt()
+
+    def understood(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
+        """Return what calls a hook that does not fit, by a dialect; None where none understands it."""
+        found = (adapter.fitted(hook, name, offered) for adapter in self._adapters)
+        return next((call for call in found if call is not None), None) or understood(hook, name, offered)
+
+    def _adapt(self) -> None:
+        """Ask the dialects, where anything is not today's."""
+        trainer, module, callbacks = self._trainer, self._module, self._callbacks
+        for adapter in self._adapters:
+            adapter.look_again(callbacks)
+        self._unfit = unfit_hooks(trainer, module, callbacks)
+        if not self._adapters and (self._unfit or methods_of_others((module, *callbacks))):
+            found = (dialect.adapter(trainer, module, callbacks) for dialect in dialects())
+            self._adapters = [adapter for adapter in found if adapter is not None]
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
         module = self._module
@@ -56,24 +77,43 @@ class HookCalls:
             self._of_callback(cb, name) for cb in self._callbacks if not split or cb.monitors == (part == "monitors")
         ]
         if not part:
-            calls += self._old[name]
+            calls += [self._of_callback(a, name, measured=False) for a in self._adapters]
         if not part and is_overridden(module, name, LightningModule):
             hook = getattr(module, name)
             calls.append(self._measured(f"{type(module).__name__}.{name}", self._fitted(hook, name)))
         return [call for call in calls if call is not None]
 
-    def _of_callback(self, callback: Callback, name: str) -> Callable[..., Any] | None:
+    def _of_callback(self, callback: Callback, name: str, *, measured: bool = True) -> Callable[..., Any] | None:
         if not is_overridden(callback, name, Callback):
             return None
         hook: Callable[..., Any] = partial(getattr(callback, name), self._trainer, self._module)
-        hook = self._fitted(hook, name)
-        return self._measured(f"{type(callback).__name__}.{name}", hook)
+        return self._measured(f"{type(callback).__name__}.{name}", self._fitted(hook, name)) if measured else hook
 
     def _fitted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
-        return fitted(hook, name) if name in CURRENT else self._old.with_outputs(hook, name)
+        if name in CURRENT:
+            return fitted(hook, name)
+        unfit = next((unfit for unfit in self._unfit if unfit.name == name and _is_same(unfit.function, hook)), None)
+        return (self.understood(*unfit[:3]) or hook) if unfit is not None else hook
 
     def _measured(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
         return hook if self._profiler is None else self._profiler.wrap(name, hook)
+
+
+def callback_hook(
+    trainer: TrainerAPI, module: LightningModule, callback: Callback, name: str
+) -> Callable[[dict[str, Any]], Any] | None:
+    """Return a callback's hook that takes the checkpoint, or None; it may be called where no run is going on."""
+    if not is_overridden(callback, name, Callback):
+        return None
+    hook = partial(getattr(callback, name), trainer, module)
+    offered = ("checkpoint",)
+    return hook if why_unfit(hook, name, offered) is None else understood(hook, name, offered)
+
+
+def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Return whether two hooks are one method, bound to Trainer and module or not."""
+    own = [hook.func if isinstance(hook, partial) else hook for hook in (one, other)]
+    return own[0] == own[1]
 
 
 def order_callbacks(callbacks: list[Callback]) -> list[Callback]:

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
+from lt_core.dialect import spoken
 from lt_core.errors import HookError
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_loops.arguments.problems import shown
-from lt_loops.fitted import CURRENT, fitted
-from lt_loops.old_hooks import takes_outputs, takes_own_state
-from lt_loops.setup.signatures import called, count_arguments, described, takes_first, unfit
+from lt_loops.former_names import HOOKS, understood_by
+from lt_loops.setup.signatures import (
+    CURRENT,
+    called,
+    count_arguments,
+    described,
+    former_parameters,
+    takes_first,
+    unfit,
+)
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.trainer import TrainerAPI
 
-__all__ = ["check_signatures", "check_takes_index"]
+__all__ = ["UnfitHook", "check_signatures", "check_takes_index", "methods_of_others", "unfit_hooks", "why_unfit"]
 
 _EVALUATION = ("validation", "test", "predict")
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -43,22 +52,70 @@ _PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(Li
 """Names that sound like hooks."""
 
 
-def check_signatures(run: Run) -> None:
-    """Look at every hook that the module, the datamodule and the callbacks define.
+Understands = Callable[[Callable[..., Any], str, Sequence[str]], Callable[..., Any] | None]
+
+
+class UnfitHook(NamedTuple):
+    """A hook that lt cannot call: method (a callback's with Trainer and module bound), what it gets, why not."""
+
+    function: Callable[..., Any]
+    name: str
+    offered: Sequence[str]
+    error: HookError
+
+
+def check_signatures(
+    understands: Understands, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback], data: Any
+) -> None:
+    """Look at every hook that the module, the datamodule (or None) and the callbacks define.
 
     Raises:
         HookError: for one with parameters that nothing fills; shows its signature and the arguments that lt has.
     """
-    for name in sorted(MODULE_HOOKS - _ELSEWHERE - _PROPERTIES):
-        if is_overridden(run.module, name, LightningModule):
-            _check_once(getattr(run.module, name), name, getattr(LightningModule, name))
-    for name in sorted(DATA_HOOKS) if run.datamodule is not None else ():
-        if is_overridden(run.datamodule, name, DataSource):
-            _check_once(getattr(run.datamodule, name), name, getattr(DataSource, name))
-    for callback in run.callbacks:
-        for name in sorted(CALLBACK_HOOKS):
-            if is_overridden(callback, name, Callback):
-                _check_once(getattr(callback, name), name, getattr(Callback, name), (run.trainer, run.module))
+    for owner in (module, *callbacks):
+        _check_names(owner)
+    of_data = _overridden(data, DataSource, DATA_HOOKS) if data is not None else ()
+    own = (unfit for hook in of_data if (unfit := why_unfit(*hook)) is not None)
+    for unfit in (*unfit_hooks(trainer, module, callbacks), *own):
+        if understands(unfit.function, unfit.name, unfit.offered) is None:
+            raise unfit.error
+
+
+def unfit_hooks(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> list[UnfitHook]:
+    """Return the hooks of a run that lt cannot call as they are: another dialect's, or mistakes."""
+    hooks = list(_overridden(module, LightningModule, MODULE_HOOKS - _ELSEWHERE - _PROPERTIES))
+    for callback in callbacks:
+        hooks += _overridden(callback, Callback, CALLBACK_HOOKS, trainer, module)
+    return [unfit for hook in hooks if (unfit := why_unfit(*hook)) is not None]
+
+
+def methods_of_others(owners: Iterable[object]) -> set[str]:
+    """Return the names of another dialect that methods of ``owners`` have."""
+    return {name for owner in owners for name in spoken() if callable(getattr(owner, name, None))}
+
+
+def _check_names(owner: object) -> None:
+    """Refuse a hook of 1.x that no installed package calls."""
+    for name in HOOKS.keys() - spoken():
+        if callable(getattr(owner, name, None)):
+            raise HookError(
+                f"{type(owner).__name__}.{name} is a hook of Lightning 1.x, which nothing calls: write {HOOKS[name]}. "
+                f"{understood_by()}",
+                code="LT906",
+            )
+
+
+def _overridden(
+    owner: object, base: type, names: Iterable[str], *first: Any
+) -> Iterator[tuple[Callable[..., Any], str, Sequence[str]]]:
+    """Yield each hook that ``owner`` defines, with its name and what lt calls it with beside ``first``."""
+    for name in sorted(names):
+        if is_overridden(owner, name, base):
+            own = getattr(owner, name)
+            parameters = list(inspect.signature(getattr(base, name)).parameters)
+            bound = first if "pl_module" in parameters else ()
+            hook = partial(own, *bound) if bound else own
+            yield hook, name, CURRENT.get(name) or _BY_COUNT.get(name) or parameters[1 + len(bound) :]
 
 
 def check_takes_index(module: LightningModule, method: str) -> None:
@@ -75,36 +132,37 @@ def check_takes_index(module: LightningModule, method: str) -> None:
         )
 
 
-def _check_once(hook: Callable[..., Any], name: str, base: Callable[..., Any], first: tuple[Any, ...] = ()) -> None:
-    """Check a hook, but for a method that was found to fit in an earlier run; callbacks' get ``first`` where asked."""
-    plain = getattr(hook, "__func__", None)
+def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> UnfitHook | None:
+    """Return what is wrong with a hook; None for one that fits, or was found to fit in an earlier run."""
+    own = function.func if isinstance(function, partial) else function
+    plain = getattr(own, "__func__", None)
     if plain is not None and name in _FITTING.get(plain, ()):
-        return
-    if first and "pl_module" in inspect.signature(base).parameters:
-        _check(partial(hook, *first), name, base, skipped=3)
-    else:
-        _check(hook, name, base, skipped=1)
+        return None
+    try:
+        _check(function, name, offered)
+    except HookError as error:
+        return UnfitHook(function, name, offered, error)
     if plain is not None:
         _FITTING.setdefault(plain, set()).add(name)
+    return None
 
 
-def _check(function: Callable[..., Any], name: str, base: Callable[..., Any], skipped: int) -> None:
-    """Raise for a hook that does not fit; ``skipped`` are the parameters of ``base`` that are bound already."""
-    if not callable(function.func if isinstance(function, partial) else function):
-        raise HookError(f"{name} is {shown(function)}; expected a method.", code="LT211")
-    if isinstance(function, partial) and takes_own_state(function.func, name):
-        return
-    if isinstance(function, partial) and not takes_first(function.func, 2):
-        raise unfit(function, name, list(inspect.signature(base).parameters)[skipped:])
-    if name in CURRENT:
-        fitted(function, name)
-    elif name in _BY_COUNT:
-        count_arguments(function, _BY_COUNT[name])
-    elif not takes_outputs(function, name):
-        _bind(function, name, list(inspect.signature(base).parameters)[skipped:])
+def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> None:
+    own = function.func if isinstance(function, partial) else function
+    if not callable(own):
+        raise HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
+    if former_parameters(function, offered) or (own is not function and not takes_first(own, 2)):
+        raise unfit(function, name, offered)
+    if name in _BY_COUNT:
+        count_arguments(function, offered)
+    elif name in CURRENT:
+        if matched(function, offered) is None:
+            raise unfit(function, name, offered)
+    else:
+        _bind(function, name, offered)
 
 
-def _bind(function: Callable[..., Any], name: str, offered: list[str]) -> None:
+def _bind(function: Callable[..., Any], name: str, offered: Sequence[str]) -> None:
     try:
         signature = inspect.signature(function)
         signature.bind(*offered)

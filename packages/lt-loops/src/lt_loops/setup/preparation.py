@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare, setup_once
+from lt_core.dialect import method_of, spoken
 from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
@@ -26,12 +27,11 @@ from lt_loops.checkpoint.state import (
     restore_sharded_module,
     restore_training,
 )
-from lt_loops.fitted import fitted
-from lt_loops.old_hooks import OLD_HOOKS, model_maker
 from lt_loops.setup.feeds import check_loader, flatten, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
 from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
+from lt_loops.setup.signatures import fitted
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -138,13 +138,13 @@ def _check_hooks(run: Run) -> None:
         raise HookError(
             f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {method} in the module.", code="LT403"
         )
-    check_signatures(run)
-    warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | OLD_HOOKS)
+    check_signatures(run.hooks.understood, run.trainer, module, run.callbacks, run.datamodule)
+    warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | spoken())
     for owner in (module, run.datamodule):
         if owner is not None:
             warn_of_misspelt_settings(owner, _SETTINGS)
     for callback in run.callbacks:
-        warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | OLD_HOOKS)
+        warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | spoken())
 
 
 _SETTINGS = (
@@ -218,13 +218,19 @@ def _call_setup(run: Run) -> None:
         fitted(partial(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
         fitted(run.module.setup, "setup")(run.stage)
-    make_layers = model_maker(run.module)
+    make_layers = _layer_maker(run.module)
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():
             make_layers()
         from lt_loops.run.session import attach
 
         attach(run)
+
+
+def _layer_maker(module: LightningModule) -> Callable[..., Any] | None:
+    """Return what makes the module's layers where they will live: ``configure_model``, or what a dialect has for it."""
+    own = module.configure_model if is_overridden(module, "configure_model", LightningModule) else None
+    return method_of(module, "configure_model", own)
 
 
 def _optimizer_maker(run: Run) -> Any:

@@ -1,15 +1,84 @@
-"""Fitting the user's steps: how many arguments they take, worked out once before a run."""
+"""Fitting the user's steps and hooks: which arguments they take, worked out once before a run."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from lt_core.arguments import matched
+from lt_core.dialect import dialects, spoken
 from lt_core.errors import HookError
+from lt_loops.former_names import PARAMETERS, understood_by
 
-__all__ = ["called", "count_arguments", "described", "takes_first", "unfit"]
+__all__ = [
+    "CURRENT",
+    "called",
+    "count_arguments",
+    "described",
+    "fitted",
+    "former_parameters",
+    "takes_first",
+    "understood",
+    "unfit",
+]
+
+CURRENT: Mapping[str, tuple[str, ...]] = {
+    "setup": ("stage",),
+    "teardown": ("stage",),
+    "on_train_batch_start": ("batch", "batch_idx"),
+    "on_train_batch_end": ("outputs", "batch", "batch_idx"),
+    "on_before_zero_grad": ("optimizer",),
+    "on_before_backward": ("loss",),
+    "on_before_optimizer_step": ("optimizer",),
+    "backward": ("loss",),
+    "optimizer_step": ("epoch", "batch_idx", "optimizer", "optimizer_closure"),
+    "optimizer_zero_grad": ("epoch", "batch_idx", "optimizer"),
+    "configure_gradient_clipping": ("optimizer", "gradient_clip_val", "gradient_clip_algorithm"),
+    "lr_scheduler_step": ("scheduler", "metric"),
+    "on_before_batch_transfer": ("batch", "dataloader_idx"),
+    "transfer_batch_to_device": ("batch", "device", "dataloader_idx"),
+    "on_after_batch_transfer": ("batch", "dataloader_idx"),
+}
+"""Arguments of the hooks that may take fewer, or in another order."""
+
+
+def fitted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[..., Any]:
+    """Return ``function`` callable with the positional arguments of hook ``name``; itself where it takes these.
+
+    Args:
+        function: a bound method.
+        name: the hook, one of :data:`CURRENT`.
+        extra: what else there is, for signatures of another dialect.
+
+    Raises:
+        HookError: for a required parameter that nothing can fill; shows both signatures.
+    """
+    offered = CURRENT[name]
+    hook = None if former_parameters(function, offered) else matched(function, offered)
+    hook = hook or understood(function, name, offered, extra)
+    if hook is None:
+        raise unfit(function, name, offered)
+    return hook
+
+
+def understood(
+    function: Callable[..., Any], name: str, offered: Sequence[str], extra: Mapping[str, Any] | None = None
+) -> Callable[..., Any] | None:
+    """Return a hook that does not fit as an installed dialect calls it; None where none understands it."""
+    found = (dialect.fitted(function, name, offered, extra or {}) for dialect in dialects())
+    return next((hook for hook in found if hook is not None), None)
+
+
+def former_parameters(function: Callable[..., Any], offered: Sequence[str] = ()) -> list[str]:
+    """Return the required parameters of ``function`` whose names are those of another dialect, not of ``offered``."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    required = [p.name for p in parameters if p.default is p.empty and p.name not in offered]
+    return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()] if required else []
 
 
 def count_arguments(function: Callable[..., Any], offered: Sequence[str], required: int = 1) -> int:
@@ -81,9 +150,12 @@ def called(function: Callable[..., Any], name: str, offered: Sequence[str]) -> s
 
 def unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> HookError:
     """Return the error for a hook whose parameters cannot be filled."""
+    former = [parameter for parameter in former_parameters(function, offered) if parameter in PARAMETERS]
+    advice = " ".join(f"For {parameter!r} of Lightning 1.x write {PARAMETERS[parameter]}." for parameter in former)
+    more = f" {advice} {understood_by()}" if former else ""
     return HookError(
         f"{described(function)} does not fit: lt calls {called(function, name, offered)}. Take these parameters, in "
-        "this order; later ones may be left out.",
+        f"this order; later ones may be left out.{more}",
         code="LT211",
     )
 

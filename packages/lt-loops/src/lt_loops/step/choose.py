@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
+from lt_core.dialect import method_of
 from lt_core.errors import ConfigError, HookError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
-from lt_loops.fitted import fitted
-from lt_loops.old_hooks import with_step_end
-from lt_loops.setup.signatures import count_arguments
+from lt_loops.setup.signatures import count_arguments, fitted
 from lt_loops.step.groups import check_groups
 from lt_loops.step.plan import Plan
 from lt_loops.truncated import Truncated
@@ -81,7 +80,7 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     own = getattr(run.module, method)
     takes_index = count_arguments(own, _offered(run)) >= 2
     step = own if direct else run.strategy.bind(run.model, method)
-    step = with_step_end(run.module, method, step)
+    step = method_of(run.module, method, step) or step
     step = run.precision.wrap_step(step)
     if run.compile_options is not None:
         from lt_loops.report.compile_report import compiled

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lt_core.dialect import dialects
 from lt_core.errors import HookError, did_you_mean
 from lt_loops.arguments.problems import shown
-from lt_loops.old_hooks import log_returned
+from lt_loops.former_names import OUTPUTS, understood_by
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_outputs",
     "balanced",
-    "log_old_keys",
+    "log_returned",
     "loss_and_weight",
     "read_losses",
     "sum_weights",
@@ -79,7 +80,7 @@ def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor
 def balanced(run: Run, output: Any) -> Tensor | None:
     """Return the loss of a plain step that returned no bare tensor; weighted over ranks where it asked for it."""
     loss, weight = loss_and_weight(output)
-    log_old_keys(run.module, output)
+    log_returned(run.module, output)
     if loss is None:
         run.losses.missing()
     strategy, pending, feed = run.strategy, run.training.pending, run.data.feed
@@ -96,10 +97,22 @@ def balanced(run: Run, output: Any) -> Tensor | None:
     return loss * (weight * strategy.world_size / ((sum_weights(strategy, weight) or 1.0) * (share or 1.0)))
 
 
-def log_old_keys(module: LightningModule, output: Any) -> None:
-    """Log what a step returned under the keys ``log`` and ``progress_bar``, as it did up to 0.9."""
-    if isinstance(output, dict) and ("log" in output or "progress_bar" in output):
-        log_returned(module, output, "training_step")
+def log_returned(module: LightningModule, output: Any) -> None:
+    """Have a dialect log what a step returned to be logged, as Lightning did up to 0.9.
+
+    Raises:
+        HookError: where no installed package understands it.
+    """
+    found = [key for key, value in output.items() if isinstance(value, Mapping)] if isinstance(output, dict) else []
+    names = {f"output.{key}": key for key in found}
+    asked = dialects(names) if names else []
+    logged = [dialect.log_returned(module, output, "training_step") for dialect in asked]
+    for key in OUTPUTS.keys() & found if not any(logged) else ():
+        raise HookError(
+            f"training_step returned {key!r} with values to be logged, as up to Lightning 0.9: write {OUTPUTS[key]}. "
+            f"{understood_by()}",
+            code="LT906",
+        )
 
 
 def sum_weights(strategy: Strategy, weight: float) -> float:

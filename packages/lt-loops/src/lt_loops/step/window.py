@@ -18,8 +18,8 @@ from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_loops.fitted import fitted
-from lt_loops.step.losses import log_old_keys, read_losses, sum_weights, zero_loss
+from lt_loops.setup.signatures import fitted
+from lt_loops.step.losses import log_returned, read_losses, sum_weights, zero_loss
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -83,7 +83,7 @@ class Window:
     def _micro(self, batch: Any, index: int) -> Any:
         plan = self.plan
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
-        log_old_keys(self.module, output)
+        log_returned(self.module, output)
         losses, weight = read_losses(output, self.names)
         if self.position.micro == 0:
             plan.clear()

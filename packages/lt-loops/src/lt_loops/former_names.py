@@ -75,15 +75,11 @@ HOOKS: Mapping[str, str] = {
 """Hooks of modules and callbacks."""
 
 PARAMETERS: Mapping[str, str] = {
-    "batch_nb": "batch_idx",
     "callback_state": "checkpoint (the whole of it), or load_state_dict(self, state_dict)",
     "checkpointed_state": "checkpoint (the whole of it), or load_state_dict(self, state_dict)",
-    "closure": "optimizer_closure",
-    "current_epoch": "epoch",
     "dataloader_idx": "the arguments without it: the hook gets the batches of one loader",
     "hiddens": "self.automatic_optimization = False, and go through the parts of a batch in training_step",
     "lambda_closure": "optimizer_closure",
-    "monitor_val": "metric",
     "on_tpu": "the arguments without it",
     "opt_idx": "the arguments without it",
     "optimizer_idx": "a dict of optimizers by name, or self.automatic_optimization = False",
@@ -94,7 +90,7 @@ PARAMETERS: Mapping[str, str] = {
     "using_lbfgs": "the arguments without it",
     "using_native_amp": "the arguments without it",
 }
-"""Parameters of hooks and of ``training_step``, where the hook has none of this name today."""
+"""Parameters of hooks and of ``training_step`` that nothing fills by its place, where none has this name today."""
 
 OUTPUTS: Mapping[str, str] = {
     "log": "self.log_dict({...}) in the step",

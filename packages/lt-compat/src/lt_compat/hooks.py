@@ -1,10 +1,10 @@
-"""Hooks of 1.x that still work where a user defines them; each is told once with today's spelling."""
+"""Hooks of 1.x, adapted for one run; each is noted once with today's spelling."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -12,25 +12,14 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 
 from lt_core.callback import Callback
+from lt_core.dialect import HookAdapter
 from lt_core.errors import LtDeprecationWarning, warn
-from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
+    from lt_core.module import LightningModule
     from lt_core.trainer import TrainerAPI
 
-__all__ = [
-    "OLD_HOOKS",
-    "OldHooks",
-    "call_init_hooks",
-    "load_callback",
-    "log_returned",
-    "model_maker",
-    "save_callback",
-    "takes_outputs",
-    "takes_own_state",
-    "with_step_end",
-]
+__all__ = ["OldHooks", "call_init_hooks", "log_returned", "own_state", "with_old_name"]
 
 _EPOCH_ENDS = {
     "training_epoch_end": ("on_train_batch_end", "on_train_epoch_end"),
@@ -49,7 +38,6 @@ _RENAMED = {
 }
 """Hooks without batch arguments, and when they are called."""
 
-
 _WITH_OUTPUTS = ("on_train_epoch_end", "on_validation_epoch_end", "on_test_epoch_end")
 """Hooks that from 1.0 to 1.3 got the outputs of the epoch's steps."""
 
@@ -59,63 +47,59 @@ _INIT = ("on_init_start", "on_init_end")
 _STEP_ENDS = ("training_step_end", "validation_step_end", "test_step_end")
 """Methods of a module that got what the step returned, and returned what counts."""
 
-OLD_HOOKS: frozenset[str] = frozenset(
-    (*_EPOCH_ENDS, *_RENAMED, *_INIT, *_STEP_ENDS, "tbptt_split_batch", "configure_sharded_model")
-)
-"""The names of all of them."""
 
-
-class OldHooks:
-    """Finds the hooks of 1.x that a run's module and callbacks define, and what to call for each hook of today.
+class OldHooks(HookAdapter):
+    """Calls the hooks of 1.x that a run's module and callbacks define where their time is today.
 
     Outputs of steps are kept only where a hook wants them.
     """
 
-    def __init__(self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback]) -> None:
-        """Look once; where nobody defines any, ``old[name]`` is an empty list."""
-        self._trainer, self._module, self._callbacks = trainer, module, callbacks
+    def __init__(self, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> None:
+        self._trainer, self._module = trainer, module
         self._outputs: dict[str, list[list[Any]]] = {}
-        self._told: set[str] = set()
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Find the hooks anew: callbacks may have changed. Outputs kept so far stay."""
-        module = self._module
+        self._noted: set[str] = set()
         self._calls: dict[str, list[Callable[..., Any]]] = {}
+        self.look_again(callbacks)
+
+    @property
+    def finds_any(self) -> bool:
+        """Whether there is anything to adapt."""
+        return bool(self._calls)
+
+    def look_again(self, callbacks: Sequence[Callback]) -> None:
+        """Find the hooks anew. Outputs kept so far stay."""
+        for name in self._calls:
+            delattr(self, name)
+        self._calls = {}
+        module = self._module
         for old, (collects, calls) in _EPOCH_ENDS.items():
             method = getattr(module, old, None)
             if callable(method):
-                self._tell(old, f"{calls} and keep the outputs yourself", method)
+                self._note(old, f"{calls} and keep the outputs yourself", method)
                 self._outputs.setdefault(old, [])
                 self._add(collects, partial(self._collect, old))
                 self._add(calls, partial(self._hand_over, old, method))
         for old, names in _RENAMED.items():
-            for owner in (*self._callbacks, module):
+            for owner in (*callbacks, module):
                 method = getattr(owner, old, None)
                 if callable(method) and _takes(method, 0 if owner is module else 2):
-                    self._tell(old, " or ".join(names), method)
+                    self._note(old, " or ".join(names), method)
                     call = method if owner is module else partial(method, self._trainer, module)
                     for name in names:
                         self._add(name, partial(_without_arguments, call))
         for name in _WITH_OUTPUTS:
-            own = [getattr(module, name), *(partial(getattr(cb, name), None, None) for cb in self._callbacks)]
-            wants = next((hook for hook in own if takes_outputs(hook, name)), None)
+            own = [getattr(module, name), *(partial(getattr(cb, name), None, None) for cb in callbacks)]
+            wants = next((hook for hook in own if _takes_outputs(hook, name)), None)
             if wants is not None:
                 self._keep_outputs(name, wants)
 
-    def __getitem__(self, name: str) -> list[Callable[..., Any]]:
-        """Return what is to be called at hook ``name``, before the module's own."""
-        return self._calls.get(name, [])
-
-    def with_outputs(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Return ``hook`` called with the outputs of the epoch's steps where it wants them, as in 1.0 to 1.3."""
-        if not takes_outputs(hook, name):
-            return hook
-        return partial(self._with_kept, name, hook)
+    def fitted(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
+        """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3."""
+        return partial(self._with_kept, name, hook) if _takes_outputs(hook, name) else None
 
     def _keep_outputs(self, name: str, hook: Callable[..., Any]) -> None:
         word = name.removesuffix("epoch_end")
-        self._tell(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
+        self._note(f"{name}(outputs)", f"{name}() and keep the outputs yourself", getattr(hook, "func", hook))
         self._outputs.setdefault(name, [])
         self._add(f"{word}epoch_start", self._outputs[name].clear)
         self._add(f"{word}batch_end", partial(self._collect, name))
@@ -125,7 +109,9 @@ class OldHooks:
         hook(list(kept[0]) if len(kept) == 1 else [list(part) for part in kept])
 
     def _add(self, name: str, call: Callable[..., Any]) -> None:
-        self._calls.setdefault(name, []).append(call)
+        calls = self._calls.setdefault(name, [])
+        calls.append(call)
+        setattr(self, name, partial(_call_each, calls))
 
     def _collect(self, old: str, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         kept = self._outputs[old]
@@ -139,12 +125,18 @@ class OldHooks:
         if isinstance(returned, Mapping):
             log_returned(self._module, returned, old)
 
-    def _tell(self, old: str, new: str, method: Callable[..., Any]) -> None:
-        if old in self._told:
-            return
-        self._told.add(old)
-        _note(old, new, method)
+    def _note(self, old: str, new: str, method: Callable[..., Any]) -> None:
+        if old not in self._noted:
+            self._noted.add(old)
+            _note(old, new, method)
 
+
+def _call_each(calls: list[Callable[..., Any]], trainer: TrainerAPI, module: LightningModule, *arguments: Any) -> None:
+    for call in calls:
+        call(*arguments)
+
+
+# ---- what was returned to be logged ----------------------------------------------------------------------------------
 
 RETURNED = ("log", "progress_bar")
 """Keys of what a step or an epoch's end returned up to 0.9: dicts of what was to be logged and shown."""
@@ -183,27 +175,27 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
-def with_step_end(module: LightningModule, method: str, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``step`` handing its output through the module's ``<method>_end``, where there is one."""
-    end = getattr(module, f"{method}_end", None)
-    if f"{method}_end" not in _STEP_ENDS or not callable(end):
-        return step
-    _note(f"{method}_end", f"its lines at the end of {method}", end)
+# ---- methods ---------------------------------------------------------------------------------------------------------
+
+
+def with_old_name(module: LightningModule, name: str, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """Return ``function`` handing its output through the module's ``<name>_end``; or ``configure_model`` by its name
+    of 1.x.
+    """
+    old = "configure_sharded_model" if name == "configure_model" else f"{name}_end"
+    method: Callable[..., Any] | None = getattr(module, old, None)
+    if not callable(method) or (old not in _STEP_ENDS and (name != "configure_model" or function is not None)):
+        return function
+    if function is None:
+        _note(old, "configure_model", method)
+        return method
+    _note(old, f"its lines at the end of {name}", method)
+    step, end = function, method
 
     def whole(*arguments: Any) -> Any:
         return end(step(*arguments))
 
     return whole
-
-
-def model_maker(module: LightningModule) -> Callable[[], None] | None:
-    """Return what makes the module's layers where they will live: ``configure_model``, also by its name of 1.x."""
-    if is_overridden(module, "configure_model", LightningModule):
-        return module.configure_model
-    old: Callable[[], None] | None = getattr(module, "configure_sharded_model", None)
-    if old is not None:
-        _note("configure_sharded_model", "configure_model", old)
-    return old
 
 
 def call_init_hooks(trainer: TrainerAPI) -> None:
@@ -216,37 +208,32 @@ def call_init_hooks(trainer: TrainerAPI) -> None:
                 method(trainer)
 
 
+# ---- a callback's own state, as up to 1.5 ----------------------------------------------------------------------------
+
 _STATE_NAMES = ("callback_state", "checkpointed_state")
 """What the argument of ``on_load_checkpoint`` was called while it was the callback's own state."""
 
 
-def takes_own_state(hook: Callable[..., Any], name: str) -> bool:
-    """Return whether a callback's method returns or takes its own state, as up to 1.5, and not the whole checkpoint."""
-    if name == "on_save_checkpoint":
-        return not _takes(hook, 3) and _takes(hook, 2)
-    return name == "on_load_checkpoint" and any(name in _STATE_NAMES for name in inspect.signature(hook).parameters)
+def own_state(hook: Callable[..., Any], name: str) -> Callable[..., Any] | None:
+    """Return what takes the checkpoint, for a callback's method that returns or takes its own state; else None."""
+    if not isinstance(hook, partial) or not isinstance(callback := getattr(hook.func, "__self__", None), Callback):
+        return None
+    own: Callable[..., Any] = hook.func
+    if name == "on_save_checkpoint" and not _takes(own, 3) and _takes(own, 2):
+        return lambda checkpoint: hook()
+    if name != "on_load_checkpoint" or not any(name in _STATE_NAMES for name in inspect.signature(own).parameters):
+        return None
+
+    def load(checkpoint: Mapping[str, Any]) -> None:
+        states = checkpoint.get("callbacks") or {}
+        state = states.get(callback.state_key, states.get(type(callback).__qualname__))
+        if state:
+            own(*(hook.args if _takes(own, 3) else ()), copy.deepcopy(state))
+
+    return load
 
 
-def save_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, tree: dict[str, Any]) -> None:
-    """Call ``on_save_checkpoint``; a dict that it returns is the callback's state, as in 1.x."""
-    hook: Callable[..., Any] = callback.on_save_checkpoint
-    own = is_overridden(callback, "on_save_checkpoint", Callback) and takes_own_state(hook, "on_save_checkpoint")
-    returned = hook(trainer, module) if own else hook(trainer, module, tree)
-    if isinstance(returned, dict):
-        tree["callbacks"].setdefault(callback.state_key, returned)
-
-
-def load_callback(callback: Callback, trainer: TrainerAPI, module: LightningModule, tree: dict[str, Any]) -> None:
-    """Call ``on_load_checkpoint`` with the checkpoint, or with the callback's own state where it takes that."""
-    hook: Callable[..., Any] = callback.on_load_checkpoint
-    if not (is_overridden(callback, "on_load_checkpoint", Callback) and takes_own_state(hook, "on_load_checkpoint")):
-        hook(trainer, module, tree)
-        return
-    states = tree.get("callbacks") or {}
-    state = states.get(callback.state_key, states.get(type(callback).__qualname__))
-    if state:
-        first = (trainer, module) if _takes(hook, 3) else ()
-        hook(*first, copy.deepcopy(state))
+# ---- signatures ------------------------------------------------------------------------------------------------------
 
 
 def _note(old: str, new: str, method: Callable[..., Any]) -> None:
@@ -254,7 +241,7 @@ def _note(old: str, new: str, method: Callable[..., Any]) -> None:
     warn(text, code="LT904", category=LtDeprecationWarning, about=method)
 
 
-def takes_outputs(hook: Callable[..., Any], name: str) -> bool:
+def _takes_outputs(hook: Callable[..., Any], name: str) -> bool:
     """Return whether an epoch's end wants the outputs of its steps: ``on_train_epoch_end(self, outputs)``."""
     return name in _WITH_OUTPUTS and not _takes(hook, 0) and _takes(hook, 1)
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import Callback, HookError, LightningModule, LtDeprecationWarning
 from lt_loops import Trainer
-from lt_loops.fitted import fitted
+from lt_loops.setup.signatures import fitted
 
 QUIET = {
     "accelerator": "cpu",

@@ -1,0 +1,49 @@
+"""What Lightning 1.x understood and lt does not: found by the names in pyproject.toml, imported when one appears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lt_compat.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
+from lt_compat.signatures import as_in_1_x
+from lt_core.dialect import Dialect
+
+if TYPE_CHECKING:
+    from lt_core.callback import Callback
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["Lightning1"]
+
+
+class Lightning1(Dialect):
+    """Arguments, hooks, kinds of training step and checkpoints of Lightning 1.x."""
+
+    def trainer_made(self, trainer: TrainerAPI) -> None:
+        """Call ``on_init_start`` and ``on_init_end``."""
+        call_init_hooks(trainer)
+
+    def fitted(
+        self, hook: Callable[..., Any], name: str, offered: Sequence[str], extra: Mapping[str, Any]
+    ) -> Callable[..., Any] | None:
+        """Fill the parameters that 1.x filled; let a callback keep its own state by the hooks of the checkpoint."""
+        return own_state(hook, name) or as_in_1_x(hook, offered, extra)
+
+    def adapter(self, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> OldHooks | None:
+        """Call ``*_epoch_end(outputs)``, ``on_epoch_start`` and the like in their time."""
+        hooks = OldHooks(trainer, module, callbacks)
+        return hooks if hooks.finds_any else None
+
+    def method(
+        self, module: LightningModule, name: str, function: Callable[..., Any] | None
+    ) -> Callable[..., Any] | None:
+        """Call ``*_step_end`` after the step, and ``configure_sharded_model``."""
+        return with_old_name(module, name, function)
+
+    def log_returned(self, module: LightningModule, returned: Mapping[str, Any], where: str) -> bool:
+        """Log what stands under ``log`` and ``progress_bar``."""
+        if not any(isinstance(returned.get(key), Mapping) for key in RETURNED):
+            return False
+        log_returned(module, returned, where)
+        return True

@@ -1,0 +1,41 @@
+"""Parameters of hooks that 1.x filled, and what they get now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lt_core.arguments import matched
+
+__all__ = ["as_in_1_x"]
+
+_CONSTANTS: Mapping[str, Any] = {
+    "dataloader_idx": 0,
+    "optimizer_idx": 0,
+    "opt_idx": 0,
+    "use_amp": False,
+    "on_tpu": False,
+    "using_native_amp": False,
+    "using_lbfgs": False,
+    "unused": 0,
+}
+
+_SYNONYMS: Mapping[str, str] = {
+    "second_order_closure": "optimizer_closure",
+    "closure": "optimizer_closure",
+    "current_epoch": "epoch",
+    "batch_nb": "batch_idx",
+    "lambda_closure": "optimizer_closure",
+    "monitor_val": "metric",
+}
+
+
+def as_in_1_x(hook: Callable[..., Any], offered: Sequence[str], extra: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """Return what is called with today's arguments, of which ``hook`` gets those that it had; None where it had none.
+
+    Args:
+        hook: a bound method.
+        offered: names of today's arguments.
+        extra: further ones that lt can give.
+    """
+    return matched(hook, offered, constants={**_CONSTANTS, **extra}, synonyms=_SYNONYMS)

@@ -1,0 +1,165 @@
+"""What lt does not know is asked of the installed dialects; where there is none, an error says what to write."""
+
+import sys
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_core import Callback, HookError, LightningModule, plugins
+from lt_loops import Trainer
+
+QUIET = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "max_epochs": 2,
+    "num_sanity_val_steps": 0,
+}
+PACKAGE = """
+from lt_core.dialect import Dialect, HookAdapter
+
+
+class Pirate(Dialect):
+    def fitted(self, hook, name, offered, extra):
+        return (lambda *arguments: hook(*arguments, "rum")) if name == "on_train_batch_start" else None
+
+    def adapter(self, trainer, module, callbacks):
+        return Hooks(module) if hasattr(module, "ahoy") else None
+
+    def method(self, module, name, function):
+        share = module.__dict__.get("share", 1.0)
+        return function if name != "training_step" else lambda *batch: function(*batch) * share
+
+    def log_returned(self, module, returned, where):
+        module.log_dict(returned["treasure"])
+        return True
+
+
+class Hooks(HookAdapter):
+    def __init__(self, module):
+        self.seen = []
+        self.on_train_batch_end = lambda trainer, module, outputs, batch, index: self.seen.append(index)
+
+        def end(trainer, module):
+            module.ahoy(self.seen)
+
+        self.on_train_epoch_end = end
+"""
+NAMES = "[lt.compat]\nahoy = {module}:Pirate\nparameter.drink = {module}:Pirate\noutput.treasure = {module}:Pirate\n"
+
+
+@pytest.fixture
+def pirates(tmp_path, monkeypatch):
+    """Install a package that speaks another dialect; return its name."""
+    module = f"pirates_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(PACKAGE)
+    info = tmp_path / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(NAMES.format(module=module))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins.rescan()
+    yield module
+    monkeypatch.undo()
+    plugins.rescan()
+
+
+@pytest.fixture
+def no_dialect(monkeypatch):
+    """Hide every installed dialect, lt-compat too."""
+    found = {group: names for group, names in plugins._scan().items() if group != "compat"}
+    monkeypatch.setattr(plugins, "_scan", lambda: {**found, "compat": {}})
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch):
+        return self.layer(batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def fit(module, **more):
+    data = torch.randn(6, 2, generator=torch.Generator().manual_seed(1))
+    trainer = Trainer(**{**QUIET, **more})
+    trainer.fit(module, DataLoader(TensorDataset(data), batch_size=2))
+    return trainer
+
+
+def test_a_run_in_todays_words_imports_no_dialect(pirates):
+    fit(Net(), callbacks=Callback())
+    assert pirates not in sys.modules
+
+
+def test_a_hook_of_a_dialect_is_called_by_its_adapter(pirates):
+    class Sails(Net):
+        def ahoy(self, seen):
+            self.seen = list(seen)
+
+    net = Sails()
+    fit(net)
+    assert net.seen == [0, 1, 2] * 2
+
+
+def test_a_parameter_of_a_dialect_is_filled_by_it(pirates):
+    class Drinks(Net):
+        def on_train_batch_start(self, batch, batch_idx, drink):
+            self.drunk = drink
+
+    net = Drinks()
+    fit(net)
+    assert net.drunk == "rum"
+
+
+def test_a_step_goes_through_what_a_dialect_makes_of_it(pirates):
+    net, before = Net(), Net().layer.weight
+    net.ahoy, net.share = lambda seen: None, 0.0
+    fit(net)
+    assert torch.equal(net.layer.weight, before)
+
+
+def test_what_a_step_returns_for_a_dialect_is_logged(pirates):
+    class Finds(Net):
+        def training_step(self, batch):
+            return {"loss": super().training_step(batch), "treasure": {"gold": 3.0}}
+
+    assert fit(Finds()).callback_metrics == {"gold": 3.0}
+
+
+@pytest.mark.parametrize("name", ["training_epoch_end", "on_epoch_end", "configure_sharded_model"])
+def test_without_a_dialect_a_hook_of_1_x_is_an_error_that_names_the_new_one(no_dialect, name):
+    net = Net()
+    setattr(net, name, lambda *outputs: None)
+    with pytest.raises(HookError, match=rf"Net\.{name} is a hook of Lightning 1\.x.*write \w+.*lt-compat.*LT906"):
+        fit(net)
+
+
+def test_without_a_dialect_a_parameter_of_1_x_is_an_error_that_says_what_to_write(no_dialect):
+    class Ends(Net):
+        def on_train_epoch_end(self, outputs):
+            pass
+
+    class Steps(Net):
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_idx, optimizer_closure):
+            pass
+
+    for kind, name in ((Ends, "outputs"), (Steps, "optimizer_idx")):
+        with pytest.raises(HookError, match=rf"{name}.*For '{name}' of Lightning 1\.x write .*lt-compat"):
+            fit(kind())
+
+
+def test_without_a_dialect_what_was_returned_to_be_logged_is_an_error(no_dialect):
+    class Logs(Net):
+        def training_step(self, batch):
+            return {"loss": super().training_step(batch), "log": {"x": 1.0}}
+
+    with pytest.raises(HookError, match=r"'log'.*self\.log_dict.*lt-compat"):
+        fit(Logs())
