@@ -7,10 +7,11 @@ from typing import Any
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, did_you_mean
+from lt_core.hooks import CALLBACK_HOOKS
 
 __all__ = ["LambdaCallback"]
 
-_HOOKS = tuple(sorted(name for name in vars(Callback) if name.startswith("on_") or name in ("setup", "teardown")))
+_HOOKS = tuple(sorted(CALLBACK_HOOKS))
 
 
 class LambdaCallback(Callback):

@@ -1,5 +1,7 @@
 """What all parts of lt agree on: LightningModule, Callback, hooks and the small interfaces with working defaults."""
 
+from lt_core._callback_base import CallbackBase
+from lt_core._module_base import ModuleBase
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -33,6 +35,7 @@ from lt_core.trainer import TrainerAPI
 __all__ = [
     "Accelerator",
     "Callback",
+    "CallbackBase",
     "Capabilities",
     "CheckpointError",
     "CheckpointIO",
@@ -52,6 +55,7 @@ __all__ = [
     "LtError",
     "LtWarning",
     "MisconfigurationException",
+    "ModuleBase",
     "Placement",
     "PluginError",
     "Precision",

@@ -14,13 +14,13 @@ from lt_core.errors import ConfigError
 from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:
-    from lt_core.module import LightningModule
+    from lt_core._module_base import ModuleBase
 
 __all__ = ["to_onnx", "to_torchscript"]
 
 
 def to_onnx(
-    self: LightningModule, file_path: str | PathLike[str] | None = None, input_sample: Any = None, **kwargs: Any
+    self: ModuleBase, file_path: str | PathLike[str] | None = None, input_sample: Any = None, **kwargs: Any
 ) -> Any:
     """Write the module as ONNX by ``torch.onnx.export``.
 
@@ -51,7 +51,7 @@ def to_onnx(
 
 
 def to_torchscript(
-    self: LightningModule,
+    self: ModuleBase,
     file_path: str | PathLike[str] | None = None,
     method: str = "script",
     example_inputs: Any = None,
@@ -82,15 +82,14 @@ def to_torchscript(
     return script
 
 
-def _plain_copy(module: LightningModule) -> torch.nn.Module:
+def _plain_copy(module: ModuleBase) -> torch.nn.Module:
     """Return an eval-mode copy whose class has the user's methods only: TorchScript cannot read what lt adds."""
-    from lt_core.module import LightningModule as Base
-
+    base = next(part for part in type(module).__mro__ if part.__module__ == "lt_core.module")
     copied = copy.deepcopy(module).eval()
     own: dict[str, Any] = {}
     annotations: dict[str, Any] = {}
     for part in reversed(type(module).__mro__):
-        if part not in Base.__mro__:
+        if part not in base.__mro__:
             own |= {name: value for name, value in vars(part).items() if isinstance(value, FunctionType)}
             annotations |= vars(part).get("__annotations__", {})
     mine = {name: kind for name, kind in annotations.items() if name in vars(copied)}
@@ -100,13 +99,13 @@ def _plain_copy(module: LightningModule) -> torch.nn.Module:
         {**own, "forward": type(module).forward, "__module__": type(module).__module__, "__annotations__": mine},
     )
     bare: torch.nn.Module = object.__new__(plain)
-    ours = {name for part in Base.__mro__ if part.__module__.startswith("lt_") for name in vars(part)}
+    ours = {name for part in base.__mro__ if part.__module__.startswith("lt_") for name in vars(part)}
     kept = {name: value for name, value in vars(copied).items() if name not in ours and not name.startswith("_hparams")}
     bare.__dict__.update(kept)
     return bare
 
 
-def _sample(module: LightningModule, given: Any, method: str) -> Any:
+def _sample(module: ModuleBase, given: Any, method: str) -> Any:
     sample = given if given is not None else module.example_input_array
     if sample is None:
         raise ConfigError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lt_core._callback_base import CallbackBase
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
@@ -14,62 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["Callback"]
 
 
-class Callback:
+class Callback(CallbackBase):
     """Base of callbacks: every hook is a no-op; a run looks up once which ones are overridden and calls only those.
 
     In each hook callbacks come before the module, in their order. A callback with ``monitors = True`` (it reads
     metrics: early stopping, checkpoints) comes after the module in ``on_train_epoch_end``, so that it sees what the
     module logs there.
-
-    Attributes:
-        before: names of callback classes that this one must precede.
-        after: names of callback classes that this one must follow.
-        priority: where neither says it, lower numbers come first; equal ones keep the user's order.
-        monitors: reads logged metrics at the end of an epoch; one that waits for a single metric has its name as
-            ``monitor``, which is looked at in the sanity check.
-        role: which of the Trainer's defaults this callback stands in for: ``"progress_bar"``, ``"summary"``,
-            ``"checkpoint"``, or none. The default is left out where the user gives one of the same role. That of an
-            ``"exception_checkpoint"`` stays; ``ckpt_path="last"`` looks into the ``dirpath`` of both.
-        batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
-            CUDA graph (``Trainer(steps_per_execution=...)``): 1 for each, n for every n-th, 0 for none in particular.
-            In between ``outputs`` is empty, and weights and counters are those of the last step that was done.
     """
-
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    priority: int = 0
-    monitors: bool = False
-    role: str = ""
-    batch_hooks_every: int = 1
-
-    @property
-    def state_key(self) -> str:
-        """Key of this callback's state in a checkpoint; two of one class need different ones."""
-        return type(self).__qualname__
-
-    def _generate_state_key(self, **settings: Any) -> str:
-        """Return a state key made of the class's name and the settings that tell two of a class apart."""
-        return f"{type(self).__qualname__}{settings!r}"
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resume needs, as plain data and tensors."""
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; called before ``on_fit_start``."""
 
     def take_over(self, trainer: TrainerAPI) -> None:
         """Bring into this process what the run changed in others, beside weights and metrics; its state is loaded."""
-
-    def explain(self) -> str:
-        """Return in a few words what it will do and when, for ``trainer.explain()``; empty where its hooks say it."""
-        return ""
-
-    def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
-        """Log as ``LightningModule.log`` does; outside of a run nothing happens."""
-
-    def log_dict(self, dictionary: Any, *args: Any, **kwargs: Any) -> None:
-        """Log each item of ``dictionary`` as ``LightningModule.log_dict`` does; outside of a run nothing happens."""
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -102,17 +58,6 @@ class Callback:
 
     def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """A checkpoint was read and is about to be restored."""
-
-    def on_saved(self, path: str) -> None:
-        """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is with the writer.
-
-        It is complete, or is being written in the background. What is asked of ``trainer.checkpoint_io`` and
-        ``trainer.remove_checkpoint`` from here on happens after it, and not at all where it fails; then
-        :meth:`on_save_failed` follows, before the next checkpoint is written or as the run ends.
-        """
-
-    def on_save_failed(self, path: str, error: BaseException) -> None:
-        """A checkpoint that this callback asked for could not be written; training goes on."""
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple
 
+from lt_core._callback_base import CallbackBase
+from lt_core._module_base import ModuleBase
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
@@ -17,13 +19,13 @@ DATA_HOOKS: frozenset[str] = frozenset(
 """Hooks that a module and a datamodule share."""
 
 CALLBACK_HOOKS: frozenset[str] = frozenset(
-    n for n in vars(Callback) if n.startswith("on_") or n in ("setup", "teardown")
+    n for n in (*vars(CallbackBase), *vars(Callback)) if n.startswith("on_") or n in ("setup", "teardown")
 )
 """Hooks of callbacks."""
 
 MODULE_HOOKS: frozenset[str] = DATA_HOOKS | frozenset(
     n
-    for n, member in vars(LightningModule).items()
+    for n, member in (vars(ModuleBase) | vars(LightningModule)).items()
     if callable(member)  # on_gpu and global_step are properties
     and (
         n.startswith(("on_", "configure_"))

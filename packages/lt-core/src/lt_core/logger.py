@@ -11,7 +11,7 @@ from lt_core.rank import process_rank
 if TYPE_CHECKING:
     from torch import nn
 
-    from lt_core.callback import Callback
+    from lt_core._callback_base import CallbackBase
 
 __all__ = ["DummyExperiment", "DummyLogger", "Logger", "rank_zero_experiment"]
 
@@ -107,7 +107,7 @@ class Logger:
         """
         return False
 
-    def after_save_checkpoint(self, checkpoint_callback: Callback) -> None:
+    def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
         """Called when ``checkpoint_callback`` has completed a save; to upload it, for instance."""
 
     def save(self) -> None:

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+    from lt_core._callback_base import CallbackBase
+    from lt_core._module_base import ModuleBase
     from lt_core.accelerator import Accelerator
-    from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource, Feed
     from lt_core.logger import Logger
     from lt_core.logging.recorder import Recorder
-    from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
@@ -50,8 +50,8 @@ class TrainerAPI(Protocol):
     # ---- who and where -----------------------------------------------------------------------------------------------
 
     @property
-    def lightning_module(self) -> LightningModule:
-        """The user's module of the present run."""
+    def lightning_module(self) -> ModuleBase:
+        """The user's module of the present run, a ``LightningModule``."""
 
     @property
     def model(self) -> nn.Module | None:
@@ -62,7 +62,7 @@ class TrainerAPI(Protocol):
         """The datamodule of the present run, if one was given."""
 
     @property
-    def callbacks(self) -> list[Callback]:
+    def callbacks(self) -> Sequence[CallbackBase]:
         """All callbacks, in the order in which they are called."""
 
     @property
@@ -276,7 +276,7 @@ class TrainerAPI(Protocol):
         path: str | PathLike[str],
         *,
         weights_only: bool = False,
-        owner: Callback | None = None,
+        owner: CallbackBase | None = None,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         mark: str = "",

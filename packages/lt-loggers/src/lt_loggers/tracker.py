@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from lt_core.callback import Callback
+from lt_core import CallbackBase
 from lt_core.errors import ConfigError
 from lt_core.plugins import install_hint
 from lt_core.rank import process_rank
@@ -47,7 +47,7 @@ class TrackerLogger(BufferedLogger):
         if status == "success" and not process_rank():
             self._send(self._uploads.at_end())
 
-    def after_save_checkpoint(self, checkpoint_callback: Callback) -> None:
+    def after_save_checkpoint(self, checkpoint_callback: CallbackBase) -> None:
         if not process_rank():
             self._send(self._uploads.after_save(checkpoint_callback))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lt_core.callback import Callback
+from lt_core import CallbackBase
 
 __all__ = ["Upload", "Uploads"]
 
@@ -39,9 +39,9 @@ class Uploads:
     def __init__(self, log_model: Literal["all"] | bool) -> None:
         self.log_model = log_model
         self._seen: dict[str, float] = {}
-        self._callbacks: dict[int, Callback] = {}
+        self._callbacks: dict[int, CallbackBase] = {}
 
-    def after_save(self, callback: Callback) -> list[Upload]:
+    def after_save(self, callback: CallbackBase) -> list[Upload]:
         """Return what to upload now that ``callback`` has saved."""
         if self.log_model == "all" or (self.log_model is True and getattr(callback, "save_top_k", None) == -1):
             return self._new(callback)
@@ -57,7 +57,7 @@ class Uploads:
         """Note that it is there, so that it does not come again until it changes."""
         self._seen[str(upload.path)] = upload.path.stat().st_mtime
 
-    def _new(self, callback: Callback) -> list[Upload]:
+    def _new(self, callback: CallbackBase) -> list[Upload]:
         best = str(getattr(callback, "best_model_path", ""))
         scores = {
             str(getattr(callback, "last_model_path", "")): getattr(callback, "current_score", None),
@@ -72,7 +72,7 @@ class Uploads:
             if self._seen.get(path, -1.0) < changed[path]
         ]
 
-    def _upload(self, callback: Callback, path: str, score: Any, *, is_best: bool) -> Upload:
+    def _upload(self, callback: CallbackBase, path: str, score: Any, *, is_best: bool) -> Upload:
         settings = {name: getattr(callback, name) for name in _SETTINGS if hasattr(callback, name)}
         score = score.item() if hasattr(score, "item") else score
         metadata = {"score": score, "original_filename": Path(path).name, type(callback).__name__: settings}

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from os import PathLike
 from typing import Any
 
-from lt_core.callback import Callback
+from lt_core import CallbackBase
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed
 from lt_core.errors import ConfigTypeError, LogError, warn
@@ -103,7 +103,7 @@ class TrainerActions(TrainerFacts, Collectives):
         path: str | PathLike[str],
         *,
         weights_only: bool = False,
-        owner: Callback | None = None,
+        owner: CallbackBase | None = None,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         mark: str = "",

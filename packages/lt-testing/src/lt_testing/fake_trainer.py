@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core import CallbackBase
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -146,7 +147,7 @@ class FakeTrainer(Collectives):
         path: str | PathLike[str],
         *,
         weights_only: bool = False,
-        owner: Callback | None = None,
+        owner: CallbackBase | None = None,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         mark: str = "",

@@ -13,7 +13,7 @@ from lt_core.errors import CheckpointError, warn
 from lt_core.partial_save import Contents
 
 if TYPE_CHECKING:
-    from lt_core.callback import Callback
+    from lt_core import CallbackBase
     from lt_core.checkpoint import CheckpointIO
     from lt_core.logger import Logger
     from lt_core.strategy import Strategy
@@ -42,7 +42,7 @@ class SaveRequest(NamedTuple):
 
     path: str
     contents: Contents
-    owner: Callback | None
+    owner: CallbackBase | None
     mark: str
     batches: int = 0
     header: Header | None = None
@@ -66,7 +66,7 @@ class Saves:
         self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
         self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
 
-    def request(self, path: str, contents: Contents, owner: Callback | None, mark: str) -> None:
+    def request(self, path: str, contents: Contents, owner: CallbackBase | None, mark: str) -> None:
         """Have a checkpoint written at the next boundary."""
         self.requests.append(SaveRequest(path, contents, owner, mark))
         self._ahead.look_up()

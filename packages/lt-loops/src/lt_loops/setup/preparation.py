@@ -101,7 +101,9 @@ def _attach_callbacks(run: Run) -> None:
         run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else None
     )
     brought = [] if brought is None else brought
-    extra = [brought] if isinstance(brought, Callback) or not isinstance(brought, Iterable) else list(brought)
+    extra: list[Any] = (
+        [brought] if isinstance(brought, Callback) or not isinstance(brought, Iterable) else list(brought)
+    )
     for callback in extra:
         if not isinstance(callback, Callback):
             raise ConfigTypeError(
