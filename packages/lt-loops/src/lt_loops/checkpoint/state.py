@@ -18,6 +18,7 @@ Where an optional part (a logger, a callback, a datamodule) failed, the key ``ga
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,13 @@ from torch import Tensor
 from lt_core.errors import CheckpointError, warn
 from lt_core.from_checkpoint import load_state_dict_strictly
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
-from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
+from lt_loops.run.owner import Saved
 from lt_loops.setup.hook_calls import callback_hook
 
 if TYPE_CHECKING:
@@ -140,30 +141,24 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
         **_datamodule_state(run, gaps),
         "lt": {
             "position": position.state_dict(),
-            "pending": run.training.pending.state_dict(),
-            "loaders": dict(run.loaders.epochs),
-            "eval_steps": run.evaluation.steps(),
+            **_joined(owner.shared_state() for owner in run.owners),
             "ranks": ranks,
             "world_size": strategy.world_size,
-            "precision": run.precision.state_dict(),
             "loggers": [
                 gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
                 for logger in run.loggers
             ],
-            "optimizers": [type(optimizer).__qualname__ for optimizer in run.training.optimizers],
         },
     }
 
 
 def _rank_state(run: Run) -> dict[str, Any]:
-    return {
-        "generators": run.evaluation.generators(),
-        "recorder": run.recorder.state_dict(),
-        "feed": run.data.place(),
-        "gradients": run.training.unfinished_gradients(),
-        **({"loaders": dict(run.loaders.generators)} if run.loaders.generators else {}),
-        **({"strategy": own} if (own := run.strategy.state_dict()) else {}),
-    }
+    own = run.strategy.state_dict()
+    return _joined(owner.rank_state() for owner in run.owners) | ({"strategy": own} if own else {})
+
+
+def _joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def _datamodule_state(run: Run, gaps: Gaps) -> dict[str, Any]:
@@ -289,10 +284,9 @@ def restore_data(run: Run) -> None:
     if extra is None or run.stage != "fit":
         return
     run.position.load_state_dict(extra["position"])
-    run.loaders.epochs.update(extra.get("loaders", {}))
-    mine = extra["ranks"][run.strategy.rank if extra["world_size"] == run.strategy.world_size else 0]
-    run.loaders.generators.update(mine.get("loaders", {}))
-    run.evaluation.restore(extra.get("eval_steps", {}))
+    saved = Saved.of(extra, run.strategy.rank, run.strategy.world_size)
+    for owner in run.owners:
+        owner.restore_counts(saved)
 
 
 def restore_training(run: Run) -> None:
@@ -315,10 +309,10 @@ def restore_training(run: Run) -> None:
         take_lightning_counters(run, tree)
         return
     _tell_changed_hparams(run, tree)
-    run.training.pending.load_state_dict(extra["pending"])
-    run.precision.load_state_dict(extra["precision"])
-    _restore_rank(run, extra)
-    _restore_strategy(run, extra)
+    saved = Saved.of(extra, run.strategy.rank, run.strategy.world_size)
+    for owner in run.owners:
+        owner.restore(saved)
+    _restore_strategy(run, saved)
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
@@ -394,35 +388,15 @@ def _say_gaps(run: Run, tree: dict[str, Any]) -> None:
         warn(f"{run.origin.path} was saved without {missing}. That begins anew.", code="LT607")
 
 
-def _restore_strategy(run: Run, extra: dict[str, Any]) -> None:
+def _restore_strategy(run: Run, saved: Saved) -> None:
     """Give each rank back what its strategy kept for itself."""
-    strategy, saved = run.strategy, [rank.get("strategy") for rank in extra["ranks"]]
-    if extra["world_size"] != strategy.world_size:
-        if any(saved) and strategy.rank == 0:
-            warn(
-                f"{run.origin.path} was saved on {extra['world_size']} ranks and goes on with {strategy.world_size}: "
-                f"what strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks "
-                "for the same numbers.",
-                code="LT619",
-            )
-        return
-    own = saved[strategy.rank]
-    if own:
+    strategy, own = run.strategy, saved.mine.get("strategy")
+    if saved.same_ranks and own:
         strategy.load_state_dict(copy.deepcopy(own))
-
-
-def _restore_rank(run: Run, extra: dict[str, Any]) -> None:
-    ranks = extra["ranks"]
-    same_size = extra["world_size"] == run.strategy.world_size
-    mine = ranks[run.strategy.rank] if same_size else ranks[0]
-    run.data.restore(mine["feed"], mine["generators"] if same_size else None)
-    if same_size:
-        run.recorder.load_state_dict(mine["recorder"])
-    else:
-        sums = Recorder.merged([rank["recorder"] for rank in ranks], run.module)
-        if run.strategy.rank:  # rank 0 alone goes on with the sums of all
-            sums |= {"pages": [], "metrics": {}}
-        run.recorder.load_state_dict(sums)
-    for name, parameter in run.module.named_parameters():
-        if name in mine["gradients"]:
-            parameter.grad = mine["gradients"][name].to(parameter.device)
+    elif not saved.same_ranks and strategy.rank == 0 and any(rank.get("strategy") for rank in saved.ranks):
+        warn(
+            f"{run.origin.path} was saved on {len(saved.ranks)} ranks and goes on with {strategy.world_size}: what "
+            f"strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks for the same "
+            "numbers.",
+            code="LT619",
+        )

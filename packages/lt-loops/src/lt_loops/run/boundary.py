@@ -79,8 +79,7 @@ def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, ind
 
 def look_ahead(run: Run) -> None:
     """Work out the next batch at which the loop must look up."""
-    owners = (run.log, run.evaluation, run.stopping, run.training)
-    run.ahead.run_until(min(owner.next_due() for owner in owners))
+    run.ahead.run_until(min(owner.next_due() for owner in run.owners))
 
 
 def after_batch(run: Run, *, resumed: bool = False) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.seed import restore_generators
 from lt_loops.arguments.limits import limited
+from lt_loops.run.owner import Owner, Saved
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TrainingData"]
 
 
-class TrainingData:
+class TrainingData(Owner):
     """Keeps the feed of the training loaders and the iterator over it, and measures how long it is read.
 
     Attributes:
@@ -141,20 +142,20 @@ class TrainingData:
         in_hand = not position.exhausted and feed.batches_done == position.batch + 1
         return feed.state_before() if in_hand else feed.state_dict()
 
-    def restore(self, place: dict[str, Any] | None, generators: dict[str, Any] | None) -> None:
-        """Go on where a rank stood.
+    def rank_state(self) -> dict[str, Any]:
+        """Return the place in the training data."""
+        return {"feed": self.place()}
 
-        Args:
-            place: in the data, as :meth:`place` returned it.
-            generators: this rank's random generators; None where it goes on for another number of ranks, whose
-                batches are counted anew.
-        """
+    def restore(self, saved: Saved) -> None:
+        """Go on where a rank stood; on another number of ranks batches are counted anew, and generators stay."""
+        place = saved.mine["feed"]
         if place is not None and self.feed is not None:
             self.feed.load_state_dict(place)
             self._place = place
-            if generators is None:
+            if not saved.same_ranks:
                 self._ahead.position.batch = self.feed.batches_done
-        self._generators = generators
+        if saved.same_ranks:
+            self._generators = saved.mine["generators"]
 
     def go_on_from(self, last: TrainingData) -> None:
         """Go on where the data of another fit stands."""

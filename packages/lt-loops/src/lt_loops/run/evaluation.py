@@ -9,6 +9,7 @@ from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators
+from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
 from lt_loops.run.shared_time import SharedTime
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation"]
 
 
-class Evaluation:
+class Evaluation(Owner):
     """Says when a validation is due, keeps the feeds, counts the batches that were logged.
 
     While a validation inside ``fit`` runs, the state that counts is that of its start: a run that ends in it, and
@@ -155,14 +156,18 @@ class Evaluation:
         self._steps[stage] = count
         return count
 
-    def steps(self) -> dict[str, int]:
-        """Return the batches logged by stage, as a checkpoint keeps them."""
-        return dict(self._steps) if self._before is None else self._before[1]
+    def shared_state(self) -> dict[str, Any]:
+        """Return the batches logged by stage."""
+        return {"eval_steps": dict(self._steps) if self._before is None else self._before[1]}
 
-    def generators(self) -> dict[str, Any]:
-        """Return the random generators, as a checkpoint keeps them."""
-        return capture_generators() if self._before is None else self._before[0]
+    def rank_state(self) -> dict[str, Any]:
+        """Return the random generators."""
+        return {"generators": capture_generators() if self._before is None else self._before[0]}
 
-    def restore(self, steps: dict[str, int]) -> None:
+    def restore_counts(self, saved: Saved) -> None:
         """Go on counting where an earlier run stopped."""
-        self._steps.update(steps)
+        self._steps.update(saved.shared.get("eval_steps", {}))
+
+    def go_on_from(self, last: Evaluation) -> None:
+        """Go on counting where another fit stands."""
+        self._steps.update(last._steps)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.arguments.limits import Limits
     from lt_loops.arguments.table import Settings
+    from lt_loops.run.owner import Owner
     from lt_loops.setup.loaders import Loaders
     from lt_loops.setup.parts import Parts
 
@@ -128,7 +129,9 @@ class Run:
         self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, loaders)
         self.saves = Saves(self.ahead, self.strategy, self.checkpoint_io)
         self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
-        self.training = Training(self.ahead, module, Schedulers(self.ahead, module, self.recorder, self.evaluation))
+        self.training = Training(
+            self.ahead, module, self.precision, Schedulers(self.ahead, module, self.recorder, self.evaluation)
+        )
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
         self.hooks: HookCalls
         self.log: Log
@@ -144,7 +147,7 @@ class Run:
         self.training.go_on_from(last.training)
         self.data.go_on_from(last.data)
         self.origin.go_on_from(last.origin)
-        self.evaluation.restore(last.evaluation.steps())
+        self.evaluation.go_on_from(last.evaluation)
 
     def child(self, callbacks: list[Callback]) -> Run:
         """Return a fit inside this one, begun, of the same module and optimizers, with a place and metrics of its own.
@@ -169,6 +172,11 @@ class Run:
         return run
 
     @property
+    def owners(self) -> tuple[Owner, ...]:
+        """Those that look ahead, and that a checkpoint asks."""
+        return self.evaluation, self.log, self.data, self.training, self.loaders, self.stopping
+
+    @property
     def is_live(self) -> bool:
         """Whether hooks of this run are called: it runs, or tells its callbacks of the exception that ended it."""
         return self.status == "running" or self.recorder.phase == "on_exception"
@@ -190,7 +198,9 @@ class Run:
     def open_log(self, profiler: Profiler | None = None) -> None:
         """Begin to send values to the loggers."""
         fits = self.stage == "fit"
-        self.log = Log(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, fits, profiler)
+        self.log = Log(
+            self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, fits, profiler
+        )
 
     def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
         """Go on with the model and the optimizers as the strategy has set them up."""

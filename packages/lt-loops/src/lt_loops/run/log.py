@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
+from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
     from lt_core.logging.recorder import Recorder
+    from lt_core.module import LightningModule
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
@@ -34,7 +36,7 @@ class Rows(Protocol):
     def global_samples(self) -> int: ...
 
 
-class Log:
+class Log(Owner):
     """Sends values to all loggers, on rank 0, and knows when a row of step values is due.
 
     A logger's exception is reported once (LT520); its rows are kept and sent again later. A row that it refuses
@@ -48,12 +50,13 @@ class Log:
         ahead: Ahead,
         strategy: Strategy,
         rows: Rows,
+        module: LightningModule,
         trains: bool,
         profiler: Profiler | None,
     ) -> None:
         """Send to ``loggers``; ranks other than 0 send nothing. ``profiler`` measures what is sent as ``"logging"``."""
         self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
-        self._rows, self._trains, self._next_row = rows, trains, NEVER
+        self._rows, self._module, self._trains, self._next_row = rows, module, trains, NEVER
         self._loggers: list[Logger] = list(loggers) if strategy.rank == 0 else []
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
@@ -68,6 +71,20 @@ class Log:
             return NEVER
         self._next_row = (self._ahead.position.step // every + 1) * every
         return self._ahead.batch_of_step(self._next_row)
+
+    def rank_state(self) -> dict[str, Any]:
+        """Return the sums of the epoch's metrics."""
+        return {"recorder": self._recorder.state_dict()}
+
+    def restore(self, saved: Saved) -> None:
+        """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
+        if saved.same_ranks:
+            self._recorder.load_state_dict(saved.mine["recorder"])
+            return
+        sums = self._recorder.merged([rank["recorder"] for rank in saved.ranks], self._module)
+        if self._strategy.rank:
+            sums |= {"pages": [], "metrics": {}}
+        self._recorder.load_state_dict(sums)
 
     def write_row(self) -> None:
         """Send the row of step values that is due."""

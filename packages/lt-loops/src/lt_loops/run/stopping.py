@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lt_core.errors import warn
 from lt_loops.arguments.limits import LIMITS
 from lt_loops.run.agreement import Agreement
+from lt_loops.run.owner import Owner
 from lt_loops.run.position import NEVER
 from lt_loops.run.shared_time import SharedTime
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Stopping"]
 
 
-class Stopping:
+class Stopping(Owner):
     """Decides at each boundary whether the run ends there, and keeps the first reason for it.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import Pending
 from lt_loops.setup.optimizers import Optimization
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from lt_core.module import LightningModule
+    from lt_core.precision import Precision
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.schedulers import Schedulers
     from lt_loops.step.plan import Plan
@@ -28,7 +30,7 @@ class Waiting(Protocol):
         """Return the batch of this epoch before which none may be held back any longer."""
 
 
-class Training:
+class Training(Owner):
     """Holds what ``configure_optimizers`` made and the plan of the step, and counts the steps.
 
     Attributes:
@@ -41,11 +43,14 @@ class Training:
         held_back: what does several steps together; None where each is done by itself.
     """
 
-    __slots__ = ("_ahead", "_module", "dirty", "held_back", "made", "open_gradients", "pending", "plan", "schedulers")
+    __slots__ = (
+        *("_ahead", "_module", "_precision", "dirty", "held_back", "made", "open_gradients", "pending", "plan"),
+        "schedulers",
+    )
 
-    def __init__(self, ahead: Ahead, module: LightningModule, schedulers: Schedulers) -> None:
+    def __init__(self, ahead: Ahead, module: LightningModule, precision: Precision, schedulers: Schedulers) -> None:
         """Begin without optimizers."""
-        self._ahead, self._module, self.schedulers = ahead, module, schedulers
+        self._ahead, self._module, self._precision, self.schedulers = ahead, module, precision, schedulers
         self.made = Optimization()
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
@@ -133,8 +138,31 @@ class Training:
         """Note which optimizers have yet to use the gradients that are there; in manual optimization."""
         self.open_gradients = optimizers
 
-    def unfinished_gradients(self) -> dict[str, Any]:
-        """Return the gradients that a later step will use: those of a window, or of what the user accumulates."""
+    # ---- a resume ----------------------------------------------------------------------------------------------------
+
+    def shared_state(self) -> dict[str, Any]:
+        """Return the counts of an unfinished window, the scaler, and which optimizers there are."""
+        return {
+            "pending": self.pending.state_dict(),
+            "precision": self._precision.state_dict(),
+            "optimizers": [type(optimizer).__qualname__ for optimizer in self.optimizers],
+        }
+
+    def rank_state(self) -> dict[str, Any]:
+        """Return the gradients that a later step will use."""
+        return {"gradients": self._unfinished_gradients()}
+
+    def restore(self, saved: Saved) -> None:
+        """Go on in the middle of a window; the states of optimizers and schedulers are the strategy's affair."""
+        self.pending.load_state_dict(saved.shared["pending"])
+        self._precision.load_state_dict(saved.shared["precision"])
+        gradients = saved.mine["gradients"]
+        for name, parameter in self._module.named_parameters():
+            if name in gradients:
+                parameter.grad = gradients[name].to(parameter.device)
+
+    def _unfinished_gradients(self) -> dict[str, Any]:
+        """Return those of a window, or of what the user accumulates."""
         found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}
         if not self._ahead.position.micro:
             groups = [group for optimizer in self.open_gradients for group in optimizer.param_groups]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.data import DataSource
 from lt_core.overrides import is_overridden
+from lt_loops.run.owner import Owner, Saved
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -20,7 +21,7 @@ _METHODS = {
 }
 
 
-class Loaders:
+class Loaders(Owner):
     """The user's loaders by kind (``train``, ``validate``, ``test``, ``predict``), asked for when they are needed.
 
     Arguments of ``fit`` and the others come first, then the datamodule, then the module's own methods.
@@ -60,6 +61,19 @@ class Loaders:
         self.asked.pop(kind, None)
         self.epochs.pop(kind, None)
         self.generators.pop(kind, None)
+
+    def shared_state(self) -> dict[str, Any]:
+        """Return the epochs in which loaders were asked for."""
+        return {"loaders": dict(self.epochs)}
+
+    def rank_state(self) -> dict[str, Any]:
+        """Return the generators before that; nothing where no loader drew from them."""
+        return {"loaders": dict(self.generators)} if self.generators else {}
+
+    def restore_counts(self, saved: Saved) -> None:
+        """Ask for loaders as an earlier run did."""
+        self.epochs.update(saved.shared.get("loaders", {}))
+        self.generators.update(saved.mine.get("loaders", {}))
 
     def _owner(self, kind: str) -> DataSource | None:
         for owner in (self.datamodule, self.module):
