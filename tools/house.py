@@ -19,7 +19,7 @@ LIMITS = {
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 5,
     "lines of lt-core": 8_991,
-    "lines of lt-loops": 11_172,
+    "lines of lt-loops": 11_258,
     "lines of all packages": 53_103,
     "files in the fullest folder": 39,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -16,7 +17,7 @@ from lt_core.logging.media import as_media
 from lt_core.logging.media_files import write_media
 from lt_core.partial_save import Contents
 from lt_core.strategy import Strategy
-from lt_loops.checkpoint.saving import save_now
+from lt_loops.checkpoint.state import capture
 from lt_loops.facts import TrainerFacts
 from lt_loops.report.explain import explain, imagine
 from lt_loops.run.frame import Run
@@ -96,7 +97,13 @@ class TrainerActions(TrainerFacts, Collectives):
         if self._run is None:
             raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
         run = self._run if self._run.is_live else self._fitted or self._run
-        save_now(run, filepath, Contents.of(weights_only, trainable_only, exclude), storage_options)
+        contents, each_logger = (
+            Contents.of(weights_only, trainable_only, exclude),
+            run.log.each if run.is_live else None,
+        )
+        failed = run.saves.save_now(os.fspath(filepath), contents, partial(capture, run), storage_options, each_logger)
+        if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
+            raise failed
 
     def request_save(
         self,

@@ -15,7 +15,6 @@ from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
-from lt_loops.report.measured import measured_batches
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits, make_eval_feeds
 from lt_loops.setup.hook_check import check_takes_index
@@ -117,7 +116,7 @@ def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limi
     logs_steps = run.log.active and run.phase != "sanity_check"
     stepping, uneven = recorder.stepping, feed.uneven
     batches = islice(feed, None if limit == float("inf") else int(limit))
-    for index, batch in enumerate(measured_batches(run.profiler, batches)):
+    for index, batch in enumerate(run.measured(batches)):
         recorder.batch, arguments = batch, (batch, index, loader_idx)
         for hook, count in starts:
             hook(*arguments[:count])

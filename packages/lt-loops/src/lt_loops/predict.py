@@ -10,7 +10,6 @@ from lt_core.launcher import RunResult
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.evaluate import batch_hooks, eval_feeds, eval_step, gradients_off, model_in_eval_mode
-from lt_loops.report.measured import measured_batches
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.preparation import set_up
@@ -73,7 +72,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
         for loader_idx, feed in enumerate(feeds):
             limit = limits[loader_idx]
             batches = islice(feed, None if limit == float("inf") else int(limit))
-            for index, batch in enumerate(measured_batches(run.profiler, batches)):
+            for index, batch in enumerate(run.measured(batches)):
                 arguments = (batch, index, loader_idx)
                 for hook, count in starts:
                     hook(*arguments[:count])

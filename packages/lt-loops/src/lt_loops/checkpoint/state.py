@@ -32,7 +32,6 @@ from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
-from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
 from lt_loops.run.owner import Saved
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
 __all__ = [
-    "agree_on_checkpoint",
     "capture",
     "logger_states",
     "read_checkpoint",
@@ -178,11 +176,6 @@ def _version() -> str:
 
 
 # ---- restore ---------------------------------------------------------------------------------------------------------
-
-
-def agree_on_checkpoint(run: Run) -> None:
-    """Have all ranks start from the checkpoint that rank 0 chose."""
-    run.origin.agreed(*agreed_choice(run))
 
 
 def read_checkpoint(run: Run) -> None:

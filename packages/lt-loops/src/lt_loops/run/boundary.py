@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import DataError, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_loops.checkpoint.saving import serve_requests
+from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import evaluate
-from lt_loops.report.measured import measured_batches
 from lt_loops.setup.preparation import ensure_train_feed
 from lt_loops.step.choose import make_plan
 
@@ -45,7 +45,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     else:
         run.recorder.reopen("train")
         make_plan(run)  # a validation or a log may be due at this very boundary
-    return feed, measured_batches(run.profiler, data.read())
+    return feed, run.measured(data.read())
 
 
 def open_first_epoch(run: Run) -> None:
@@ -93,7 +93,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     run.training.settle()
     if not resumed:
         run.log.write_row()
-    serve_requests(run)
+    _save(run)
     if _obeys_signal(run):
         return True
     if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
@@ -106,13 +106,18 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     return run.stopping.ends_epoch()
 
 
+def _save(run: Run) -> None:
+    """Write the checkpoints that hooks have asked for."""
+    run.saves.serve(partial(capture, run), run.log.each)
+
+
 def _obeys_signal(run: Run) -> bool:
     """Return whether a signal ends the run here; then save what resumes it."""
     if not run.stopping.obeys_signal():
         return False
     if run.stopping.announces_signal():
         run.call("on_interrupt", phase="on_interrupt")
-        serve_requests(run)
+        _save(run)
     return True
 
 
@@ -143,7 +148,7 @@ def validate(run: Run) -> None:
     if run.stopping.leaving:
         return  # the state that is saved is that before this validation; a resume repeats it
     run.evaluation.validated()
-    serve_requests(run)
+    _save(run)
     run.data.start_clock()
 
 
@@ -187,4 +192,4 @@ def after_epoch(run: Run) -> None:
     if run.compile_report is not None:
         run.compile_report.say(run.trainer.print)
     run.enter_phase("")
-    serve_requests(run)
+    _save(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lt_core.errors import warn
@@ -127,7 +128,7 @@ class Run:
         self.origin = Origin(ckpt_path, trusted=trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
         self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, loaders)
-        self.saves = Saves(self.ahead, self.strategy, self.checkpoint_io)
+        self.saves = Saves(self.ahead, self.strategy, self.checkpoint_io, self.profiler)
         self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
         self.training = Training(
             self.ahead, module, self.precision, Schedulers(self.ahead, module, self.recorder, self.evaluation)
@@ -211,6 +212,10 @@ class Run:
         """Do something else from here on."""
         self.phase = phase
 
+    def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the batches as they are, or with the wait for each measured as ``"get_batch"``."""
+        return batches if self.profiler is None else _measured(self.profiler, batches)
+
     def keep_outputs(self, outputs: Any) -> None:
         """Keep what the caller gets."""
         self.outputs = outputs
@@ -259,3 +264,14 @@ class Run:
             "logged": {name: value.cpu() for name, value in recorder.logged_metrics().items()},
             "progress_bar": recorder.progress_bar_metrics(),
         }
+
+
+def _measured(profiler: Profiler, batches: Iterator[Any]) -> Iterator[Any]:
+    get_batch = profiler.wrap("get_batch", batches.__next__)
+    while True:
+        try:
+            batch = get_batch()
+        except StopIteration:
+            return
+        yield batch
+        profiler.step()

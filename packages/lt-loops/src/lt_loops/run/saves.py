@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, warn
 from lt_core.partial_save import Contents
 
 if TYPE_CHECKING:
     from lt_core import CallbackBase
-    from lt_core.checkpoint import CheckpointIO
     from lt_core.logger import Logger
+    from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
 
@@ -56,11 +56,11 @@ class Saves:
     the last boundary.
     """
 
-    __slots__ = ("_ahead", "_failures", "_io", "_on_disk", "_strategy", "_unconfirmed", "requests")
+    __slots__ = ("_ahead", "_failures", "_io", "_on_disk", "_profiler", "_strategy", "_unconfirmed", "requests")
 
-    def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO) -> None:
-        """Begin with nothing asked for and nothing on disk."""
-        self._ahead, self._strategy, self._io = ahead, strategy, io
+    def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
+        """Begin with nothing asked for and nothing on disk; a profiler measures saves as ``"save_checkpoint"``."""
+        self._ahead, self._strategy, self._io, self._profiler = ahead, strategy, io, profiler
         self.requests: list[SaveRequest] = []
         self._unconfirmed: list[SaveRequest] = []
         self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
@@ -73,18 +73,26 @@ class Saves:
 
     def serve(self, capture: Capture, each_logger: EachLogger) -> None:
         """Write what was asked for: all hooks have run, schedulers stepped, the position moved."""
-        self.confirm()
-        requests, self.requests = self.requests, []
+        if not self.requests:
+            return
+        with self._measured():
+            self.confirm()
+            requests, self.requests = self.requests, []
+            each_logger(lambda logger: logger.save())
+            failed = self._write(requests, capture, each_logger)
+        if failed is not None:  # of the user's own code, as from any hook; what matters is saved
+            raise failed
+
+    def _write(self, requests: list[SaveRequest], capture: Capture, each_logger: EachLogger) -> Exception | None:
+        """Write each request, one tree for those with the same contents; return an exception of the user's hooks."""
         kept: dict[Contents, dict[str, Any]] = {}
-        batches = self._batches()
         failed: Exception | None = None
-        each_logger(lambda logger: logger.save())
         for asked in requests:
             if asked.contents not in kept:
                 kept[asked.contents], broken = capture(asked.contents)
                 failed = failed or broken
             tree = Header.marked(kept[asked.contents], asked.mark)
-            request = asked._replace(batches=batches, header=Header.of(tree))
+            request = asked._replace(batches=self._batches(), header=Header.of(tree))
             error = self._agreed(self._try_to_write(request.path, tree, self._io))
             if error is not None:
                 self._report(request, error)
@@ -95,11 +103,19 @@ class Saves:
                 owner = request.owner
                 owner.on_saved(request.path)
                 each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
-        if failed is not None:  # of the user's own code, as from any hook; what matters is saved
-            raise failed
+        return failed
 
-    def save_now(self, path: str, contents: Contents, capture: Capture, storage_options: Any) -> Exception | None:
+    def save_now(
+        self, path: str, contents: Contents, capture: Capture, storage_options: Any, each_logger: EachLogger | None
+    ) -> Exception | None:
         """Write a checkpoint of this moment, complete on every rank when this returns.
+
+        Args:
+            path: the file.
+            contents: what goes into it.
+            capture: makes the tree.
+            storage_options: for the CheckpointIO.
+            each_logger: None where the run is over, and nobody else closes the CheckpointIO.
 
         Returns:
             An exception of the user's own hooks, to be raised; the file lacks only what they would have added.
@@ -107,13 +123,23 @@ class Saves:
         Raises:
             CheckpointError: on every rank, where it could not be written.
         """
-        io = self._io if storage_options is None else _with_options(self._io, storage_options)
-        tree, failed = capture(contents)
-        error = self._agreed(self._try_to_write(path, tree, io, wait=True))
-        if error is not None:
-            raise error
+        self.confirm()  # what fails of an earlier save is not this one's failure
+        io = self._io
+        if storage_options is not None and not isinstance(io, SupportsShards):
+            io = _Passing(io, storage_options)
+        with self._measured():
+            if each_logger is not None:  # a place in files is saved: rows not written yet would be cut off
+                each_logger(lambda logger: logger.save())
+            tree, failed = capture(contents)
+            error = self._agreed(self._try_to_write(path, tree, io, wait=True))
+            if error is not None:
+                raise error
         self._on_disk[contents] = self._batches()
         self._say_gaps(path, tree)
+        if each_logger is None:
+            self._io.teardown()
+        if self._strategy.world_size > 1:
+            self._strategy.barrier("save_checkpoint")
         return failed
 
     def hear(self) -> None:
@@ -158,6 +184,9 @@ class Saves:
             if batches > max(self._on_disk.get(contents, -1), self._on_disk.get(Contents(), -1)):
                 return str(error)
         return ""
+
+    def _measured(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._profiler is None else self._profiler.profile("save_checkpoint")
 
     def _batches(self) -> int:
         return self._ahead.position.total_batches + self._ahead.position.batch
@@ -224,8 +253,11 @@ def _error_of(request: SaveRequest, failures: Mapping[str, Exception], io: Check
     return failures.get(request.path) or (None if written else failures[""])
 
 
-def _with_options(io: CheckpointIO, storage_options: Any) -> CheckpointIO:
-    """Return ``io``, which gets these options with what it writes."""
-    passing = copy.copy(io)
-    vars(passing)["save_checkpoint"] = partial(io.save_checkpoint, storage_options=storage_options)
-    return passing
+class _Passing(CheckpointIO):
+    """Hands ``io`` these options with what it writes."""
+
+    def __init__(self, io: CheckpointIO, storage_options: Any) -> None:
+        self._io, self._options = io, storage_options
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: Any, storage_options: Any = None) -> None:
+        self._io.save_checkpoint(checkpoint, path, storage_options=self._options)

@@ -17,8 +17,8 @@ from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
+from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.state import (
-    agree_on_checkpoint,
     logger_states,
     read_checkpoint,
     restore_data,
@@ -44,7 +44,7 @@ def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore the checkpoint."""
     _attach_callbacks(run)
     _check_hooks(run)
-    agree_on_checkpoint(run)
+    run.origin.agreed(*agreed_choice(run))
     _check_given_loaders(run)
     _prepare_data(run)
     read_checkpoint(run)
