@@ -7,6 +7,7 @@ with a file, saving in the background, sharded checkpoints.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import shutil
@@ -22,13 +23,23 @@ import torch
 from torch import Tensor
 
 from lt_core import plugins
-from lt_core.atomic_file import clean_leftovers, write_atomically, writing_errors
+from lt_core.atomic_file import clean_leftovers, name_beside, write_atomically, writing_errors
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, near_files, warn
+from lt_core.errors import CheckpointError, ConfigError, near_files, warn
 from lt_core.older import adapt
 from lt_core.plain_data import plain_tree
 
-__all__ = ["CheckpointIO", "OneFile", "Ranks", "Stored", "SupportsShards", "default_io", "is_remote", "shards_of"]
+__all__ = [
+    "CheckpointIO",
+    "OneFile",
+    "Ranks",
+    "Stored",
+    "SupportsShards",
+    "default_io",
+    "is_remote",
+    "need_shards",
+    "shards_of",
+]
 
 StrPath = str | PathLike[str]
 
@@ -234,10 +245,15 @@ class OneFile(CheckpointIO):
         self.add_name(target, link)
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
-        """Copy ``target``, whatever wrote it."""
-        source = _found(target)
-        with writing_errors(name), source.open("rb") as original:
-            write_atomically(_local(name), partial(shutil.copyfileobj, original))
+        """Link ``name`` to the same file, or copy it where there are no links."""
+        source, beside = _found(target), name_beside(_local(name))
+        with writing_errors(name):
+            try:
+                os.link(source, beside)
+            except OSError:
+                shutil.copyfile(source, beside)
+            beside.replace(_local(name))
+            beside.unlink(missing_ok=True)  # replacing a name by the same file leaves both
 
     def exists(self, path: StrPath) -> bool:
         return _local(path).is_file()
@@ -398,6 +414,23 @@ def shards_of(io: CheckpointIO) -> SupportsShards | None:
         return io if isinstance(io, SupportsShards) else None
     made: SupportsShards = make(io)
     return made
+
+
+def need_shards(io: CheckpointIO) -> SupportsShards:
+    """Return :func:`shards_of` ``io``.
+
+    Raises:
+        ConfigError: where there is none.
+    """
+    shards = shards_of(io)
+    if shards is None:
+        raise ConfigError(
+            "A checkpoint to which every rank contributes comes with lt-checkpoint: "
+            f"{plugins.install_hint('lt-checkpoint')}. Or have the strategy write one file (fsdp: "
+            "state_dict_type='full').",
+            code="LT636",
+        )
+    return shards
 
 
 def is_remote(path: StrPath) -> bool:

@@ -48,6 +48,8 @@ class Capabilities:
             can be run as one (``Trainer(steps_per_execution=...)``).
         inference_mode: evaluation outside ``fit`` can run under ``torch.inference_mode()``; elsewhere, and inside
             ``fit``, it runs under ``no_grad``.
+        sharded_checkpoints: every rank writes its part of a checkpoint, by a CheckpointIO that
+            :class:`~lt_core.checkpoint.SupportsShards`.
     """
 
     sharded_parameters: bool = False
@@ -63,6 +65,7 @@ class Capabilities:
     sync_batchnorm: bool = False
     lazy_execution: bool = False
     inference_mode: bool = True
+    sharded_checkpoints: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from os import PathLike
@@ -24,10 +25,9 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
-from lt_core.checkpoint import CheckpointIO, shards_of
-from lt_core.errors import CheckpointError, ConfigError, did_you_mean
+from lt_core.checkpoint import CheckpointIO, need_shards, shards_of
+from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
-from lt_core.plugins import install_hint
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Shard
 from lt_strategies import sharded_state
@@ -136,6 +136,7 @@ class FSDP(Distributed):
         self.auto_wrap_policy = auto_wrap_policy
         self.activation_checkpointing_policy = activation_checkpointing_policy
         self.state_dict_type = state_dict_type
+        self.capabilities = replace(self.capabilities, sharded_checkpoints=state_dict_type == "sharded")
         self._mesh_shape = device_mesh
         self._arguments: dict[str, Any] = {"reshard_after_forward": _SHARDING[sharding_strategy]}
         if mixed_precision is not None:
@@ -261,17 +262,10 @@ class FSDP(Distributed):
         sharded_state.load_optimizer(optimizer, state)
 
     def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-        if self.state_dict_type != "sharded":
+        if self.capabilities.sharded_checkpoints:
+            need_shards(io).save_shards(tree, path, self)
+        else:
             super().save_checkpoint(io, tree, path)
-            return
-        shards = shards_of(io)
-        if shards is None:
-            raise CheckpointError(
-                f"{path}: checkpoints to which every rank contributes come with lt-checkpoint: "
-                f"{install_hint('lt-checkpoint')}. Or take state_dict_type='full'.",
-                code="LT630",
-            )
-        shards.save_shards(tree, path, self)
 
     def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
         shards = shards_of(io)

@@ -89,13 +89,14 @@ class CheckpointFiles:
             )
 
     def _problem(self) -> str:
-        if self.remote:
-            return ""
         try:
+            if self.remote:
+                self._io.clean(self.folder)  # nothing to do there, but for an object that knows no URLs
+                return ""
             Path(self.folder).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(b"1")
-        except (OSError, ValueError) as error:
+        except (CheckpointError, OSError, ValueError) as error:
             return getattr(error, "strerror", None) or str(error)
         return ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.checkpoint import CheckpointIO, default_io
+from lt_core.checkpoint import CheckpointIO, default_io, need_shards
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, ConfigTypeError, PluginError, did_you_mean
 from lt_core.launcher import Launcher
@@ -70,6 +70,8 @@ def resolve(settings: Settings) -> Parts:
     parts.precision = _precision(settings, given)
     parts.eval_precision = _eval_precision(settings, parts.precision)
     parts.checkpoint_io = given.get(CheckpointIO) or default_io()
+    if parts.strategy.capabilities.sharded_checkpoints:
+        need_shards(parts.checkpoint_io)
     parts.loggers = _loggers(settings)
     parts.callbacks = _callbacks(settings)
     parts.profiler = _made("profilers", settings.profiler, Profiler) if settings.profiler is not None else Profiler()
@@ -136,6 +138,7 @@ def _plugin(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     groups = [group for group in _ANY_KIND if given in plugins.names(group)]
+    groups = groups or [group for group in _ANY_KIND if given in plugins.BROUGHT_BY.get(group, {})]
     if not groups:
         installed = sorted({name for group in _ANY_KIND for name in plugins.names(group)})
         raise PluginError(
