@@ -18,9 +18,9 @@ LIMITS = {
     "files in the largest circle": 2,
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 5,
-    "lines of lt-core": 8_991,
-    "lines of lt-loops": 11_258,
-    "lines of all packages": 53_103,
+    "lines of lt-core": 9_035,
+    "lines of lt-loops": 11_160,
+    "lines of all packages": 53_291,
     "files in the fullest folder": 39,
 }
 

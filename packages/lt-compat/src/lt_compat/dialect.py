@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lt_compat.by_index import ByIndex
 from lt_compat.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
 from lt_compat.signatures import as_in_1_x
-from lt_core.dialect import Dialect
+from lt_compat.truncated import Truncated
+from lt_core.dialect import Dialect, StepKind
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
@@ -40,6 +42,15 @@ class Lightning1(Dialect):
     ) -> Callable[..., Any] | None:
         """Call ``*_step_end`` after the step, and ``configure_sharded_model``."""
         return with_old_name(module, name, function)
+
+    def step_kind(
+        self, module: LightningModule, arguments: Sequence[str], optimizers: int, turns: Sequence[int] | None
+    ) -> StepKind | None:
+        """Step optimizers in turn (``optimizer_idx``), or go through a batch in parts (``hiddens``)."""
+        if "optimizer_idx" in arguments and optimizers > 1:
+            return ByIndex(module, turns)
+        size = getattr(module, "truncated_bptt_steps", 0)
+        return Truncated(module, size) if size and "hiddens" in arguments else None
 
     def log_returned(self, module: LightningModule, returned: Mapping[str, Any], where: str) -> bool:
         """Log what stands under ``log`` and ``progress_bar``."""

@@ -41,7 +41,6 @@ from lt_core import plugins
 from lt_core.callback import Callback
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.optim import Optimizer
 
     from lt_core.errors import ConfigError
@@ -141,13 +140,16 @@ class Dialect:
 
     # ---- the training step -------------------------------------------------------------------------------------------
 
-    def step_kind(self, module: LightningModule, extra: Sequence[str], optimizers: int) -> StepKind | None:
-        """Return how a ``training_step`` is run that takes arguments which lt has not; None where it is unknown.
+    def step_kind(
+        self, module: LightningModule, arguments: Sequence[str], optimizers: int, turns: Sequence[int] | None
+    ) -> StepKind | None:
+        """Return how a ``training_step`` is run that has a ``parameter.<name>`` of the dialect; None for lt's own way.
 
         Args:
             module: the user's.
-            extra: names of the required parameters beyond ``batch`` and ``batch_idx``.
+            arguments: names of its parameters.
             optimizers: how many there are.
+            turns: the ``frequency`` of each in ``configure_optimizers``, where they have one.
         """
         return None
 
@@ -219,32 +221,32 @@ class StepKind:
 
     Attributes:
         arguments: what it takes beyond ``batch`` and ``batch_idx``, in order.
-        repeats: calls the module more than once for a batch, so that gradients are reduced after it and not in it.
+        whole: ``run_batch`` does the whole batch. It may call the module more than once, so that gradients are reduced
+            after the forward passes and not in them.
         parts: a batch is several optimizer steps, of which some may have no loss.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ()
-    repeats: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     parts: ClassVar[bool] = False
 
     def bind(self, step: Hook) -> Hook:
         """Return what is called with ``batch, batch_idx``, given what takes the extra arguments too."""
         return step
 
-    def run_batch(self, window: Window, run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-        """Return what does a whole batch and returns the step's output.
+    def run_batch(self, window: Window, batch: Any, index: int) -> Any:
+        """Train on a batch, out of the blocks of ``window``; return the step's output."""
+        raise NotImplementedError
 
-        Args:
-            window: the blocks that a step is made of.
-            run: what lt would do with a batch.
-        """
+    def around(self, run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+        """Return what trains on a batch and returns the step's output, given what trains on one or on a part of it."""
         return run
 
 
 class Window(Protocol):
     """The blocks that a training step is made of; a window is the micro-batches of one optimizer step.
 
-    A batch is ``open``, for each loss ``backward``, for each optimizer due ``take_step``, then ``close``.
+    A batch is ``open``, for each loss ``call`` and ``backward``, for each optimizer due ``take_step``, then ``close``.
     """
 
     @property
@@ -252,10 +254,10 @@ class Window(Protocol):
         """The run's."""
 
     @property
-    def batches_done(self) -> int:
-        """Batches of this run before the epoch in hand."""
+    def batches_before(self) -> int:
+        """Batches that were trained on before the epoch in hand."""
 
-    def step(self, *arguments: Any) -> Any:
+    def call(self, *arguments: Any) -> Any:
         """Call the module's step by way of strategy and precision, with all its arguments."""
 
     def open(self, index: int) -> bool:
@@ -273,9 +275,6 @@ class Window(Protocol):
 
     def close(self, *, last: bool, had_loss: bool, stepped: bool) -> None:
         """Count the batch."""
-
-    def loss_of(self, output: Any) -> Tensor | None:
-        """Return the loss in what a step returned."""
 
 
 # ---- who is installed ------------------------------------------------------------------------------------------------

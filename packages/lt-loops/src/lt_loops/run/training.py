@@ -66,8 +66,8 @@ class Training(Owner):
     @property
     def by_loss(self) -> bool:
         """Whether the loss that ``training_step`` returns is what trains."""
-        module = self._module  # a batch of several parts (truncated back-propagation) may have a loss in some of them
-        meant = module.trains_without_loss or module.truncated_bptt_steps
+        module = self._module
+        meant = module.trains_without_loss or self.plan.parts
         return bool(self.optimizers) and module.automatic_optimization and not meant
 
     # ---- what is trained ---------------------------------------------------------------------------------------------

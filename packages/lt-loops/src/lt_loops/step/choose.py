@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
-from lt_core.dialect import method_of
+from lt_core.dialect import StepKind, dialects, method_of
 from lt_core.errors import ConfigError, HookError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
@@ -19,7 +19,6 @@ from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import count_arguments, fitted
 from lt_loops.step.groups import check_groups
 from lt_loops.step.plan import Plan
-from lt_loops.truncated import Truncated
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -37,12 +36,13 @@ def make_plan(run: Run) -> Plan:
     plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.limits.window_of(run.position.epoch)
     _fill_hooks(run, plan)
     _fill_slots(run, plan)
-    plan.kind = _choose(run, plan)
+    other = _other_kind(run)
+    plan.kind = _choose(run, plan, other)
     plan.direct = _goes_direct(run, plan)
-    plan.step, plan.takes_index = bind_step(run, "training_step", direct=plan.direct)
-    truncated = Truncated(run, plan.step) if _truncates(run) else None
-    if truncated is not None:
-        plan.step, plan.takes_index = truncated.step, True
+    more = () if other is None else other.arguments
+    plan.step, plan.takes_index = bind_step(run, "training_step", *more, direct=plan.direct)
+    if other is not None:
+        plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
     _check(run, plan)
     if run.profiler is not None:
         plan.measure(run.profiler, partial(_apply, run.strategy, run.precision))
@@ -56,29 +56,30 @@ def make_plan(run: Run) -> Plan:
         manual = Manual(run, plan)
         plan.run_batch, plan.flush = manual.run_batch, manual.flush
     elif plan.kind != "plain":
-        from lt_loops.by_index import ByIndex
         from lt_loops.step.closure import ClosureWindow
         from lt_loops.step.window import Window
 
-        kinds = {"closure": ClosureWindow, "by_index": ByIndex}
-        window = kinds.get(plan.kind, Window)(run, plan)
+        window = ClosureWindow(run, plan) if plan.kind == "closure" else Window(run, plan)
         plan.run_batch, plan.flush = window.run_batch, window.flush
-    if truncated is not None and plan.run_batch is not None:
-        plan.run_batch = truncated.over(plan.run_batch)
+        if other is not None and plan.kind == "other":
+            plan.run_batch = partial(other.run_batch, window)
+    if other is not None and plan.run_batch is not None:
+        plan.run_batch = other.around(plan.run_batch)
     training.use(plan)
     return plan
 
 
-def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[..., Any], bool]:
+def bind_step(run: Run, method: str, *more: str, direct: bool = False) -> tuple[Callable[..., Any], bool]:
     """Return what the loop calls for ``training_step``, and whether it takes ``batch_idx``.
 
     Args:
         run: whose strategy and precision wrap the method; with nothing to wrap it is the module's own.
         method: the step's name.
+        more: what it takes beyond ``batch`` and ``batch_idx``.
         direct: call the module, not the strategy's wrapper; gradients are then reduced by ``reduce_gradients``.
     """
     own = getattr(run.module, method)
-    takes_index = count_arguments(own, _offered(run)) >= 2
+    takes_index = count_arguments(own, ("batch", "batch_idx", *more)) >= 2
     step = own if direct else run.strategy.bind(run.model, method)
     step = method_of(run.module, method, step) or step
     step = run.precision.wrap_step(step)
@@ -90,17 +91,17 @@ def bind_step(run: Run, method: str, *, direct: bool = False) -> tuple[Callable[
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 
 
-def _choose(run: Run, plan: Plan) -> str:
+def _choose(run: Run, plan: Plan, other: StepKind | None) -> str:
     if not run.module.automatic_optimization:
         return "manual"
     optimizers, names = plan.optimizers, run.training.made.names
-    if len(optimizers) > 1 and names is None and "optimizer_idx" in _offered(run):
-        return "by_index"
+    if other is not None and other.whole:
+        return "other"
     if len(optimizers) > 1 or names is not None or not optimizers:
         return "several"
     if is_overridden(run.module, "optimizer_step", LightningModule) or takes_closure(optimizers[0]):
         return "closure"
-    return "accumulated" if plan.window > 1 or _truncates(run) else "plain"
+    return "accumulated" if plan.window > 1 or other is not None else "plain"
 
 
 def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
@@ -121,15 +122,15 @@ def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
     return closure is not None and not (must and closure.default is not closure.empty)
 
 
-def _offered(run: Run) -> tuple[str, ...]:
-    """Return the arguments that ``training_step`` may take: those of 1.x only where it asks for them by name."""
-    names = inspect.signature(run.module.training_step).parameters
-    old = tuple(name for name in ("optimizer_idx", "hiddens") if name in names)
-    return ("batch", "batch_idx", *old)
-
-
-def _truncates(run: Run) -> bool:
-    return bool(run.module.truncated_bptt_steps) and "hiddens" in _offered(run)
+def _other_kind(run: Run) -> StepKind | None:
+    """Return the kind of a training step that takes what lt has not, by the dialect that its parameters belong to."""
+    made, module = run.training.made, run.module
+    names = list(inspect.signature(module.training_step).parameters)
+    for dialect in dialects(f"parameter.{name}" for name in names) if made.names is None else ():
+        kind = dialect.step_kind(module, names, len(made.optimizers), made.frequencies)
+        if kind is not None and (module.automatic_optimization or not kind.whole):
+            return kind
+    return None
 
 
 def _goes_direct(run: Run, plan: Plan) -> bool:
@@ -137,7 +138,7 @@ def _goes_direct(run: Run, plan: Plan) -> bool:
     if not run.strategy.capabilities.syncs_in_forward:
         return False
     unknown_end = plan.window > 1 and run.data.length is None
-    repeats = plan.kind in ("closure", "by_index")
+    repeats = plan.kind in ("closure", "other")
     return plan.kind == "manual" or run.training.made.names is not None or unknown_end or repeats
 
 

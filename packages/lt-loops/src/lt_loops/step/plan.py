@@ -23,7 +23,8 @@ class Plan:
     ``run_batch`` made of the methods here.
 
     Attributes:
-        kind: ``"manual"``, ``"several"``, ``"closure"``, ``"accumulated"`` or ``"plain"``, in order of choice.
+        kind: ``"manual"``, ``"other"`` (of a dialect), ``"several"``, ``"closure"``, ``"accumulated"`` or
+            ``"plain"``, in order of choice.
         step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
         params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
         zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.
@@ -32,6 +33,7 @@ class Plan:
         unscale, clip: called with the optimizer before its step.
         apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
         direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
+        parts: a batch is several optimizer steps, of which some may have no loss.
         window: micro-batches for one optimizer step.
         run_batch: ``run_batch(batch, batch_idx)`` of the plans that are not plain; returns the step's output.
         flush: finishes a window that the epoch's end cut short.
@@ -50,6 +52,7 @@ class Plan:
         "kind",
         "optimizers",
         "params",
+        "parts",
         "run_batch",
         "scale",
         "step",
@@ -64,7 +67,7 @@ class Plan:
         self.kind = "plain"
         self.step: Callable[..., Any]
         self.takes_index = True
-        self.direct = False
+        self.direct = self.parts = False
         self.optimizers = optimizers
         self.params: list[nn.Parameter] | None = None
         self.zero_grad: Callable[[Optimizer], None]

@@ -19,7 +19,7 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import fitted
-from lt_loops.step.losses import log_returned, read_losses, sum_weights, zero_loss
+from lt_loops.step.losses import log_returned, loss_and_weight, read_losses, sum_weights, zero_loss
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -51,6 +51,7 @@ class Window:
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
         self.step_hook = fitted(self.module.optimizer_step, "optimizer_step")
+        self.unzeroed: list[Optimizer] = []
         self.backward_to: Callable[..., None] | None = None
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
@@ -115,6 +116,57 @@ class Window:
         if factor == 1.0:
             return loss
         return loss / self.pending.divisor if factor == 1.0 / self.pending.divisor else loss * factor
+
+    # ---- for kinds of other dialects (lt_core.dialect.Window) --------------------------------------------------------
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The run's."""
+        return self.plan.optimizers
+
+    @property
+    def batches_before(self) -> int:
+        """Batches that were trained on before the epoch in hand."""
+        return self.position.total_batches
+
+    def call(self, *arguments: Any) -> Any:
+        """Call the module's step, and log what it returned to be logged."""
+        output = self.plan.step(*arguments)
+        log_returned(self.module, output)
+        return output
+
+    def open(self, index: int) -> bool:
+        """Begin the batch ``index``; return whether it is the last one of its window."""
+        if self.position.micro == 0:
+            self._begin(index)
+            self.unzeroed = list(self.optimizers)
+        return self._is_last(index)
+
+    def backward(self, optimizer: Optimizer, output: Any) -> bool:
+        """Add the gradients of a step's loss to those of the window; return whether there was a loss."""
+        loss, _ = loss_and_weight(output)
+        if optimizer in self.unzeroed:
+            self.unzeroed.remove(optimizer)
+            self.plan.zero_grad(optimizer)
+        if loss is not None:
+            self.plan.run_backward(self._scaled(loss, 1.0 / self.pending.divisor))
+        return loss is not None
+
+    def take_step(self, optimizer: Optimizer, index: int) -> bool:
+        """Step by the gradients of the window, reduced over ranks; return whether it stepped."""
+        if self.plan.direct or self.strategy.world_size > 1:
+            params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+            self.strategy.reduce_gradients(params)
+        self.plan.prepare(optimizer)
+        return self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)
+
+    def close(self, *, last: bool, had_loss: bool, stepped: bool) -> None:
+        """Count the batch."""
+        if not had_loss:
+            self.losses.missing()
+        self.position.micro = 0 if last else self.position.micro + 1
+        if stepped:
+            self.training.stepped()
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from lt_core.batch import map_batch
+from lt_core.dialect import StepKind
 from lt_core.errors import HookError
 
 if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
+    from lt_core.module import LightningModule
 
 __all__ = ["Truncated"]
 
 
-class Truncated:
+class Truncated(StepKind):
     """Splits each batch along time, and hands the hidden state, detached, from one part's step to the next.
 
     The module says ``truncated_bptt_steps = n``; it may define ``tbptt_split_batch(batch, split_size)``, by default
     tensors of shape ``(batch, time, ...)`` are cut along their second dimension. Each part has its own optimizer step.
+
+    Args:
+        module: the user's.
+        size: the longest part.
     """
 
-    def __init__(self, run: Run, step: Callable[..., Any]) -> None:
-        """Wrap ``step``, which takes ``(batch, batch_idx, hiddens)``."""
-        self._step, self._hiddens = step, None
-        self._size = run.module.truncated_bptt_steps
-        self._split: Callable[[Any, int], list[Any]] = getattr(run.module, "tbptt_split_batch", _split_batch)
+    arguments: ClassVar[tuple[str, ...]] = ("hiddens",)
+    parts: ClassVar[bool] = True
 
-    def step(self, batch: Any, index: int) -> Any:
+    def __init__(self, module: LightningModule, size: int) -> None:
+        self._hiddens, self._size = None, size
+        self._split: Callable[[Any, int], list[Any]] = getattr(module, "tbptt_split_batch", _split_batch)
+
+    def bind(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``step``, which takes ``(batch, batch_idx, hiddens)``, called with what the part before returned."""
+        return partial(self._run_part, step)
+
+    def _run_part(self, step: Callable[..., Any], batch: Any, index: int) -> Any:
         """Run one part with the hidden state of the part before."""
-        output = self._step(batch, index, self._hiddens)
+        output = step(batch, index, self._hiddens)
         if not isinstance(output, Mapping) or "hiddens" not in output:
             raise HookError(
                 "truncated_bptt_steps needs training_step to return {'loss': ..., 'hiddens': ...}; there are no "
@@ -42,14 +52,14 @@ class Truncated:
         self._hiddens = map_batch(lambda part: part.detach() if isinstance(part, Tensor) else part, output["hiddens"])
         return output
 
-    def over(self, run_batch: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-        """Return ``run_batch`` applied to each part of a batch in turn; the last output counts."""
+    def around(self, run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+        """Return ``run`` applied to each part of a batch in turn; the last output counts."""
 
         def run_parts(batch: Any, index: int) -> Any:
             self._hiddens = None
             output = None
             for part in self._split(batch, self._size):
-                output = run_batch(part, index)
+                output = run(part, index)
             return output
 
         return run_parts
