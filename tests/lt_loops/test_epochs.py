@@ -587,3 +587,28 @@ def test_a_step_that_another_method_was_hung_around_gets_the_batch_index_too(tra
     module.training_step = around.__get__(module)
     trainer(limit_train_batches=2).fit(module, loader())
     assert seen == [0, 1]
+
+
+def test_the_last_batch_is_known_in_the_step_and_after_it(trainer, net, loader):
+    seen = []
+
+    class Notes(net):
+        def training_step(self, batch, batch_idx):
+            seen.append((batch_idx, self.trainer.is_last_batch))
+            return super().training_step(batch, batch_idx)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            seen.append((batch_idx, self.trainer.is_last_batch))
+
+    trainer(max_epochs=2).fit(Notes(), loader(12))
+    assert seen == [(0, False), (0, False), (1, False), (1, False), (2, True), (2, True)] * 2
+    seen.clear()
+    trainer(limit_train_batches=2).fit(Notes(), loader(12))
+    assert seen[2:] == [(1, True), (1, True)]
+
+
+def test_the_strategy_answers_by_lightnings_names(trainer):
+    strategy = trainer().strategy
+    assert (strategy.root_device.type, strategy.global_rank, strategy.is_global_zero) == ("cpu", 0, True)
+    assert strategy.reduce_boolean_decision(True)
+    assert not strategy.reduce_boolean_decision(False, all=False)

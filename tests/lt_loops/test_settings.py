@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import Callback, ConfigError, ConfigTypeError, Logger, LtWarning, Precision
+from lt_core import Callback, ConfigError, ConfigTypeError, Logger, LtDeprecationWarning, LtWarning, Precision
 from lt_loops.arguments.durations import parse_time
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.table import ARGUMENTS, Settings
@@ -194,3 +194,17 @@ def test_the_incumbents_objects_are_recognized():
     foreign = type("EarlyStopping", (), {"__module__": "lightning.pytorch.callbacks.early_stopping"})()
     with pytest.raises(ConfigTypeError, match="It comes from lightning: import EarlyStopping from lt instead"):
         Settings.checked({"callbacks": [foreign]})
+
+
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        ({"precision": 16}, "precision=16 is a spelling of 1.x: write precision='16-mixed'."),
+        ({"precision": "bf16"}, "write precision='bf16-mixed'."),
+        ({"prepare_data_per_node": True}, "set it in the datamodule or the module."),
+    ],
+)
+def test_a_discouraged_value_is_taken_and_noted_with_the_new_spelling(given, note):
+    with pytest.warns(LtDeprecationWarning, match=r"\[LT901\]") as noted:
+        Settings.checked(given)
+    assert [note in str(warning.message) for warning in noted] == [True]

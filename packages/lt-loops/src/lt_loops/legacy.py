@@ -7,11 +7,11 @@ from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
+from lt_core.errors import LtDeprecationWarning, warn
 from lt_loops.arguments.table import ARGUMENTS, Settings
-from lt_loops.old_arguments import OLD_ARGUMENTS, translate
+from lt_loops.old_names import ARGUMENTS as OLD_ARGUMENTS
 
-__all__ = ["LegacyArguments", "renamed_loaders", "translate"]
+__all__ = ["LegacyArguments"]
 
 _NO_OPTION = ("callbacks", "plugins", "checkpoint_callback", "early_stop_callback")
 """Objects, which no command line can give."""
@@ -54,24 +54,6 @@ _GONE = {
     "weights_save_path": "read trainer.default_root_dir",
 }
 """Attributes of Lightning's Trainer that lt's has not, and what to do instead."""
-
-
-def renamed_loaders(run: str, old: str, given: Any, new: str, value: Any) -> Any:
-    """Return the loaders that a run gets, of which ``given`` are by the name that they had in 1.x.
-
-    Raises:
-        ConfigTypeError: when both are given.
-    """
-    if given is None:
-        return value
-    if value is not None:
-        raise ConfigTypeError(f"{run}() got both {old} (a spelling of 1.x) and {new}. Leave {old} out.", code="LT134")
-    warn(
-        f"{run}({old}=...) is a spelling of 1.x: write {new}=.",
-        code="LT905",
-        category=LtDeprecationWarning,
-    )
-    return given
 
 
 class LegacyArguments:

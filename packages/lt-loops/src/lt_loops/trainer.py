@@ -27,12 +27,13 @@ from lt_core.strategy import Strategy
 from lt_loops.actions import TrainerActions
 from lt_loops.arguments.attributes import check_attribute
 from lt_loops.arguments.limits import Limits
-from lt_loops.arguments.problems import Problem, a, shown
+from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
-from lt_loops.legacy import LegacyArguments, renamed_loaders, translate
+from lt_loops.legacy import LegacyArguments
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.report.results import format_results
 from lt_loops.returned_weights import take_weights
@@ -169,9 +170,7 @@ class Trainer(TrainerActions, LegacyArguments):
     ) -> None:
         """Check all arguments and make the objects that names stand for; see the class for the arguments."""
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        problems: list[Problem] = []
-        meant = translate({**given, **unknown}, problems=problems)
-        self._set_up(Settings.checked(meant, lambda sound: [*problems, *find_unknown(sound)]))
+        self._set_up(Settings.checked({**given, **unknown}, find_unknown))
 
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings
@@ -210,8 +209,7 @@ class Trainer(TrainerActions, LegacyArguments):
         datamodule: DataSource | None = None,
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
-        *,
-        train_dataloader: Any = None,
+        **unknown: Any,
     ) -> None:
         """Train ``model``.
 
@@ -225,11 +223,13 @@ class Trainer(TrainerActions, LegacyArguments):
             ckpt_path: resume exactly from a checkpoint: a path, ``"last"``, ``"best"``, or ``"auto"`` (the newest if
                 there is one).
             weights_only: False reads the checkpoint even if it could run code; only for files that you made yourself.
-            train_dataloader: what ``train_dataloaders`` was called in 1.x.
+            unknown: names that an installed package understands (:mod:`lt_core.dialect`).
         """
-        train_dataloaders = renamed_loaders(
-            "fit", "train_dataloader", train_dataloader, "train_dataloaders", train_dataloaders
-        )
+        if unknown:
+            given = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders}
+            given |= {"datamodule": datamodule, "ckpt_path": ckpt_path, "weights_only": weights_only}
+            self.fit(model, **in_todays_names("fit", given, unknown))
+            return
         if isinstance(train_dataloaders, DataSource) and datamodule is None:
             train_dataloaders, datamodule = None, train_dataloaders
         start = ckpt_path or self.settings.ckpt_path
@@ -249,8 +249,7 @@ class Trainer(TrainerActions, LegacyArguments):
         verbose: bool = True,
         datamodule: DataSource | None = None,
         weights_only: bool | None = None,
-        *,
-        val_dataloaders: Any = None,
+        **unknown: Any,
     ) -> list[dict[str, float]]:
         """Run the validation loaders once; return what was logged, a dict for each loader.
 
@@ -261,9 +260,12 @@ class Trainer(TrainerActions, LegacyArguments):
             verbose: print a table of the results.
             datamodule: gives the loaders instead.
             weights_only: as in :meth:`fit`.
-            val_dataloaders: what ``dataloaders`` was called in 1.x.
+            unknown: as in :meth:`fit`.
         """
-        dataloaders = renamed_loaders("validate", "val_dataloaders", val_dataloaders, "dataloaders", dataloaders)
+        if unknown:
+            given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
+            given |= {"datamodule": datamodule, "weights_only": weights_only}
+            return self.validate(**in_todays_names("validate", given, unknown))
         return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
 
     def test(
@@ -274,11 +276,13 @@ class Trainer(TrainerActions, LegacyArguments):
         verbose: bool = True,
         datamodule: DataSource | None = None,
         weights_only: bool | None = None,
-        *,
-        test_dataloaders: Any = None,
+        **unknown: Any,
     ) -> list[dict[str, float]]:
         """Run the test loaders once; arguments and result as in :meth:`validate`."""
-        dataloaders = renamed_loaders("test", "test_dataloaders", test_dataloaders, "dataloaders", dataloaders)
+        if unknown:
+            given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
+            given |= {"datamodule": datamodule, "weights_only": weights_only}
+            return self.test(**in_todays_names("test", given, unknown))
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
 
     def predict(

@@ -44,6 +44,7 @@ __all__ = [
     "fast_dev_run",
     "flag",
     "is_whole",
+    "new_precision",
     "objects",
     "part",
     "path",
@@ -396,6 +397,12 @@ def as_loggers(value: Any) -> bool | list[Any]:
 def as_devices(value: Any) -> int | str | list[int]:
     """Return a count or text as it is, indices as a list."""
     return as_plain(value) if isinstance(value, str) or is_whole(value) else [int(index) for index in value]
+
+
+def new_precision(value: Any) -> str:
+    """Return how a number format is written today, where it is written as up to 1.x."""
+    old = isinstance(value, int | str) and str(value) in ("16", "32", "64", "bf16")
+    return f"write precision={canonical_precision(value)!r}." if old else ""
 
 
 def as_precision(value: Any) -> str | Precision:

@@ -23,15 +23,17 @@ from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
-from lt_core.errors import ConfigTypeError, did_you_mean, warn
+from lt_core.errors import ConfigTypeError, LtDeprecationWarning, did_you_mean, warn
 from lt_core.launcher import Launcher
 from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
+from lt_loops import old_names
 from lt_loops.arguments import rules
 from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
+from lt_loops.arguments.spellings import old_name, translated
 
 __all__ = ["ARGUMENTS", "DEFAULT_EPOCHS", "Argument", "Plugin", "Settings", "settled", "wrong_arguments"]
 
@@ -56,6 +58,7 @@ class Argument:
         also: types that may be written too, and are then brought into that of :class:`Settings` by ``form``.
         form: returns a checked value in the one form that the rest of the code reads.
         none_counts: None is no default but says something.
+        note: returns what to write in place of a value that is taken and discouraged; "" for others.
         parameter: False for one that the constructor takes, and that its signature does not show.
     """
 
@@ -64,6 +67,7 @@ class Argument:
     also: str = ""
     form: Callable[[Any], Any] = rules.as_plain
     none_counts: bool = False
+    note: Callable[[Any], str] | None = None
     parameter: bool = True
 
 
@@ -107,6 +111,7 @@ class Settings:
         '``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision.',
         also="int",
         form=rules.as_precision,
+        note=rules.new_precision,
     )
     logger: bool | list[Logger | str] | None = _row(
         None,
@@ -268,6 +273,7 @@ class Settings:
         rules.flag,
         "prepare data on one process per node (True) or of the job (False); default: the attribute of the module or "
         "datamodule.",
+        note=lambda value: "set it in the datamodule or the module.",
     )
     eval_precision: str | Precision | None = _row(
         None,
@@ -300,11 +306,14 @@ class Settings:
             ConfigTypeError: for unknown arguments, or when all that is wrong is of a wrong type.
             ConfigError: for wrong values and conflicts; the message lists all problems of the call, one a line.
         """
-        wrong = wrong_arguments(given)
-        sound = {name: value for name, value in given.items() if name not in wrong}
-        problems = [*wrong.values(), *find_conflicts(sound), *(look_up(sound) if look_up is not None else ())]
+        problems = _problems(given, look_up)
+        if problems:
+            given, problems = translated("Trainer", given)
+            problems += _problems(given, look_up)
         if problems:
             raise_problems(problems, "Trainer", code="LT140")
+        for name, value in given.items():
+            _note(name, value)
         written = {
             name: settled(name, value)
             for name, value in given.items()
@@ -343,6 +352,20 @@ ARGUMENTS: Mapping[str, Argument] = {
 """The Trainer's arguments by name."""
 
 
+def _problems(given: Mapping[str, Any], look_up: LookUp | None) -> list[Problem]:
+    wrong = wrong_arguments(given)
+    sound = {name: value for name, value in given.items() if name not in wrong}
+    return [*wrong.values(), *find_conflicts(sound), *(look_up(sound) if look_up is not None else ())]
+
+
+def _note(name: str, value: Any) -> None:
+    """Warn of a value that should be written otherwise."""
+    note = ARGUMENTS[name].note
+    if value is not None and note is not None and (instead := note(value)):
+        text = f"{name}={shown(value)} is a spelling of 1.x: {instead}"
+        warn(text, code="LT901", category=LtDeprecationWarning)
+
+
 def wrong_arguments(given: Mapping[str, Any]) -> dict[str, Problem]:
     """Return what is wrong with each argument by itself: unknown ones, wrong values."""
     found = {
@@ -359,7 +382,8 @@ def settled(name: str, value: Any) -> Any:
 def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
-    hint = _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip() or f"Expected: {', '.join(ARGUMENTS)}."
+    hint = old_name(old_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
+    hint = hint or f"Expected: {', '.join(ARGUMENTS)}."
     text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
     return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))
 

@@ -1,13 +1,19 @@
-"""The spellings of 1.x."""
+"""The Trainer's arguments in the spellings of 1.x: what lt-compat makes of them, and what is said without it."""
 
+import subprocess
+import sys
 import warnings
 from argparse import ArgumentParser, Namespace
 
 import pytest
+import torch
+from tests.patience import PATIENCE
 
-from lt_core import Callback, ConfigError, LtDeprecationWarning, PluginError, plugins
+from lt_compat.arguments import translate
+from lt_core import Callback, ConfigError, ConfigTypeError, LightningModule, LtDeprecationWarning, PluginError, plugins
+from lt_loops import Trainer
 from lt_loops.arguments.table import Settings
-from lt_loops.legacy import LegacyArguments, translate
+from lt_loops.legacy import LegacyArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
 
@@ -27,10 +33,6 @@ TRANSLATIONS = [
     ({"accelerator": "ddp_spawn"}, {"accelerator": None, "strategy": "ddp_spawn"}),
     ({"accelerator": "ddp_cpu", "num_processes": 2}, {"accelerator": "cpu", "strategy": "ddp_spawn", "devices": 2}),
     ({"distributed_backend": "ddp", "gpus": 2}, {"accelerator": "gpu", "strategy": "ddp", "devices": 2}),
-    ({"precision": 16}, {"precision": "16-mixed"}),
-    ({"precision": 32}, {"precision": "32-true"}),
-    ({"precision": 64}, {"precision": "64-true"}),
-    ({"precision": "bf16"}, {"precision": "bf16-mixed"}),
     ({"checkpoint_callback": False}, {"enable_checkpointing": False}),
     ({"progress_bar_refresh_rate": 0}, {"enable_progress_bar": False}),
     ({"weights_summary": None}, {"enable_model_summary": False}),
@@ -55,11 +57,9 @@ def test_an_old_argument_means_what_it_meant(old, new):
 
 NOTES = [
     ({"gpus": 2}, "gpus=2 is a spelling of 1.x: write accelerator='gpu', devices=2."),
-    ({"precision": 16}, "precision=16 is a spelling of 1.x: write precision='16-mixed'."),
     ({"accelerator": "ddp"}, "accelerator='ddp' is a spelling of 1.x: write strategy='ddp'."),
     ({"weights_summary": None}, "weights_summary=None is a spelling of 1.x: write enable_model_summary=False."),
     ({"resume_from_checkpoint": "x"}, "write trainer.fit(model, ckpt_path='x')."),
-    ({"prepare_data_per_node": True}, "set it in the datamodule or the module."),
     ({"stochastic_weight_avg": False}, "write callbacks=[StochasticWeightAveraging(swa_lrs=...)]."),
 ]
 
@@ -178,26 +178,47 @@ def test_an_old_and_a_new_argument_that_contradict_are_an_error():
         translate({"gpus": 1, "devices": 2})
 
 
-def test_loaders_by_their_names_of_1x_are_read(trainer, net, loader):
-    class Checks(net):
-        def validation_step(self, batch, batch_idx):
-            self.log("val", self.loss(batch))
+class Checks(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
 
-        test_step = validation_step
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).sum()
 
-    run = trainer()
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.layer(batch).mean())
+
+    test_step = validation_step
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer(**arguments):
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return Trainer(accelerator="cpu", max_epochs=1, **quiet, **arguments)
+
+
+def test_loaders_by_their_names_of_1x_are_read():
+    run, data = trainer(), [torch.ones(4, 2), torch.ones(4, 2)]
     with pytest.warns(LtDeprecationWarning, match=r"fit\(train_dataloader=.*write train_dataloaders="):
-        run.fit(Checks(), train_dataloader=loader(8))
+        run.fit(Checks(), train_dataloader=data)
     assert run.global_step == 2
     with pytest.warns(LtDeprecationWarning, match=r"validate\(val_dataloaders=.*write dataloaders="):
-        assert "val" in run.validate(val_dataloaders=loader(4), verbose=False)[0]
+        assert "val" in run.validate(val_dataloaders=data, verbose=False)[0]
     with pytest.warns(LtDeprecationWarning, match=r"test\(test_dataloaders="):
-        run.test(test_dataloaders=loader(4), verbose=False)
+        run.test(test_dataloaders=data, verbose=False)
     with pytest.raises(ConfigError, match="both train_dataloader .* and train_dataloaders"):
-        run.fit(Checks(), loader(4), train_dataloader=loader(4))
+        run.fit(Checks(), data, train_dataloader=data)
 
 
-def test_an_attribute_that_is_gone_says_what_stands_for_it(trainer):
+def test_a_loader_by_a_name_that_never_was_names_the_near_one():
+    with pytest.raises(ConfigTypeError, match=r"train_loaders=.* is no argument of fit\(\)\. Did you mean 'train_data"):
+        trainer().fit(Checks(), train_loaders=[torch.ones(4, 2)])
+
+
+def test_an_attribute_that_is_gone_says_what_stands_for_it():
     with pytest.raises(AttributeError, match=r"Trainer.tune is not there: write Tuner\(trainer\)"):
         _ = trainer().tune
     with pytest.raises(AttributeError, match="has no attribute 'maxepochs'"):
@@ -205,26 +226,30 @@ def test_an_attribute_that_is_gone_says_what_stands_for_it(trainer):
     assert not hasattr(trainer(), "lr_schedulers")
 
 
-def test_the_last_batch_is_known_in_the_step_and_after_it(trainer, net, loader):
-    seen = []
-
-    class Notes(net):
-        def training_step(self, batch, batch_idx):
-            seen.append((batch_idx, self.trainer.is_last_batch))
-            return super().training_step(batch, batch_idx)
-
-        def on_train_batch_end(self, outputs, batch, batch_idx):
-            seen.append((batch_idx, self.trainer.is_last_batch))
-
-    trainer(max_epochs=2).fit(Notes(), loader(12))
-    assert seen == [(0, False), (0, False), (1, False), (1, False), (2, True), (2, True)] * 2
-    seen.clear()
-    trainer(limit_train_batches=2).fit(Notes(), loader(12))
-    assert seen[2:] == [(1, True), (1, True)]
+@pytest.fixture
+def alone(monkeypatch):
+    """Have no dialect installed."""
+    found = plugins.names
+    monkeypatch.setattr(plugins, "names", lambda group: [] if group == "compat" else found(group))
 
 
-def test_the_strategy_answers_by_lightnings_names(trainer):
-    strategy = trainer().strategy
-    assert (strategy.root_device.type, strategy.global_rank, strategy.is_global_zero) == ("cpu", 0, True)
-    assert strategy.reduce_boolean_decision(True)
-    assert not strategy.reduce_boolean_decision(False, all=False)
+@pytest.mark.usefixtures("alone")
+def test_without_lt_compat_an_old_spelling_names_the_new_one_and_who_understands_it():
+    with pytest.raises(ConfigTypeError, match=r"gpus=2 .*write accelerator='gpu', devices=.*lt-compat.*\[LT141\]"):
+        Trainer(gpus=2)
+    with pytest.raises(ConfigTypeError, match=r"train_dataloader=.*write train_dataloaders=.*lt-compat.*\[LT141\]"):
+        trainer().fit(Checks(), train_dataloader=[torch.ones(4, 2)])
+
+
+def test_lt_compat_is_imported_when_an_old_spelling_appears_and_not_before():
+    script = (
+        "import sys, warnings, lt\n"
+        "lt.Trainer(accelerator='cpu', logger=False, precision=32)\n"
+        "print('lt_compat' in sys.modules)\n"
+        "lt.Trainer(gpus=0, logger=False)\n"
+        "print('lt_compat.arguments' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
+    assert done.stdout.split() == ["False", "True"]

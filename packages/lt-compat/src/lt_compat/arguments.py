@@ -1,4 +1,4 @@
-"""The Trainer arguments of 1.x in the words of 2.x, each with one note that names the new spelling."""
+"""Arguments of the Trainer of 1.x and its methods in the spelling of 2.x; each is noted with the new one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from lt_core import plugins
-from lt_core.errors import ConfigError, LtDeprecationWarning, warn
-from lt_loops.arguments.precision_names import canonical_precision
-from lt_loops.arguments.problems import Problem, problem_of, raise_problems, shown
+from lt_core.errors import ConfigError, ConfigTypeError, LtDeprecationWarning, warn
 
-__all__ = ["OLD_ARGUMENTS", "translate"]
+__all__ = ["OLD_ARGUMENTS", "translate", "with_new_loaders"]
 
 _CODE = "LT901"
 
@@ -18,7 +16,7 @@ Change = Callable[[Any, dict[str, Any]], str]
 """Writes an old argument's value into the new arguments, and returns the new spelling for the note."""
 
 
-def translate(given: Mapping[str, Any], problems: list[Problem] | None = None) -> dict[str, Any]:
+def translate(given: Mapping[str, Any], problems: list[ConfigError] | None = None) -> dict[str, Any]:
     """Return the arguments of a Trainer with those of 1.x written as in 2.x; the others as they are.
 
     Args:
@@ -29,40 +27,53 @@ def translate(given: Mapping[str, Any], problems: list[Problem] | None = None) -
         ConfigError: when an old and a new argument contradict each other, or for what 2.x no longer does.
     """
     new = {name: value for name, value in given.items() if name not in _CHANGES}
-    found: list[Problem] = []
-    notes = [_note("accelerator", new, _strategy_as_accelerator, found), _note("precision", new, _old_precision, found)]
-    for name, change in _CHANGES.items():
+    found: list[ConfigError] = [] if problems is None else problems
+    changes = {"accelerator": _strategy_as_accelerator, **_CHANGES}
+    notes = []
+    for name, change in changes.items():
         if name in given and (given[name] is not None or name in _NONE_SAYS):
-            spelling = _apply(change, given[name], new, found)
-            notes.append(spelling and f"{name}={shown(given[name])} is a spelling of 1.x: {spelling}")
-    if problems is None:
-        raise_problems(found, "Trainer", code="LT140")
-    else:
-        problems += found
-    if new.get("prepare_data_per_node") is not None:
-        notes.append("Trainer(prepare_data_per_node=...) is a spelling of 1.x: set it in the datamodule or the module.")
+            try:
+                spelling = change(given[name], new)
+            except ConfigError as error:
+                found.append(error)
+                continue
+            notes.append(spelling and f"{_said(name, given[name])} is a spelling of 1.x: {spelling}")
+    if problems is None and found:
+        raise found[0]
     silence = given.get("silence")
-    if isinstance(silence, Collection) and _CODE in silence:
-        return new
-    for note in filter(None, notes):
-        warn(note, code=_CODE, category=LtDeprecationWarning)
+    if not (isinstance(silence, Collection) and _CODE in silence):
+        for note in filter(None, notes):
+            warn(note, code=_CODE, category=LtDeprecationWarning)
     return new
 
 
-def _apply(change: Change, value: Any, new: dict[str, Any], found: list[Problem]) -> str:
-    """Apply ``change``; return the new spelling, or "" and what is wrong in ``found``."""
-    try:
-        return change(value, new)
-    except ConfigError as error:
-        found.append(problem_of(error))
-        return ""
+def _said(name: str, value: Any) -> str:
+    text = repr(value)
+    return f"{name}={text if len(text) <= 60 else f'{type(value).__name__}(...)'}"
 
 
-def _note(name: str, new: dict[str, Any], change: Change, found: list[Problem]) -> str:
-    """Apply ``change`` to an argument that both versions have; return the note, empty where nothing is old."""
-    value = new.get(name)
-    spelling = _apply(change, value, new, found)
-    return f"{name}={shown(value)} is a spelling of 1.x: {spelling}" if spelling else ""
+_LOADERS = {
+    "fit": ("train_dataloader", "train_dataloaders"),
+    "validate": ("val_dataloaders", "dataloaders"),
+    "test": ("test_dataloaders", "dataloaders"),
+}
+"""What the loaders of a run were called, and are called."""
+
+
+def with_new_loaders(run: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
+    """Return the arguments of ``fit``, ``validate`` or ``test`` with the loaders by today's name."""
+    old, new = _LOADERS.get(run, ("", ""))
+    if old not in given:
+        return given
+    loaders = given.pop(old)
+    if loaders is None:
+        return given
+    if given.get(new) is not None:
+        text = f"{run}() got both {old} (a spelling of 1.x) and {new}. Leave {old} out."
+        problems.append(ConfigTypeError(text, code="LT134"))
+        return given
+    warn(f"{run}({old}=...) is a spelling of 1.x: write {new}=.", code="LT905", category=LtDeprecationWarning)
+    return {**given, new: loaders}
 
 
 def _put(new: dict[str, Any], name: str, value: Any, old: str, *, over: tuple[Any, ...] = ()) -> None:
@@ -70,14 +81,14 @@ def _put(new: dict[str, Any], name: str, value: Any, old: str, *, over: tuple[An
     present = new.get(name)
     if present is not None and not (isinstance(present, str) and present in ("auto", *over)) and present != value:
         raise ConfigError(
-            f"{old} (a spelling of 1.x) means {name}={shown(value)}, but {name}={shown(present)} is given too. Leave "
+            f"{old} (a spelling of 1.x) means {_said(name, value)}, but {_said(name, present)} is given too. Leave "
             f"{old} out.",
             code="LT140",
         )
     new[name] = value
 
 
-# ---- accelerator, strategy, precision --------------------------------------------------------------------------------
+# ---- accelerator, strategy -------------------------------------------------------------------------------------------
 
 _STRATEGIES = ("dp", "ddp", "ddp2", "ddp_spawn", "ddp_sharded", "ddp_sharded_spawn", "deepspeed", "horovod", "fsdp")
 
@@ -94,14 +105,6 @@ def _strategy_as_accelerator(value: Any, new: dict[str, Any]) -> str:
     return f"write strategy={value!r}."
 
 
-def _old_precision(value: Any, new: dict[str, Any]) -> str:
-    old = isinstance(value, int | str) and not isinstance(value, bool) and str(value) in ("16", "32", "64", "bf16")
-    if not old:
-        return ""
-    new["precision"] = canonical_precision(value)
-    return f"write precision={new['precision']!r}."
-
-
 def _distributed_backend(value: Any, new: dict[str, Any]) -> str:
     spelling = _strategy_as_accelerator(value, new)
     if not spelling:
@@ -116,7 +119,7 @@ def _devices_of(kind: str, *other_names: str) -> Change:
     """Return the change of an argument that names a kind of device and how many: ``gpus``, ``tpu_cores``."""
 
     def change(value: Any, new: dict[str, Any]) -> str:
-        old = f"{'gpus' if kind == 'gpu' else 'tpu_cores'}={shown(value)}"
+        old = _said("gpus" if kind == "gpu" else "tpu_cores", value)
         if value in (0, "0", "", []):
             _put(new, "accelerator", "cpu", old)
             return "write accelerator='cpu'."
@@ -196,7 +199,7 @@ def _stochastic_weight_avg(value: Any, new: dict[str, Any]) -> str:
 def _renamed(old: str, name: str) -> Change:
     def change(value: Any, new: dict[str, Any]) -> str:
         _put(new, name, value, old)
-        return f"write {name}={shown(value)}."
+        return f"write {_said(name, value)}."
 
     return change
 
@@ -219,7 +222,7 @@ def _gone(name: str, remedy: str, *harmless: Any) -> Change:
     def change(value: Any, new: dict[str, Any]) -> str:
         if value and value not in harmless:
             raise ConfigError(
-                f"{name}={shown(value)} (a spelling of 1.x) is no argument any more: {remedy}", code="LT141"
+                f"{_said(name, value)} (a spelling of 1.x) is no argument any more: {remedy}", code="LT141"
             )
         return "leave it out."
 
@@ -266,4 +269,4 @@ _CHANGES: dict[str, Change] = {
 }
 
 OLD_ARGUMENTS: tuple[str, ...] = tuple(_CHANGES)
-"""The arguments of 1.x that the Trainer still takes."""
+"""The arguments of the Trainer of 1.x."""
