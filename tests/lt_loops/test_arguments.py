@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from lt_core import plugins
-from lt_loops import Trainer, old_names
+from lt_loops import Trainer, former_names
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
 
@@ -64,7 +64,7 @@ def test_what_takes_names_or_fills_a_role_is_an_argument():
     assert all("str" in members(TYPES[name]) | members(ARGUMENTS[name].also) for name in plugins.OF_ARGUMENT)
 
 
-@pytest.mark.parametrize(("old", "today"), old_names.ARGUMENTS.items())
+@pytest.mark.parametrize(("old", "today"), former_names.ARGUMENTS.items())
 def test_an_old_name_is_none_of_today_and_leads_to_one_of_today(old, today):
     assert old not in ARGUMENTS
     outer = re.sub(r"\([^)]*\)", "", today)

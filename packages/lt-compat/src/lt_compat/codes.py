@@ -6,6 +6,8 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
+        "LT901",
         "LT904",
+        "LT905",
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lt_compat.arguments import translate, with_new_loaders
 from lt_compat.by_index import ByIndex
 from lt_compat.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
 from lt_compat.signatures import as_in_1_x
@@ -13,6 +14,7 @@ from lt_core.dialect import Dialect, StepKind
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
+    from lt_core.errors import ConfigError
     from lt_core.module import LightningModule
     from lt_core.trainer import TrainerAPI
 
@@ -21,6 +23,10 @@ __all__ = ["Lightning1"]
 
 class Lightning1(Dialect):
     """Arguments, hooks, kinds of training step and checkpoints of Lightning 1.x."""
+
+    def arguments(self, where: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
+        """Write ``gpus=``, ``resume_from_checkpoint=`` and the like as in 2.x."""
+        return translate(given, problems) if where == "Trainer" else with_new_loaders(where, given, problems)
 
     def trainer_made(self, trainer: TrainerAPI) -> None:
         """Call ``on_init_start`` and ``on_init_end``."""

@@ -25,7 +25,9 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -47,7 +49,7 @@ __all__ = [
     "from_signal_handler",
     "near_files",
     "silence",
-    "silence_for_trainer",
+    "silenced",
     "warn",
 ]
 
@@ -119,7 +121,7 @@ class LtDeprecationWarning(LtWarning, FutureWarning):
 
 
 _silenced: set[str] = set()
-_silenced_by_trainer: set[str] = set()
+_silenced_by_runs: Counter[str] = Counter()
 
 
 def silence(codes: Iterable[str]) -> None:
@@ -127,10 +129,15 @@ def silence(codes: Iterable[str]) -> None:
     _silenced.update(codes)
 
 
-def silence_for_trainer(codes: Iterable[str]) -> None:
-    """Turn off the warnings with these codes until the next call: the Trainer that was made or runs last decides."""
-    _silenced_by_trainer.clear()
-    _silenced_by_trainer.update(codes)
+@contextmanager
+def silenced(codes: Iterable[str]) -> Iterator[None]:
+    """Turn off the warnings with these codes while a run lasts, in all threads of the process."""
+    mine = list(codes)
+    _silenced_by_runs.update(mine)
+    try:
+        yield
+    finally:
+        _silenced_by_runs.subtract(mine)
 
 
 def warn(
@@ -151,7 +158,7 @@ def warn(
             that is neither lt's nor torch's.
         about: a method of the user's that the warning is about: the line where it is defined is shown instead.
     """
-    if code in _silenced or code in _silenced_by_trainer:
+    if code in _silenced or _silenced_by_runs[code] > 0:
         return
     text = f"{message} [{code}]"
     function: Any = getattr(about, "__func__", about)

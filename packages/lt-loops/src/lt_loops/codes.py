@@ -42,6 +42,5 @@ WARNINGS: frozenset[str] = frozenset(
         "LT901",
         "LT902",
         "LT903",
-        "LT905",
     }
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lt_core.errors import LtDeprecationWarning, warn
 from lt_loops.arguments.table import ARGUMENTS, Settings
-from lt_loops.old_names import ARGUMENTS as OLD_ARGUMENTS
+from lt_loops.former_names import ARGUMENTS as OLD_ARGUMENTS
 
 __all__ = ["LegacyArguments"]
 

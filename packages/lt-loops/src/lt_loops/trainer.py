@@ -3,50 +3,54 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
 
-from lt_core import plugins
+from lt_core import CallbackBase, plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.data import DataSource
+from lt_core.data import DataSource, Feed
 from lt_core.dialect import dialects
-from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silence_for_trainer
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
+from lt_core.partial_save import Contents
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
-from lt_loops.actions import TrainerActions
 from lt_loops.arguments.attributes import check_attribute
 from lt_loops.arguments.limits import Limits
-from lt_loops.arguments.problems import a, shown
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import choose_checkpoint
+from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 from lt_loops.legacy import LegacyArguments
 from lt_loops.predict import iterate_predictions, run_predict
+from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
-from lt_loops.returned_weights import take_weights
 from lt_loops.run.frame import Run
+from lt_loops.run.results import take_over
 from lt_loops.run.signals import EXIT_STATUS, exits_process
+from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others
-from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.parts import find_unknown, resolve
+from lt_loops.trial import Trial, run_trial
+from lt_loops.view import TrainerView
 
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerActions, LegacyArguments):
+class Trainer(TrainerView, LegacyArguments):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
     Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. ``None`` for ``logger``
@@ -174,14 +178,10 @@ class Trainer(TrainerActions, LegacyArguments):
 
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings
-        silence_for_trainer(settings.silence)
         _set_backends(settings)
         self._limits = Limits.of(settings)
         self._parts = resolve(settings)
-        self._run: Run | None = None
         self._fitted: Run | None = None
-        self._media_told = False
-        self._log_axis = "step"
         for dialect in dialects(methods_of_others(self.callbacks)):
             dialect.trainer_made(self)
         self._hinted = ""
@@ -230,16 +230,13 @@ class Trainer(TrainerActions, LegacyArguments):
             given |= {"datamodule": datamodule, "ckpt_path": ckpt_path, "weights_only": weights_only}
             self.fit(model, **in_todays_names("fit", given, unknown))
             return
-        if isinstance(train_dataloaders, DataSource) and datamodule is None:
-            train_dataloaders, datamodule = None, train_dataloaders
-        start = ckpt_path or self.settings.ckpt_path
-        run = self._new_run(
-            "fit", model, datamodule, start, weights_only, train=train_dataloaders, validate=val_dataloaders
-        )
-        self.settings.note_default_epochs()
-        self._fitted = None  # a fit that fails leaves nothing to continue
-        result = self.strategy.launch(run_fit, run)
-        self._finish(run, result)
+        with silenced(self.settings.silence):
+            loaders, start = {"train": train_dataloaders, "validate": val_dataloaders}, self.settings.ckpt_path
+            run = self._new_run("fit", model, loaders, datamodule, ckpt_path or start, weights_only)
+            self.settings.note_default_epochs()
+            self._fitted = None  # a fit that fails leaves nothing to continue
+            result = self.strategy.launch(run_fit, run)
+            self._finish(run, result)
 
     def validate(
         self,
@@ -307,9 +304,10 @@ class Trainer(TrainerActions, LegacyArguments):
         Returns:
             A list of outputs, or for several loaders a list of such lists; None without ``return_predictions``.
         """
-        run = self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, weights_only)
-        result = self.strategy.launch(run_predict, run, return_predictions is not False)
-        self._finish(run, result)
+        with silenced(self.settings.silence):
+            run = self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, weights_only)
+            result = self.strategy.launch(run_predict, run, return_predictions is not False)
+            self._finish(run, result)
         return result.outputs
 
     def predict_iter(
@@ -336,9 +334,10 @@ class Trainer(TrainerActions, LegacyArguments):
         datamodule: DataSource | None,
         weights_only: bool | None,
     ) -> list[dict[str, float]]:
-        run = self._eval_run(stage, model, dataloaders, ckpt_path, datamodule, weights_only)
-        result = self.strategy.launch(run_evaluate, run)
-        self._finish(run, result)
+        with silenced(self.settings.silence):
+            run = self._eval_run(stage, model, dataloaders, ckpt_path, datamodule, weights_only)
+            result = self.strategy.launch(run_evaluate, run)
+            self._finish(run, result)
         results: list[dict[str, float]] = result.outputs
         if verbose and self.is_global_zero:
             self.print(format_results(results, stage))
@@ -353,8 +352,6 @@ class Trainer(TrainerActions, LegacyArguments):
         datamodule: DataSource | None,
         weights_only: bool | None,
     ) -> Run:
-        if isinstance(dataloaders, DataSource) and datamodule is None:
-            dataloaders, datamodule = None, dataloaders
         if model is None:
             if self._run is None:
                 raise ConfigTypeError(
@@ -363,7 +360,7 @@ class Trainer(TrainerActions, LegacyArguments):
             model, datamodule = self._run.module, datamodule or (self._run.datamodule if dataloaders is None else None)
             best = getattr(self.checkpoint_callback, "best_model_path", "")
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
-        run = self._new_run(stage, model, datamodule, ckpt_path, weights_only, **{stage: dataloaders})
+        run = self._new_run(stage, model, {stage: dataloaders}, datamodule, ckpt_path, weights_only)
         if self._fitted is not None:
             run.position.load_state_dict(self._fitted.position.state_dict())
         run.stopping.request(self.should_stop)
@@ -373,10 +370,10 @@ class Trainer(TrainerActions, LegacyArguments):
         self,
         stage: str,
         model: Any,
+        given: dict[str, Any],
         datamodule: DataSource | None,
         ckpt_path: str | PathLike[str] | None,
         weights_only: bool | None,
-        **loaders: Any,
     ) -> Run:
         if self._run is not None and self._run.status == "running":
             raise ConfigTypeError(
@@ -384,57 +381,29 @@ class Trainer(TrainerActions, LegacyArguments):
                 "it.",
                 code="LT132",
             )
-        module = self._module_of(model, stage)
-        if datamodule is not None and not isinstance(datamodule, DataSource):
-            raise ConfigTypeError(
-                f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received {a(datamodule)}. "
-                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
-                code="LT133",
-            )
-        given = [name for name, value in loaders.items() if value is not None]
-        if datamodule is not None and given:
-            raise ConfigTypeError(
-                f"{stage}() got both loaders ({', '.join(given)}) and a datamodule. Pass one of the two.", code="LT134"
-            )
+        module, compiled = module_of(model, stage)
         path = choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None)
         continues = stage == "fit" and path is None and self._fitted is not None and self._fitted.module is module
         return Run(
             self,
             stage,
             module,
-            Loaders(module, datamodule, **loaders),
+            Loaders.of_call(stage, module, datamodule, given),
             path,
             settings=self.settings,
             limits=self._limits,
             parts=self._parts,
-            compile_options=self._compile_options if self.settings.compile is None else self.settings.compile,
+            compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
             follows_lightning=self.follows_lightning,
             trusted=weights_only is False,
             last=self._fitted if continues else None,
         )
 
-    def _module_of(self, model: Any, stage: str) -> LightningModule:
-        inner = getattr(model, "_orig_mod", None)
-        if isinstance(model, nn.Module) and isinstance(inner, LightningModule):
-            self._compile_options = self._compile_options or {}
-            return inner
-        if isinstance(model, LightningModule):
-            if "_modules" not in vars(model):
-                raise ConfigTypeError(
-                    f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it.",
-                    code="LT131",
-                )
-            return model
-        what = (
-            f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
-        )
-        raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.", code="LT131")
-
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""
         self._run = run
         if self.strategy.capabilities.returns_results:
-            self._absorb(run, result)
+            take_over(run, result)
         run.end(result.status)
         if run.stage == "fit":
             self._fitted = run
@@ -467,27 +436,6 @@ class Trainer(TrainerActions, LegacyArguments):
             self._hinted = text
             self.print(text)
 
-    def _absorb(self, run: Run, result: RunResult) -> None:
-        """Bring the results of a run in other processes into this one."""
-        run.position.load_state_dict(result.position)
-        run.stopping.ended_elsewhere(result.stop_reason)
-        if result.weights is not None:
-            take_weights(run.module, result.weights)
-        recorder = run.recorder
-        metrics = result.metrics
-        recorder.callback_values = dict(metrics.get("callback", {}))
-        recorder.logged_values, recorder.bar_values = (
-            dict(metrics.get("logged", {})),
-            dict(metrics.get("progress_bar", {})),
-        )
-        for callback in self.callbacks:
-            if state := result.callbacks.get(callback.state_key):
-                callback.load_state_dict(state)
-            callback.take_over(self)
-        run.open_log()
-        for logger, state in zip(self.loggers, result.loggers, strict=False):
-            run.log.guarded(logger, partial(logger.load_state_dict, state))
-
     def speed_report(self) -> str:
         """Return where the time of the last run went, as the profiler tells it.
 
@@ -504,9 +452,162 @@ class Trainer(TrainerActions, LegacyArguments):
             )
         return self.active_profiler.summary()
 
-    # ---- for the loops -----------------------------------------------------------------------------------------------
+    # ---- in a run ----------------------------------------------------------------------------------------------------
 
-    _compile_options: dict[str, Any] | None = None
+    def mark_dirty(self) -> None:
+        """Have the plan of the loop made again at the next batch; after a change that the loop cannot see."""
+        if self._run is not None:
+            self._run.training.mark_dirty()
+
+    def save_checkpoint(
+        self,
+        filepath: str | PathLike[str],
+        weights_only: bool = False,
+        storage_options: Any = None,
+        *,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
+    ) -> None:
+        """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
+
+        Args:
+            filepath: the file.
+            weights_only: only weights and hyperparameters.
+            storage_options: for the CheckpointIO; ours takes them for URLs, as the arguments of fsspec's file system.
+            trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
+                the module's own values with those of this run.
+            exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
+
+        Raises:
+            ConfigError: for a pattern that fits no weight.
+            ConfigTypeError: before the first run.
+            CheckpointError: when the file cannot be written.
+        """
+        if self._run is None:
+            raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
+        run = self._run if self._run.is_live else self._fitted or self._run
+        contents = Contents.of(weights_only, trainable_only, exclude)
+        to_loggers = run.log.each if run.is_live else None
+        path, make = os.fspath(filepath), partial(capture, run)
+        failed = run.saves.save_now(path, contents, make, storage_options, to_loggers)
+        if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
+            raise failed
+
+    def request_save(
+        self,
+        path: str | PathLike[str],
+        *,
+        weights_only: bool = False,
+        owner: CallbackBase | None = None,
+        trainable_only: bool = False,
+        exclude: str | Iterable[str] = (),
+        mark: str = "",
+    ) -> None:
+        """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
+
+        The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header. The other
+        arguments are those of :meth:`save_checkpoint`.
+        """
+        if self._run is None:
+            raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
+        contents = Contents.of(weights_only, trainable_only, exclude)
+        self._run.saves.request(os.fspath(path), contents, owner, mark)
+
+    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
+        """Delete a checkpoint."""
+        self.strategy.remove_checkpoint(self.checkpoint_io, path)
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Send numbers to the loggers at once, at ``step`` (default: the last optimizer step)."""
+        if self._run is not None:
+            self._run.log.send(metrics, step)
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> None:
+        """Send an image, figure, histogram, text, table, audio or video to the loggers.
+
+        Where no logger can show it, it becomes a file below ``log_dir/media``; the first time says so.
+
+        Args:
+            name: what to call it; ``/`` makes groups.
+            value: anything that :func:`lt_core.logging.media.as_media` knows, or a library's own object.
+            step: x axis; default: the last optimizer step.
+        """
+        if self._run is None or not self.is_global_zero:
+            return
+        at = max(self.global_step - 1, 0) if step is None else step
+        if not self._run.log.show(name, value, at):
+            self._run.log.keep(name, value, at, os.path.join(self.log_dir or ".", "media"))  # noqa: PTH118
+
+    def trial(self, max_steps: int, **overrides: Any) -> Trial:
+        """Train for a few steps on a snapshot that is restored exactly; inside ``fit``, for finders.
+
+        Args:
+            max_steps: optimizer steps.
+            overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only.
+        """
+        return run_trial(self._run, max_steps, overrides)
+
+    def train_feed(self) -> Feed:
+        """Return a feed that reads the training loaders anew, as training does; inside ``fit``. Close it after use.
+
+        Raises:
+            ConfigTypeError: outside of ``fit``.
+        """
+        if self._run is None or self._run.stage != "fit":
+            raise ConfigTypeError("trainer.train_feed() works inside fit only: call it in a hook.", code="LT131")
+        return make_train_feed(self._run)
+
+    def explain(
+        self,
+        model: Any = None,
+        train_dataloaders: Any = None,
+        *,
+        devices: int | None = None,
+        num_nodes: int | None = None,
+        accelerator: str | None = None,
+        strategy: str | Strategy | None = None,
+    ) -> str:
+        """Print and return what a fit would do: nodes, ranks, devices, shards, steps, and what happens when.
+
+        Nothing is launched, and the hardware need not be here.
+
+        Args:
+            model: a module whose ``train_dataloader`` may be asked for the numbers of batches.
+            train_dataloaders: loaders to count; default: the model's, or those of the last run.
+            devices: devices on each node, in place of the Trainer's.
+            num_nodes: nodes, in place of the Trainer's.
+            accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.
+            strategy: in place of the Trainer's.
+        """
+        loaders = train_dataloaders
+        if loaders is None and isinstance(model, DataSource):
+            loaders = Loaders(model).get("train")  # type: ignore[arg-type]
+        place = imagine(self, devices, num_nodes, accelerator, strategy)
+        text = explain(self, loaders if loaders is not None else self.train_dataloader, place)
+        self.print(text)
+        return text
+
+    def reload_train_loader(self) -> None:
+        """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
+        run = self._run
+        if run is None or run.stage != "fit":
+            return
+        run.data.drop()
+        run.loaders.forget("train")
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print on rank 0 only."""
+        if self.is_global_zero:
+            print(*args, **kwargs)  # noqa: T201  (this is what print is for)
+
+    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
+        """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
+        stack = ExitStack()
+        stack.enter_context(self.strategy.init_context())
+        stack.enter_context(self.precision_plugin.init_context())
+        return stack
+
+    # ---- for the loops -----------------------------------------------------------------------------------------------
 
     def shows(self, run: Run) -> None:
         """Have what users read be of ``run`` from here on; a run calls this when it begins."""

@@ -13,7 +13,7 @@ from lt_core.errors import ConfigError
 from lt_loops.arguments.problems import raise_problems
 from lt_loops.arguments.table import ARGUMENTS, Settings, settled, wrong_arguments
 
-__all__ = ["LIMITS", "Limit", "Limits", "TrainerLimits", "limited"]
+__all__ = ["LIMITS", "Limit", "Limits", "limited"]
 
 
 _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
@@ -104,27 +104,6 @@ class Limit:
         is_default = value is None and self.name not in _WITHOUT_LIMIT
         setattr(trainer._limits, self.name, getattr(Settings(), self.name) if is_default else settled(self.name, value))
         trainer.mark_dirty()
-
-
-class TrainerLimits:
-    """Limits and rates as attributes of a Trainer."""
-
-    _limits: Limits
-
-    max_epochs = Limit()
-    min_epochs = Limit()
-    max_steps = Limit()
-    min_steps = Limit()
-    accumulate_grad_batches = Limit()
-    gradient_clip_val = Limit()
-    gradient_clip_algorithm = Limit()
-    limit_train_batches = Limit()
-    limit_val_batches = Limit()
-    limit_test_batches = Limit()
-    limit_predict_batches = Limit()
-    val_check_interval = Limit()
-    check_val_every_n_epoch = Limit()
-    log_every_n_steps = Limit()
 
 
 def limited(num_batches: int | None, limit: float | None, name: str) -> int | float:

@@ -8,7 +8,7 @@ the signature) and the list in errors follow. One that takes names of plug-ins s
 a field of :class:`~lt_loops.arguments.limits.Limits` besides.
 
 **A new name** for an argument: rename the row and the parameter, and write the old one down in
-:mod:`lt_loops.old_names`; a package that speaks the old spelling translates it (:mod:`lt_core.dialect`).
+:mod:`lt_loops.former_names`; a package that speaks the old spelling translates it (:mod:`lt_core.dialect`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
-from lt_loops import old_names
+from lt_loops import former_names
 from lt_loops.arguments import rules
 from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
@@ -382,7 +382,7 @@ def settled(name: str, value: Any) -> Any:
 def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
-    hint = old_name(old_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
+    hint = old_name(former_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
     hint = hint or f"Expected: {', '.join(ARGUMENTS)}."
     text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
     return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))

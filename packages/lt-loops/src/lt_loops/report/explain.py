@@ -19,7 +19,7 @@ from lt_loops.setup.feeds import flatten
 from lt_loops.setup.parts import automatic_strategy
 
 if TYPE_CHECKING:
-    from lt_loops.facts import TrainerFacts
+    from lt_loops.view import TrainerView
 
 __all__ = ["Imagined", "explain", "imagine"]
 
@@ -67,7 +67,7 @@ class Imagined:
 
 
 def imagine(
-    trainer: TrainerFacts,
+    trainer: TrainerView,
     devices: int | None = None,
     num_nodes: int | None = None,
     accelerator: str | None = None,
@@ -83,7 +83,7 @@ def imagine(
     return Imagined(kind, per_node, nodes, made)
 
 
-def explain(trainer: TrainerFacts, loaders: Any, place: Imagined) -> str:
+def explain(trainer: TrainerView, loaders: Any, place: Imagined) -> str:
     """Return the plan of a fit as text; nothing is launched, and the hardware need not be here.
 
     Args:
@@ -100,7 +100,7 @@ def explain(trainer: TrainerFacts, loaders: Any, place: Imagined) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _places(trainer: TrainerFacts, place: Imagined) -> str:
+def _places(trainer: TrainerView, place: Imagined) -> str:
     ranks, per_node, nodes = place.ranks, place.per_node, place.nodes
     kind = f"accelerator {place.accelerator.name!r}, precision {trainer.precision!r}"
     size = f"{nodes} node{'s' * (nodes > 1)} x {per_node} device{'s' * (per_node > 1)}"
@@ -117,7 +117,7 @@ def _places(trainer: TrainerFacts, place: Imagined) -> str:
     return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)
 
 
-def _data(trainer: TrainerFacts, loaders: Any, shards: int) -> str:
+def _data(trainer: TrainerView, loaders: Any, shards: int) -> str:
     found = flatten(loaders)
     if not found:
         return ""
@@ -148,7 +148,7 @@ def _data(trainer: TrainerFacts, loaders: Any, shards: int) -> str:
     return "\n".join(lines)
 
 
-def _times(trainer: TrainerFacts) -> str:
+def _times(trainer: TrainerView) -> str:
     every, interval = trainer.check_val_every_n_epoch, trainer.val_check_interval
     if isinstance(interval, timedelta):
         when = f"every {interval} of training"
@@ -178,11 +178,11 @@ def _times(trainer: TrainerFacts) -> str:
     )
 
 
-def _saving(trainer: TrainerFacts) -> list[str]:
+def _saving(trainer: TrainerView) -> list[str]:
     return [type(callback).__name__ for callback in trainer.checkpoint_callbacks]
 
 
-def _callbacks(trainer: TrainerFacts) -> str:
+def _callbacks(trainer: TrainerView) -> str:
     if not trainer.callbacks:
         return ""
     lines = ["Callbacks, in the order in which they are called (those marked * after the module at an epoch's end):"]

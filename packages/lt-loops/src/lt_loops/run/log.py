@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
+from lt_core.logging.media import as_media
+from lt_core.logging.media_files import write_media
 from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
 
@@ -63,6 +65,7 @@ class Log(Owner):
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
         self._axis_told = ""
+        self._keeps_media = False
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next row of step values is due."""
@@ -157,6 +160,24 @@ class Log(Owner):
         for logger in self._loggers:
             self.guarded(logger, lambda logger=logger: shown.append(logger.log_media(name, value, step)))  # type: ignore[misc]
         return any(shown)
+
+    def keep(self, name: str, value: Any, step: int, folder: str) -> None:
+        """Write as a file what no logger can show; the first one is said.
+
+        Raises:
+            LogError: for what cannot be a file either.
+        """
+        media = as_media(value)
+        if media is None:
+            raise LogError(
+                f"log_media({name!r}): no logger can show a {type(value).__name__}, and it is no image, figure, "
+                "histogram, text, table, audio or video that could be a file (see lt_core.logging.media).",
+                code="LT522",
+            )
+        path = write_media(folder, name, media, step)
+        if not self._keeps_media:
+            self._keeps_media = True
+            warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 
     def each(self, action: Callable[[Logger], Any]) -> None:
         """Do ``action`` with every logger."""

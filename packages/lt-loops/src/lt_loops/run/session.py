@@ -12,7 +12,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.data_setup import teardown
-from lt_core.errors import silence_for_trainer, warn
+from lt_core.errors import silenced, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
@@ -42,10 +42,11 @@ class Session:
         self.failed: BaseException | None = None
         self.anomaly = False
         self.forgetting: RemovableHandle | None = None
+        self.silence = silenced(run.settings.silence)  # the Trainer's own call of it is in another process, maybe
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
-        silence_for_trainer(self.run.settings.silence)  # in a spawned process the Trainer was not made anew
+        self.silence.__enter__()
         self.run.strategy.open()
         self.anomaly = torch.is_anomaly_enabled()
         try:
@@ -106,6 +107,7 @@ class Session:
         self.run.enter_phase("")
         self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
         detach(self.run)
+        self.silence.__exit__(None, None, None)
 
     def _call_on_exception(self, error: BaseException) -> None:
         """Call each ``on_exception`` by itself: one that raises does not keep the others from saving what they can."""

@@ -1,17 +1,19 @@
-"""Where the user's loaders come from: arguments, the datamodule or the module."""
+"""What a run is given: the module, and where its loaders come from (arguments, the datamodule or the module)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
+
+from torch import nn
 
 from lt_core.data import DataSource
+from lt_core.errors import ConfigTypeError
+from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_loops.arguments.problems import a, shown
 from lt_loops.run.owner import Owner, Saved
 
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-
-__all__ = ["Loaders"]
+__all__ = ["Loaders", "module_of"]
 
 _METHODS = {
     "train": "train_dataloader",
@@ -42,6 +44,29 @@ class Loaders(Owner):
     def anew(self) -> Loaders:
         """Return the same, of which nothing was asked for yet."""
         return Loaders(self.module, self.datamodule, **self.given)
+
+    @classmethod
+    def of_call(cls, stage: str, module: LightningModule, datamodule: Any, given: dict[str, Any]) -> Self:
+        """Return those of a call of ``fit`` or another of the Trainer's methods; ``given`` holds its arguments by kind.
+
+        Raises:
+            ConfigTypeError: for what is no datamodule, or loaders beside one.
+        """
+        main = next(iter(given))
+        if datamodule is None and isinstance(given[main], DataSource):
+            given, datamodule = {**given, main: None}, given[main]
+        if datamodule is not None and not isinstance(datamodule, DataSource):
+            raise ConfigTypeError(
+                f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received {a(datamodule)}. "
+                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
+                code="LT133",
+            )
+        both = [kind for kind, value in given.items() if value is not None]
+        if datamodule is not None and both:
+            raise ConfigTypeError(
+                f"{stage}() got both loaders ({', '.join(both)}) and a datamodule. Pass one of the two.", code="LT134"
+            )
+        return cls(module, datamodule, **given)
 
     def has(self, kind: str) -> bool:
         """Return whether there are loaders of ``kind``, without making them."""
@@ -85,3 +110,23 @@ class Loaders(Owner):
 def _is_none(kind: str, loaders: Any) -> bool:
     """Return whether an empty list says that there is nothing to evaluate on."""
     return kind != "train" and isinstance(loaders, (list, tuple)) and not loaders
+
+
+def module_of(model: Any, stage: str) -> tuple[LightningModule, bool]:
+    """Return the user's module, and whether it was handed over compiled (``torch.compile(module)``).
+
+    Raises:
+        ConfigTypeError: for anything else, or a module that was not made whole.
+    """
+    inner = getattr(model, "_orig_mod", None)
+    if isinstance(model, nn.Module) and isinstance(inner, LightningModule):
+        return inner, True
+    if isinstance(model, LightningModule):
+        if "_modules" not in vars(model):
+            raise ConfigTypeError(
+                f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it.",
+                code="LT131",
+            )
+        return model, False
+    what = f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
+    raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.", code="LT131")

@@ -1,14 +1,38 @@
-"""Weights that were trained in other processes, put into the caller's module."""
+"""What a run in other processes leaves to the one that started it: counters, metrics, states, weights."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 
-__all__ = ["take_weights"]
+if TYPE_CHECKING:
+    from lt_core.launcher import RunResult
+    from lt_loops.run.frame import Run
+
+__all__ = ["take_over", "take_weights"]
+
+
+def take_over(run: Run, result: RunResult) -> None:
+    """Bring the results of a run in other processes into this one."""
+    run.position.load_state_dict(result.position)
+    run.stopping.ended_elsewhere(result.stop_reason)
+    if result.weights is not None:
+        take_weights(run.module, result.weights)
+    metrics = result.metrics
+    run.recorder.callback_values = dict(metrics.get("callback", {}))
+    run.recorder.logged_values = dict(metrics.get("logged", {}))
+    run.recorder.bar_values = dict(metrics.get("progress_bar", {}))
+    for callback in run.callbacks:
+        if state := result.callbacks.get(callback.state_key):
+            callback.load_state_dict(state)
+        callback.take_over(run.trainer)
+    run.open_log()
+    for logger, state in zip(run.loggers, result.loggers, strict=False):
+        run.log.guarded(logger, partial(logger.load_state_dict, state))
 
 
 def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:

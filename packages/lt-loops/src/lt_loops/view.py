@@ -1,4 +1,4 @@
-"""What users and callbacks read from a Trainer: one-line reads of the present run, or of the last one."""
+"""What users and callbacks read of a Trainer: a view on its present run, or on the last one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.collectives import Collectives
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
-from lt_loops.arguments.limits import TrainerLimits
+from lt_loops.arguments.limits import Limit, Limits
 from lt_loops.run.position import Position
 from lt_loops.setup.feeds import eval_limits, flatten
 
@@ -31,15 +32,32 @@ if TYPE_CHECKING:
     from lt_loops.setup.parts import Parts
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
-__all__ = ["TrainerFacts"]
+__all__ = ["TrainerView"]
 
 
-class TrainerFacts(TrainerLimits):
-    """The reading half of the Trainer."""
+class TrainerView(Collectives):
+    """Each attribute is one read of a run, the Trainer's parts or its settings; limits can be set, and are checked."""
 
     settings: Settings
     _parts: Parts
-    _run: Run | None
+    _limits: Limits
+    _run: Run | None = None
+    _log_axis = "step"
+
+    max_epochs = Limit()
+    min_epochs = Limit()
+    max_steps = Limit()
+    min_steps = Limit()
+    accumulate_grad_batches = Limit()
+    gradient_clip_val = Limit()
+    gradient_clip_algorithm = Limit()
+    limit_train_batches = Limit()
+    limit_val_batches = Limit()
+    limit_test_batches = Limit()
+    limit_predict_batches = Limit()
+    val_check_interval = Limit()
+    check_val_every_n_epoch = Limit()
+    log_every_n_steps = Limit()
 
     # ---- who and where -----------------------------------------------------------------------------------------------
 
@@ -502,3 +520,38 @@ class TrainerFacts(TrainerLimits):
     def progress_bar_metrics(self) -> dict[str, float]:
         """What the progress bar shows."""
         return self.recorder.progress_bar_metrics()
+
+    # ---- what hooks set ----------------------------------------------------------------------------------------------
+
+    @property
+    def should_stop(self) -> bool:
+        """Set it to True to end training at the next boundary, once ``min_epochs`` and ``min_steps`` are reached.
+
+        A fit begins with False.
+        """
+        return self._run is not None and self._run.stopping.requested
+
+    @should_stop.setter
+    def should_stop(self, value: bool) -> None:
+        if self._run is not None:
+            self._run.stopping.request(bool(value))
+
+    @property
+    def log_axis(self) -> str:
+        """The x axis of what is logged: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, or a logged name.
+
+        A row that holds a key ``step`` (``self.log("step", ...)``) has its own place whatever this says.
+        """
+        return self._log_axis
+
+    @log_axis.setter
+    def log_axis(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise ConfigTypeError(
+                f"trainer.log_axis={name!r}: expected 'step', 'epoch', 'samples', or the name of something logged.",
+                code="LT146",
+            )
+        self._log_axis = name
+
+    def _ranks(self) -> Strategy | None:
+        return None if self.world_size == 1 else self.strategy
