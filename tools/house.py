@@ -18,10 +18,10 @@ LIMITS = {
     "files in the largest circle": 2,
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 5,
-    "lines of lt-core": 9_035,
-    "lines of lt-loops": 11_160,
-    "lines of all packages": 53_291,
-    "files in the fullest folder": 39,
+    "lines of lt-core": 9_070,
+    "lines of lt-loops": 10_950,
+    "lines of all packages": 53_390,
+    "files in the fullest folder": 41,
 }
 
 
