@@ -1,21 +1,13 @@
 """What docstrings say in Sphinx's way, as the site shows it: ``:meth:`x``` is a link, ``::`` before code a colon.
 
-Hooks of mkdocs (see mkdocs.yml).
+A hook of mkdocs (see mkdocs.yml).
 """
 
 import re
 
-from mkdocs.structure.files import InclusionLevel
-
 PIECE = re.compile(
     r'id="(?P<id>lt\w*(?:\.\w+)+)"|:(?:meth|class|attr|mod|func|data|exc|obj):<code>(?P<target>[^<]+)</code>'
 )
-
-
-def on_nav(nav, files, **_kwargs):
-    """Keep the list of pages, which is read by now, from being a page of the site itself."""
-    files.get_file_from_path("nav.md").inclusion = InclusionLevel.EXCLUDED
-    return nav
 
 
 def on_page_content(html, **_kwargs):
