@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LIMITS = {
-    "files in import circles": 2,
-    "files in the largest circle": 2,
+    "files in import circles": 0,
+    "files in the largest circle": 0,
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 5,
     "lines of lt-core": 9_070,

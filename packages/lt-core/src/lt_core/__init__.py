@@ -28,8 +28,9 @@ from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
+from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import isolate_rng, seed_everything
-from lt_core.strategy import Capabilities, Placement, Shard, Strategy
+from lt_core.strategy import Capabilities, Placement, Shard, Strategy, SupportsMesh
 from lt_core.trainer import TrainerAPI
 
 __all__ = [
@@ -61,10 +62,13 @@ __all__ = [
     "Precision",
     "Profiler",
     "RankError",
+    "Ranks",
     "Recorder",
     "RunResult",
     "Shard",
     "Strategy",
+    "Supervisor",
+    "SupportsMesh",
     "TrainerAPI",
     "isolate_rng",
     "make_feed",

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -28,11 +28,11 @@ from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, ConfigError, near_files, warn
 from lt_core.older import adapt
 from lt_core.plain_data import plain_tree
+from lt_core.ranks import Ranks
 
 __all__ = [
     "CheckpointIO",
     "OneFile",
-    "Ranks",
     "Stored",
     "SupportsShards",
     "default_io",
@@ -340,21 +340,6 @@ def _first_line(error: Exception) -> str:
 
 
 # ---- checkpoints to which every rank contributes ---------------------------------------------------------------------
-
-
-class Ranks(Protocol):
-    """The processes that write or read a checkpoint together; every :class:`~lt_core.strategy.Strategy` is one."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
-
-    @property
-    def world_size(self) -> int:
-        """How many there are."""
-
-    def gather_objects(self, value: Any) -> list[Any]:
-        """Return every rank's ``value`` (plain data), in rank order, on every rank."""
 
 
 class Stored(dict[str, Any]):

@@ -11,7 +11,7 @@ from torch import Tensor
 from lt_core.batch import map_batch, rebuild_mapping
 
 if TYPE_CHECKING:
-    from lt_core.strategy import Strategy
+    from lt_core.ranks import Ranks
 
 __all__ = ["Collectives", "ModuleCollectives"]
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Collectives:
     """Every rank must make the same calls in the same order; a difference is an error that names ranks and calls."""
 
-    def _ranks(self) -> Strategy | None:
+    def _ranks(self) -> Ranks | None:
         """Return through whom to talk, or None where there is one rank only."""
         raise NotImplementedError(f"{type(self).__name__} must define _ranks()")
 
@@ -92,22 +92,22 @@ class ModuleCollectives(Collectives):
     barrier = _yielding(Collectives.barrier)
 
 
-def _gathered(data: Any, strategy: Strategy, *, sync_grads: bool = False) -> Any:
+def _gathered(data: Any, ranks: Ranks, *, sync_grads: bool = False) -> Any:
     """Return ``data`` with each tensor replaced by those of all ranks, shape ``(world_size, *shape)``.
 
     Args:
         data: a tensor, number, array, or a nest of them; the shapes must be the same on all ranks.
-        strategy: whose ranks take part.
+        ranks: who takes part.
         sync_grads: let gradients flow back, summed over ranks, to the rank that gave the tensor.
     """
 
     def gather(tensor: Tensor) -> Tensor:
         if sync_grads and tensor.requires_grad:
-            gathered: Tensor = _Gather.apply(tensor, strategy)  # type: ignore[no-untyped-call]
+            gathered: Tensor = _Gather.apply(tensor, ranks)  # type: ignore[no-untyped-call]
             return gathered
-        return strategy.all_gather(tensor.detach())
+        return ranks.all_gather(tensor.detach())
 
-    return map_batch(gather, _with_tensors(data, strategy.device))
+    return map_batch(gather, _with_tensors(data, ranks.device))
 
 
 def _with_tensors(data: Any, device: torch.device | str) -> Any:
@@ -126,11 +126,11 @@ def _with_tensors(data: Any, device: torch.device | str) -> Any:
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, strategy: Strategy) -> Tensor:
-        ctx.strategy = strategy
-        return strategy.all_gather(tensor.contiguous())
+    def forward(ctx: Any, tensor: Tensor, ranks: Ranks) -> Tensor:
+        ctx.ranks = ranks
+        return ranks.all_gather(tensor.contiguous())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        summed = ctx.strategy.all_reduce(gradient.contiguous(), "sum")
-        return summed[ctx.strategy.rank], None
+        summed = ctx.ranks.all_reduce(gradient.contiguous(), "sum")
+        return summed[ctx.ranks.rank], None

@@ -14,7 +14,7 @@ from typing import Any
 from lt_core.data import DataSource
 from lt_core.errors import RankError
 from lt_core.overrides import is_overridden
-from lt_core.strategy import Strategy
+from lt_core.ranks import Ranks
 
 __all__ = ["Done", "prepare", "setup_once", "teardown"]
 
@@ -102,7 +102,7 @@ def teardown(source: DataSource, stage: str, call: Call = None) -> None:
         Done(source).discard(stage)
 
 
-def prepare(source: DataSource, strategy: Strategy, per_node: bool | None = None, call: Call = None) -> None:
+def prepare(source: DataSource, ranks: Ranks, per_node: bool | None = None, call: Call = None) -> None:
     """Have ``prepare_data`` run on one process per node, or on one of the whole job, while the others wait.
 
     It runs once: not again where this process did it before, by hand or for an earlier run. The wait has no timeout, as
@@ -111,7 +111,7 @@ def prepare(source: DataSource, strategy: Strategy, per_node: bool | None = None
 
     Args:
         source: a datamodule or module.
-        strategy: says which process this is, and carries the messages.
+        ranks: says which process this is, and carries the messages.
         per_node: whether each node prepares its own data; default: ``source.prepare_data_per_node``.
         call: what to call in place of ``source.prepare_data``.
 
@@ -120,19 +120,19 @@ def prepare(source: DataSource, strategy: Strategy, per_node: bool | None = None
     """
     if not is_overridden(source, "prepare_data", DataSource):
         return
-    if strategy.world_size == 1:
+    if ranks.world_size == 1:
         _once(source, "prepare_data", call or source.prepare_data)
         return
     each_node = source.prepare_data_per_node if per_node is None else per_node
-    leads, outcome = (strategy.local_rank if each_node else strategy.rank) == 0, ""
+    leads, outcome = (ranks.local_rank if each_node else ranks.rank) == 0, ""
     failure: BaseException | None = None
     try:
         if leads:
             _once(source, "prepare_data", call or source.prepare_data)
     except BaseException as error:
-        outcome, failure = _described(error, strategy.rank), error
-    nodes = max(strategy.placement.num_nodes, strategy.environment.nodes) if each_node else 1
-    failed = _share(strategy, outcome, leads=leads, leaders=nodes)
+        outcome, failure = _described(error, ranks.rank), error
+    nodes = ranks.num_nodes if each_node else 1
+    failed = _share(ranks, outcome, leads=leads, leaders=nodes)
     if failure is not None:
         raise failure
     if failed:
@@ -146,22 +146,22 @@ def _once(source: DataSource, what: str, call: Callable[[], None]) -> None:
         done.add(what)
 
 
-def _share(strategy: Strategy, outcome: str, *, leads: bool, leaders: int) -> str:
+def _share(ranks: Ranks, outcome: str, *, leads: bool, leaders: int) -> str:
     """Post this rank's outcome where it leads, wait for those of the leaders; return the first failure, or ""."""
-    if type(strategy).peek is Strategy.peek:  # a strategy without a side channel: a collective, with its timeout
-        return next((failure for failure in strategy.gather_objects(outcome) if failure), "")
+    if type(ranks).peek is Ranks.peek:  # a strategy without a side channel: a collective, with its timeout
+        return next((failure for failure in ranks.gather_objects(outcome) if failure), "")
     key = f"prepare/{next(_calls)}"
     if leads:
-        strategy.post(f"{key}/{strategy.node_rank if leaders > 1 else 0}", outcome or "ok")
-    return outcome or _wait(strategy, key, leaders)
+        ranks.post(f"{key}/{ranks.node_rank if leaders > 1 else 0}", outcome or "ok")
+    return outcome or _wait(ranks, key, leaders)
 
 
-def _wait(strategy: Strategy, key: str, leaders: int) -> str:
+def _wait(ranks: Ranks, key: str, leaders: int) -> str:
     waiting = set(range(leaders))
     pause, longest = _POLL_SECONDS
     while True:
         for leader in sorted(waiting):
-            outcome = strategy.peek(f"{key}/{leader}")
+            outcome = ranks.peek(f"{key}/{leader}")
             if outcome is not None and outcome != "ok":
                 return outcome
             if outcome is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
-    from lt_core.strategy import Strategy
+from lt_core.ranks import Ranks
 
-__all__ = ["Launcher", "RunResult"]
+__all__ = ["Launcher", "RunResult", "end_with_parent"]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -62,7 +64,7 @@ class Launcher:
     returns_results: bool = False
     notebook: bool = True
 
-    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         """Call ``fn(*args)`` once on each rank and return rank 0's result, its tensors on the CPU.
 
         With :attr:`returns_results` no rank runs any more when it returns or raises; otherwise none outlives the
@@ -74,3 +76,16 @@ class Launcher:
             RankError: when a process died without an exception; names its rank and the signal, or the exit status.
         """
         return fn(*args)
+
+
+def end_with_parent() -> None:
+    """End this process, a rank or a loader's worker, when the one that started it by :mod:`multiprocessing` is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True, name="lt-parent").start()

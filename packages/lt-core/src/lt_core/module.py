@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from lt_core._callback_base import CallbackBase
     from lt_core.logger import Logger
     from lt_core.optimizer import LightningOptimizer, ManualOptimization
-    from lt_core.strategy import Strategy
+    from lt_core.ranks import Ranks
+    from lt_core.strategy import SupportsMesh
     from lt_core.trainer import TrainerAPI
 
 __all__ = ["LightningModule"]
@@ -203,7 +204,9 @@ class LightningModule(ModuleCollectives, ModuleBase):
     def device_mesh(self) -> Any:
         """The ranks as a torch ``DeviceMesh`` (for ``fully_shard``, ``parallelize_module``), or None without one."""
         trainer = self._attached_trainer()
-        return trainer.strategy.device_mesh if trainer is not None else None
+        if trainer is None or not trainer.strategy.capabilities.mesh:
+            return None
+        return cast("SupportsMesh", trainer.strategy).device_mesh
 
     @property
     def local_rank(self) -> int:
@@ -211,7 +214,7 @@ class LightningModule(ModuleCollectives, ModuleBase):
         trainer = self._attached_trainer()
         return trainer.local_rank if trainer is not None else 0
 
-    def _ranks(self) -> Strategy | None:
+    def _ranks(self) -> Ranks | None:
         trainer = self._attached_trainer()
         return None if trainer is None or trainer.world_size == 1 else trainer.strategy
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,12 @@ from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.older import adapt
 from lt_core.precision import Precision
+from lt_core.ranks import Ranks
 
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
 
-__all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy"]
+__all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy", "SupportsMesh"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +51,8 @@ class Capabilities:
             ``fit``, it runs under ``no_grad``.
         sharded_checkpoints: every rank writes its part of a checkpoint, by a CheckpointIO that
             :class:`~lt_core.checkpoint.SupportsShards`.
+        mesh: the strategy is a :class:`SupportsMesh`; :meth:`Strategy.place` sets it for a class that defines a
+            ``device_mesh``.
     """
 
     sharded_parameters: bool = False
@@ -66,6 +69,7 @@ class Capabilities:
     lazy_execution: bool = False
     inference_mode: bool = True
     sharded_checkpoints: bool = False
+    mesh: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,17 +109,56 @@ _TRAINERS = {
     "lightning_module": "trainer.lightning_module",
     "lr_schedulers": "trainer.lr_scheduler_configs",
     "model": "trainer.model",
-    "num_nodes": "trainer.num_nodes",
     "num_processes": "trainer.num_devices",
     "optimizers": "trainer.optimizers",
     "parallel_devices": "trainer.device_ids",
     "precision_plugin": "trainer.precision_plugin",
 }
-"""What Lightning's strategies hold and ours do not, and where it is."""
+"""What strategies of the 2.x API hold and ours do not, and where it is."""
 
 
-class Strategy:
-    """Runs on one device in this process. A strategy for more overrides what differs.
+class _Names(Ranks):
+    """Names of the 2.x API that users' modules read on ``trainer.strategy``; no strategy defines them."""
+
+    @final
+    @property
+    def root_device(self) -> torch.device:
+        """:attr:`device`."""
+        return self.device
+
+    @final
+    @property
+    def global_rank(self) -> int:
+        """:attr:`rank`."""
+        return self.rank
+
+    @final
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @final
+    def reduce(self, tensor: Tensor, group: Any = None, reduce_op: str = "mean") -> Tensor:
+        """Return ``all_reduce`` of ``tensor``."""
+        return self.all_reduce(tensor, {"avg": "mean"}.get(reduce_op.lower(), reduce_op.lower()))
+
+    @final
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002  (the name of 2.x)
+        """Return whether all ranks, or with ``all=False`` any of them, decided so."""
+        votes = self.gather_objects(bool(decision))
+        return bool(min(votes) if all else max(votes))
+
+    if not TYPE_CHECKING:  # type checkers go on finding misspelt attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an AttributeError that says where the Trainer has what strategies of the 2.x API hold."""
+            hint = f": read {_TRAINERS[name]}" if name in _TRAINERS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+
+class Strategy(_Names):
+    """Runs on one device in this process. A strategy for more overrides what differs, here and of :class:`Ranks`.
 
     The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its
     life: ``place`` (in ``Trainer.__init__``), ``launch`` (for each run), then inside each process ``open``,
@@ -137,19 +180,11 @@ class Strategy:
     capabilities: Capabilities = Capabilities()
     launcher: str | Launcher | None = None
     placement: Placement = Placement()
-    environment: Environment = Environment()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let a class that was written before an argument came to this interface go on working without it."""
         super().__init_subclass__(**kwargs)
         adapt(cls, Strategy)
-
-    if not TYPE_CHECKING:  # type checkers go on finding misspelt attributes
-
-        def __getattr__(self, name: str) -> Any:
-            """Say where the Trainer has what Lightning's strategies hold."""
-            hint = f": read {_TRAINERS[name]}" if name in _TRAINERS else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     # ---- place -------------------------------------------------------------------------------------------------------
 
@@ -180,18 +215,13 @@ class Strategy:
         self.environment = Environment() if alone else placement.environment
         if placement.launcher is not None:
             self.launcher = placement.launcher
-        self._follow_launcher()
-
-    def _follow_launcher(self) -> None:
-        starts = isinstance(self.launcher, Launcher) and self.world_size > 1 and not self.environment.processes_exist
+        if hasattr(type(self), "device_mesh") and not self.capabilities.mesh:
+            self.capabilities = replace(self.capabilities, mesh=True)
+        starts = self.world_size > 1 and not self.environment.processes_exist
         if starts and isinstance(self.launcher, Launcher):
             self.capabilities = replace(
                 self.capabilities, returns_results=self.launcher.returns_results, notebook=self.launcher.notebook
             )
-
-    def join(self, environment: Environment) -> None:
-        """Become the rank that a launcher says this process is; called in a launched process, before the run."""
-        self.environment = environment
 
     @property
     def device(self) -> torch.device:
@@ -200,59 +230,14 @@ class Strategy:
         return place.accelerator.torch_device(place.devices[self.local_rank % len(place.devices)])
 
     @property
-    def root_device(self) -> torch.device:
-        """:attr:`device`, by the name that users of Lightning read."""
-        return self.device
-
-    @property
-    def global_rank(self) -> int:
-        """:attr:`rank`, by the name that users of Lightning read."""
-        return self.rank
-
-    @property
-    def is_global_zero(self) -> bool:
-        """Whether this is rank 0."""
-        return self.rank == 0
-
-    @property
-    def rank(self) -> int:
-        """Number of this process in the job, from 0."""
-        return self.environment.rank
-
-    @property
-    def local_rank(self) -> int:
-        """Number of this process on its node, from 0."""
-        return self.environment.local_rank
-
-    @property
-    def node_rank(self) -> int:
-        """Number of this node, from 0."""
-        return self.environment.node_rank
-
-    @property
-    def world_size(self) -> int:
-        """Processes in the job. Before the launch: as many as there will be."""
-        return 1
-
-    @property
-    def one_process(self) -> bool:
-        """Whether its job is always this one process; of a scheduler's job of several, each then works alone."""
-        return type(self).world_size is Strategy.world_size
+    def num_nodes(self) -> int:
+        """Nodes in the job. Before the launch: as many as there will be."""
+        return max(self.placement.num_nodes, self.environment.nodes)
 
     @property
     def data_shard(self) -> Shard:
         """Which part of the data this process reads."""
         return Shard(self.rank % self.world_size, self.world_size)
-
-    @property
-    def device_mesh(self) -> Any:
-        """The ranks as a torch ``DeviceMesh``, for ``configure_model``; None where the strategy has none."""
-        return None
-
-    @property
-    def mesh_sizes(self) -> dict[str, int]:
-        """The mesh's dimensions and their sizes, known before any process exists; empty where there is no mesh."""
-        return {}
 
     def launch(self, fn: Callable[..., RunResult], *args: Any) -> RunResult:
         """Call ``fn(*args)`` on every rank, by the launcher where there is one, and return rank 0's result."""
@@ -338,46 +323,10 @@ class Strategy:
     def batch_done(self, phase: str) -> None:
         """Called after each batch of every phase (``"train"``, ``"validate"``, ``"test"``, ``"predict"``); of a
         strategy with ``lazy_execution`` in training after each group of ``steps_per_execution`` batches.
+
+        An override need not call this one: lt's loops speak to the supervisor themselves, it is for loops by hand.
         """
-
-    # ---- talk --------------------------------------------------------------------------------------------------------
-
-    def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        """Return ``tensor`` reduced over the ranks by ``"mean"``, ``"sum"``, ``"min"`` or ``"max"``; same shape."""
-        return tensor
-
-    def all_gather(self, tensor: Tensor) -> Tensor:
-        """Return the ranks' tensors stacked in rank order, shape ``(world_size, *tensor.shape)``; shapes must agree."""
-        return tensor.unsqueeze(0)
-
-    def reduce(self, tensor: Tensor, group: Any = None, reduce_op: str = "mean") -> Tensor:
-        """Return :meth:`all_reduce` of ``tensor``; Lightning's name for it, which callbacks of users call."""
-        return self.all_reduce(tensor, {"avg": "mean"}.get(reduce_op.lower(), reduce_op.lower()))
-
-    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002  (Lightning's name of it)
-        """Return whether all ranks, or with ``all=False`` any of them, decided so."""
-        votes = self.gather_objects(bool(decision))
-        return bool(min(votes) if all else max(votes))
-
-    def gather_objects(self, value: Any) -> list[Any]:
-        """Return every rank's ``value`` (plain data), in rank order, on every rank."""
-        return [value]
-
-    def broadcast(self, value: Any, src: int = 0) -> Any:
-        """Return rank ``src``'s ``value`` (a tensor or plain data) on every rank."""
-        return value
-
-    def barrier(self, name: str = "") -> None:
-        """Wait until every rank is here; ``name`` appears in the error when one never comes."""
-
-    def post(self, key: str, value: str) -> None:
-        """Leave a short message for the other ranks, without waiting (a store, not a collective)."""
-        self.__dict__.setdefault("_posted", {})[key] = value
-
-    def peek(self, key: str) -> str | None:
-        """Return the message left under ``key``, or None, without waiting."""
-        posted: dict[str, str] = self.__dict__.get("_posted", {})
-        return posted.get(key)
+        self.supervisor.batch_done(phase)
 
     # ---- save --------------------------------------------------------------------------------------------------------
 
@@ -444,6 +393,18 @@ class Strategy:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:
             io.remove_checkpoint(path)
+
+
+class SupportsMesh(Protocol):
+    """A strategy with ``capabilities.mesh``: its ranks form a mesh, perhaps of several dimensions."""
+
+    @property
+    def device_mesh(self) -> Any:
+        """The ranks as a torch ``DeviceMesh``, for ``configure_model``."""
+
+    @property
+    def mesh_sizes(self) -> dict[str, int]:
+        """The mesh's dimensions and their sizes, known before any process exists."""
 
 
 def _check_size(name: str, placement: Placement) -> None:

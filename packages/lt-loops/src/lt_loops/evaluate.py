@@ -14,12 +14,12 @@ from lt_core.dialect import method_of
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_core.strategy import Strategy
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits, make_eval_feeds
 from lt_loops.setup.hook_check import check_takes_index
 from lt_loops.setup.preparation import set_up
 from lt_loops.setup.signatures import count_arguments
+from lt_loops.step.groups import batch_done_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +108,10 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
 
 def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limit: float) -> None:
     """Read one loader: the loop that a validation batch goes through."""
-    word, recorder, strategy = WORDS[group], run.recorder, run.strategy
+    word, recorder = WORDS[group], run.recorder
     step, taken = eval_step(run, f"{word}_step", several)
     starts, ends = batch_hooks(run, word)
-    done = strategy.batch_done if is_overridden(strategy, "batch_done", Strategy) else None
+    done = batch_done_of(run.strategy)
     feed.set_epoch(run.position.epoch)
     logs_steps = run.log.active and run.phase != "sanity_check"
     stepping, uneven = recorder.stepping, feed.uneven

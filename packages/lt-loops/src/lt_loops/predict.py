@@ -7,12 +7,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lt_core.launcher import RunResult
-from lt_core.overrides import is_overridden
-from lt_core.strategy import Strategy
 from lt_loops.evaluate import batch_hooks, eval_feeds, eval_step, gradients_off, model_in_eval_mode
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.preparation import set_up
+from lt_loops.step.groups import batch_done_of
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -64,7 +63,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     limits = eval_limits(run.limits, "predict", feeds)
     step, taken = eval_step(run, "predict_step", len(feeds) > 1)
     starts, ends = batch_hooks(run, "predict")
-    done = run.strategy.batch_done if is_overridden(run.strategy, "batch_done", Strategy) else None
+    done = batch_done_of(run.strategy)
     with model_in_eval_mode(run, "predict"):
         run.call("on_predict_start", phase="on_predict_start")
         run.call("on_predict_epoch_start", phase="on_predict_epoch_start")

@@ -69,6 +69,7 @@ class Distributed(Strategy):
     def close(self, error: BaseException | None = None) -> None:
         self._round += 1  # messages posted in the next run are not those of this one
         if error is not None and self.world_size > 1:
+            self.supervisor.failed(error)  # before the group breaks: the others' errors are consequences of this one
             self._group = None
             group.leave_group(failed=True)
 

@@ -107,6 +107,7 @@ class FSDP(Distributed):
         evaluation_needs_all_ranks=True,
         sync_batchnorm=True,
         inference_mode=False,
+        mesh=True,
     )
 
     @checks_arguments

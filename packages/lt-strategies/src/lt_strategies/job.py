@@ -11,8 +11,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -20,7 +19,7 @@ from typing import Any, ClassVar, Self
 from lt_core.environment import Environment
 from lt_core.errors import RankError
 from lt_core.launcher import RunResult
-from lt_core.strategy import Strategy
+from lt_core.ranks import Ranks, Supervisor
 from lt_strategies import watcher
 from lt_strategies.watcher import Line
 
@@ -84,7 +83,7 @@ class LaunchedEnvironment(Environment):
         )
 
 
-class Seat:
+class Seat(Supervisor):
     """One rank of a job.
 
     Args:
@@ -118,7 +117,7 @@ class Seat:
         """Say that this rank has ended for good."""
         self._mark(watcher.ENDED)
 
-    def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> RunResult:
+    def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
         """Call ``fn(*args)`` under the watcher's eyes.
 
         Raises:
@@ -127,13 +126,31 @@ class Seat:
         self._line = self._line._replace(batches=0, phase="")
         self._mark(watcher.RUNNING)
         try:
-            with self._beating(strategy):
-                result = fn(*args)
+            strategy.supervisor = self
+            result = fn(*args)
         except BaseException as error:
             self._raise_cause(error)
             raise
+        finally:
+            del strategy.supervisor
         self._mark(watcher.IDLE)
         return result
+
+    def ready(self) -> None:
+        self._mark(watcher.STEPPING)
+
+    def batch_done(self, phase: str) -> None:
+        before = self._line
+        batches = before.batches + 1 if phase == before.phase else 1
+        self._line = Line(before.pid, time.monotonic(), watcher.STEPPING, batches, phase)
+        self._page.write(self.rank, self._line)
+
+    def failed(self, error: BaseException) -> None:
+        self.report(error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross to no other process, with a strategy that is pickled in a run."""
+        return Supervisor, ()
 
     def report(self, error: BaseException) -> dict[str, Any]:
         """Tell the watcher that this rank failed, once; return what was told."""
@@ -196,36 +213,6 @@ class Seat:
         self.heard = True
         if self.rank == 0:
             (self.folder / "heard").touch()
-
-    @contextmanager
-    def _beating(self, strategy: Strategy) -> Iterator[None]:
-        """Have each batch done recorded: the strategy's own members are called through, whatever its class."""
-        setup, batch_done, close = strategy.setup, strategy.batch_done, strategy.close
-
-        def counted_setup(*args: Any) -> Any:
-            done = setup(*args)
-            self._mark(watcher.STEPPING)
-            return done
-
-        def counted_batch_done(phase: str) -> None:
-            batch_done(phase)
-            before = self._line
-            batches = before.batches + 1 if phase == before.phase else 1
-            self._line = Line(before.pid, time.monotonic(), watcher.STEPPING, batches, phase)
-            self._page.write(self.rank, self._line)
-
-        def telling_close(error: BaseException | None = None) -> None:
-            if error is not None:
-                self.report(error)  # before the group breaks: the others' errors are consequences of this one
-            close(error)
-
-        own = {"setup": counted_setup, "batch_done": counted_batch_done, "close": telling_close}
-        strategy.__dict__.update(own)
-        try:
-            yield
-        finally:
-            for name in own:
-                del strategy.__dict__[name]
 
     def _mark(self, state: int) -> None:
         self._line = self._line._replace(beat=time.monotonic(), state=state)

@@ -8,18 +8,18 @@ from typing import Any
 
 from lt_core.errors import ConfigError
 from lt_core.launcher import RunResult
-from lt_core.strategy import Strategy
+from lt_core.ranks import Ranks
 from lt_strategies.job import seat
 
 __all__ = ["cores_per_rank", "must_start", "need_one_node", "run_here"]
 
 
-def must_start(strategy: Strategy) -> bool:
+def must_start(strategy: Ranks) -> bool:
     """Return whether the other ranks of this strategy have yet to be started."""
     return strategy.world_size > 1 and not strategy.environment.processes_exist and seat() is None
 
 
-def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> RunResult:
+def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
     """Call ``fn(*args)`` in this rank's process, telling whoever supervises the job of an error."""
     mine = seat()
     if mine is not None:
@@ -40,15 +40,15 @@ def cores_per_rank(local_world_size: int) -> int:
     return max(1, cores // local_world_size)
 
 
-def need_one_node(strategy: Strategy, launcher: str) -> None:
+def need_one_node(strategy: Ranks, launcher: str) -> None:
     """Refuse to start processes on other machines: that is torchrun's and the cluster's part.
 
     Raises:
         ConfigError: when more than one node is asked for.
     """
-    nodes = strategy.placement.num_nodes
+    nodes = strategy.num_nodes
     if nodes > 1:
-        local = len(strategy.placement.devices)
+        local = strategy.world_size // nodes
         raise ConfigError(
             f"num_nodes={nodes}: launcher {launcher!r} starts processes on this machine only, and no environment "
             f"(torchrun, SLURM, MPI...) was found. Start the script on each node by 'torchrun --nnodes={nodes} "

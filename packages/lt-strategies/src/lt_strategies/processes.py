@@ -21,9 +21,8 @@ from typing import Any
 import torch
 
 from lt_core.errors import ConfigError, RankError
-from lt_core.launcher import Launcher, RunResult
-from lt_core.parent import end_with_parent
-from lt_core.strategy import Strategy
+from lt_core.launcher import Launcher, RunResult, end_with_parent
+from lt_core.ranks import Ranks
 from lt_strategies import group, watcher
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
 from lt_strategies.launching import cores_per_rank, must_start, need_one_node, run_here
@@ -46,7 +45,7 @@ class SpawnLauncher(Launcher):
     notebook = False
     start_method = "spawn"
 
-    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if not must_start(strategy):
             return run_here(fn, args, strategy)
         need_one_node(strategy, self.name)
@@ -60,7 +59,7 @@ class SpawnLauncher(Launcher):
     def check(self) -> None:
         """Raise where this start method cannot work."""
 
-    def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
+    def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
         """Return what crosses to the ranks: pickled in one piece, so that shared objects stay shared.
 
         Raises:
@@ -76,7 +75,7 @@ class SpawnLauncher(Launcher):
                 code="LT716",
             ) from error
 
-    def _supervise(self, folder: str, payload: Any, strategy: Strategy) -> RunResult:
+    def _supervise(self, folder: str, payload: Any, strategy: Ranks) -> RunResult:
         world_size = strategy.world_size
         group.leave_group()  # of a run on one rank before, which forked ranks would take for theirs
         context: Any = multiprocessing.get_context(self.start_method)
@@ -139,7 +138,7 @@ class ForkLauncher(SpawnLauncher):
                 code="LT718",
             )
 
-    def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Strategy) -> Any:
+    def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
         return fn, args, strategy
 
 
@@ -179,7 +178,7 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
             torch.set_num_threads(1)
         fn, args, strategy = pickle.loads(payload) if isinstance(payload, bytes) else payload
         strategy.join(LaunchedEnvironment.of(mine))
-        result = strategy.launch(fn, *args)
+        result = run_here(fn, args, strategy)
         if rank == 0:
             _save(Path(folder) / "result", result)
     except BaseException as error:

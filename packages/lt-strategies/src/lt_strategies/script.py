@@ -16,7 +16,7 @@ import torch
 
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
-from lt_core.strategy import Strategy
+from lt_core.ranks import Ranks
 from lt_strategies import group, watcher
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
 from lt_strategies.launching import cores_per_rank, must_start, need_one_node, run_here
@@ -35,7 +35,7 @@ class ScriptLauncher(Launcher):
     returns_results = False
     notebook = False
 
-    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if must_start(strategy):
             if os.name == "nt":
                 raise ConfigError(
@@ -46,7 +46,7 @@ class ScriptLauncher(Launcher):
         return run_here(fn, args, strategy)
 
 
-def _start_ranks(strategy: Strategy) -> None:
+def _start_ranks(strategy: Ranks) -> None:
     command, world_size = _command(), strategy.world_size
     folder = made_folder(world_size)
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(cores_per_rank(world_size))}

@@ -20,6 +20,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.precision import Precision
+from lt_core.ranks import Ranks
 from lt_core.strategy import Capabilities, Placement, Strategy
 from lt_strategies.xla import XLA
 
@@ -36,7 +37,7 @@ class XlaLauncher(Launcher):
     returns_results = True
     notebook = True
 
-    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:
             return fn(*args)
         if os.environ.get("PJRT_DEVICE", "").upper() == "CPU":

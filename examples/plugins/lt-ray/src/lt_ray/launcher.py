@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from lt_core.environment import Environment
 from lt_core.errors import RankError, warn
 from lt_core.launcher import Launcher, RunResult
-from lt_core.strategy import Strategy
+from lt_core.ranks import Ranks
 
 __all__ = ["RayEnvironment", "RayLauncher"]
 
@@ -51,7 +51,7 @@ class RayLauncher(Launcher):
     def __init__(self, cpus: float = 1, gpus: float = 0, timeout: float = 600.0) -> None:
         self.cpus, self.gpus, self.timeout = cpus, gpus, timeout
 
-    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Strategy) -> RunResult:
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:
             return fn(*args)
         payload = cloudpickle.dumps((fn, args, strategy))
@@ -64,9 +64,9 @@ class RayLauncher(Launcher):
             return result
 
     @contextmanager
-    def _actors(self, strategy: Strategy) -> Iterator[list[Any]]:
+    def _actors(self, strategy: Ranks) -> Iterator[list[Any]]:
         """Start an actor for each rank, in the order of ranks; end them all on the way out."""
-        nodes = strategy.placement.num_nodes
+        nodes = strategy.num_nodes
         local = strategy.world_size // nodes
         share = {"CPU": self.cpus * local} | ({"GPU": self.gpus * local} if self.gpus else {})
         group = placement_group([share] * nodes, strategy="STRICT_SPREAD" if nodes > 1 else "PACK")

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from lt_core.parent import end_with_parent
+from lt_core.launcher import end_with_parent
 from lt_data.resume.generators import (
     HostState,
     find_owned,

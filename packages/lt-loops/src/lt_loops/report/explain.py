@@ -113,7 +113,8 @@ def _places(trainer: TrainerView, place: Imagined) -> str:
         )
     if ranks > _SHOWN:
         lines.append(f"  ... and so on up to rank {ranks - 1}")
-    mesh = " x ".join(f"{name} {size}" for name, size in place.on(0).mesh_sizes.items())
+    sizes = getattr(place.on(0), "mesh_sizes", {})  # before the launch; a strategy of 0.1 may have device_mesh alone
+    mesh = " x ".join(f"{name} {size}" for name, size in sizes.items())
     return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)
 
 

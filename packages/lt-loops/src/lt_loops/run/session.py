@@ -53,6 +53,7 @@ class Session:
             self._begin()
         except BaseException as error:
             self.failed = error
+            self._try(partial(self.run.strategy.supervisor.failed, error))
             self._try(partial(self.run.strategy.close, error))
             self._leave()
             raise
@@ -92,6 +93,8 @@ class Session:
         for feed in run.evaluation.open_feeds():
             self._try(feed.close)
         self._try(run.checkpoint_io.teardown)
+        if error is not None:
+            self._try(partial(run.strategy.supervisor.failed, error))
         self._try(lambda: run.strategy.close(error))
         self._leave()
         if self.failed is not None and self.failed is not error:

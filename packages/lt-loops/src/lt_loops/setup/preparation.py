@@ -53,6 +53,7 @@ def set_up(run: Run) -> None:
     restore_module(run)
     restore_data(run)
     run.placed(*run.strategy.setup(run.module, _optimizer_maker(run), run.precision))
+    run.strategy.supervisor.ready()
     restore_digits(run)
     if run.stage == "fit":
         ensure_train_feed(run)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lt_core.errors import ConfigError
 from lt_core.overrides import is_overridden
+from lt_core.ranks import Supervisor
 from lt_core.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ def check_groups(settings: Settings, strategy: Strategy) -> None:
     )
 
 
-def batch_done_of(strategy: Strategy, ahead: Ahead) -> Callable[[str], None] | None:
-    """Return what is to be called when a training batch is done; None where the strategy does not ask for it."""
+def batch_done_of(strategy: Strategy, ahead: Ahead | None = None) -> Callable[[str], None] | None:
+    """Return what is to be called when a batch is done; None where neither strategy nor supervisor asks for it."""
+    watched = is_overridden(strategy.supervisor, "batch_done", Supervisor)
+    counted = strategy.supervisor.batch_done if watched else None
     if not is_overridden(strategy, "batch_done", Strategy):
-        return None
-    return strategy.batch_done if ahead.group == 1 else _Grouped(strategy, ahead).batch_done
+        return counted
+    done = strategy.batch_done if ahead is None or ahead.group == 1 else _Grouped(strategy, ahead).batch_done
+    return done if counted is None else lambda phase: (done(phase), counted(phase))[0]
 
 
 class _Grouped:
