@@ -23,7 +23,7 @@ def test_with_tensorboard_it_is_tensorboard(tmp_path, monkeypatch):
 
 def test_without_tensorboard_it_is_csv_with_one_note(tmp_path, monkeypatch):
     monkeypatch.setattr(default, "find_spec", lambda name: None)
-    monkeypatch.setattr(default, "_told", False)
+    monkeypatch.setattr(default, "_warned", False)
     with pytest.warns(LtWarning, match=re.escape(install_hint("lt-loggers[tensorboard]"))):
         assert isinstance(default.default_logger(save_dir=tmp_path), CSVLogger)
     with warnings.catch_warnings():

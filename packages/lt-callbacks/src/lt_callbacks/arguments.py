@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 import torch
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 
-__all__ = ["choice", "device", "fraction", "number", "whole"]
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["choice", "device", "fraction", "number", "require_logger", "whole"]
 
 
 def device(who: str, value: object, instead: str = "") -> torch.device | None:
@@ -77,3 +81,12 @@ def choice(who: str, name: str, value: object, allowed: Iterable[str]) -> str:
         return value
     hint = did_you_mean(str(value), known)
     raise ConfigError(f"{who}({name}={value!r}): expected {' or '.join(map(repr, known))}.{hint}", code="LT175")
+
+
+def require_logger(who: str, trainer: TrainerAPI) -> None:
+    """Raise for a callback that sends to loggers, where there is none."""
+    if not trainer.loggers:
+        raise ConfigError(
+            f"{who} sends to loggers, and the Trainer has none. Take Trainer(logger=True), or remove the callback.",
+            code="LT533",
+        )

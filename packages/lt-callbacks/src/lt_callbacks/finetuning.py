@@ -278,8 +278,8 @@ class BackboneFinetuning(BaseFinetuning):
             optimizer.param_groups[-1]["lr"] = rate
         self.previous_backbone_lr = rate
         if self.verbose and self._trainer is not None:
-            told = f"{round(first_lr, self.rounding)}, of the backbone {round(rate, self.rounding)}"
-            self._trainer.print(f"Epoch {epoch}: learning rate {told}")
+            rates = f"{round(first_lr, self.rounding)}, of the backbone {round(rate, self.rounding)}"
+            self._trainer.print(f"Epoch {epoch}: learning rate {rates}")
 
 
 def _backbone(module: LightningModule) -> nn.Module:

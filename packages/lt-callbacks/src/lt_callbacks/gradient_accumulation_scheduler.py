@@ -58,7 +58,7 @@ class GradientAccumulationScheduler(Callback):
         if not pl_module.automatic_optimization:
             raise ConfigError(
                 "GradientAccumulationScheduler has no say where automatic_optimization is False: the module steps its "
-                "optimizers itself. Leave the callback away.",
+                "optimizers itself. Remove the callback.",
                 code="LT178",
             )
         count = self.get_accumulate_grad_batches(trainer.current_epoch)

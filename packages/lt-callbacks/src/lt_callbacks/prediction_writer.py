@@ -38,7 +38,7 @@ class BasePredictionWriter(Callback):
     """Base of callbacks that write predictions: override ``write_on_batch_end`` or ``write_on_epoch_end`` or both.
 
     They are called on every rank with that rank's predictions. ``batch_indices`` are the positions of the samples in
-    the data set, by which the ranks' files can be joined; None where the loader does not tell them. With
+    the data set, by which the ranks' files can be joined; None where the loader does not know them. With
     ``"epoch"`` this rank's predictions are kept until the end; ``trainer.predict(return_predictions=False)`` keeps them
     out of memory otherwise.
 

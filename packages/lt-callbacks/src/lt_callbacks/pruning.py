@@ -175,7 +175,7 @@ class ModelPruning(Callback):
                 prune.remove(layer, name)  # type: ignore[no-untyped-call]
 
     def filter_parameters_to_prune(self, parameters_to_prune: Parameters = ()) -> Parameters:
-        """Return which pairs of layer and name to prune; override it to leave some away."""
+        """Return which pairs of layer and name to prune; override it to leave some out."""
         return parameters_to_prune
 
     def apply_pruning(self, amount: float) -> None:
@@ -201,7 +201,7 @@ class ModelPruning(Callback):
             if lottery:
                 self.apply_lottery_ticket_hypothesis()
         if self._verbose:
-            self._tell(trainer, before)
+            self._say(trainer, before)
 
     def apply_lottery_ticket_hypothesis(self) -> None:
         """Give weights the values that they had at first, or freshly drawn ones; masks stay."""
@@ -242,7 +242,7 @@ class ModelPruning(Callback):
             if _is_pruned(layer, name)
         }
 
-    def _tell(self, trainer: TrainerAPI, before: dict[str, tuple[int, int]]) -> None:
+    def _say(self, trainer: TrainerAPI, before: dict[str, tuple[int, int]]) -> None:
         now = self._zeros()
         zeros, total = (sum(column) for column in zip(*now.values(), strict=True))
         was = sum(count for count, _ in before.values())

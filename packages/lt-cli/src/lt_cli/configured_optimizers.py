@@ -111,7 +111,7 @@ def give_optimizers(
     if is_overridden(module, "configure_optimizers", LightningModule):
         warn(
             f"{type(module).__name__}.configure_optimizers is not used: the configuration gives an optimizer "
-            f"({optimizer['class_path']}). Leave one of the two away.",
+            f"({optimizer['class_path']}). Remove one of the two.",
             code="LT159",
         )
     module.__dict__["configure_optimizers"] = ConfiguredOptimizers(module, optimizer, lr_scheduler, arrange)

@@ -111,7 +111,7 @@ def overview() -> str:
         "",
         "commands:",
     ]
-    return "\n".join([*head, *lines, "", "'lt COMMAND --help' tells more about one of them."])
+    return "\n".join([*head, *lines, "", "'lt COMMAND --help' says more about one of them."])
 
 
 def _unknown(word: str) -> str:

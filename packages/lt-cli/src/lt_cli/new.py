@@ -1,4 +1,4 @@
-"""``lt new``: a project that runs at once, or a plug-in package with its test kit wired in."""
+"""``lt new``: a project that runs as it is, or a plug-in package with its test kit wired in."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def import_named_plugins(words: Sequence[str]) -> None:
     for module in sorted({_module(p) for p in plugins if everything or _class_name(p) in said}):
         try:
             import_module(module)
-        except ImportError:  # an extra that is not installed; who asks for it by name is told by the Trainer
+        except ImportError:  # an extra that is not installed; the Trainer says so to who asks for it by name
             continue
 
 

@@ -93,7 +93,7 @@ def read_run(path: Path) -> RunMetrics:
 
 
 def named_apart(runs: list[RunMetrics]) -> list[RunMetrics]:
-    """Give runs of one name as much of their paths as tells them apart; return them."""
+    """Give runs of one name as much of their paths as makes them differ; return them."""
     depth = 1
     names = [run.name for run in runs]
     while len(set(names)) < len(names) and depth < 20:

@@ -36,8 +36,9 @@ class CombinedLoader:
     - ``"max_size"``: a batch of each; ends with the longest, and shorter ones give None.
     - ``"max_size_cycle"``: a batch of each; ends with the longest, and shorter ones start anew.
     - ``"sequential"``: one loader after the other.
-    - ``"weighted"``: in each turn one loader, drawn by ``weights``; ends when each was read to its end once, and those
-      that ended before start anew. The draws are a function of ``seed`` and epoch, not of the process's generators.
+    - ``"weighted"``: in each turn one loader, chosen at random by ``weights``; ends when each was read to its end once,
+      and those that ended before start anew. The choice is a function of ``seed`` and epoch, not of the process's
+      generators.
 
     Attributes:
         iterables: the loaders, nested as they were given.
@@ -61,7 +62,7 @@ class CombinedLoader:
             mode: see above.
             weights: for ``"weighted"``, how often each loader's turn comes; default: as often as it has batches.
             limits: see above.
-            seed: for ``"weighted"``, what the draws are made of.
+            seed: for ``"weighted"``, the seed of that choice.
 
         Raises:
             ConfigError: for an unknown mode, or weights or limits that do not fit.
@@ -199,7 +200,7 @@ END = object()
 def take_turns(mode: str, parts: Sequence[Part], *, draws: Iterator[int]) -> Iterator[tuple[list[Any], int | None]]:
     """Return an iterator over the turns: a batch of each part and None, or one batch and its part's number.
 
-    Readers that have been started already go on where they are. All others are started at once, except in
+    Readers that have been started already go on where they are. All others are started right away, except in
     ``"sequential"``.
 
     Args:

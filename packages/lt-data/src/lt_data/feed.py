@@ -91,7 +91,7 @@ class LoaderFeed(Feed):
         self.num_batches = self.reader.length  # it may have grown or shrunk since the last epoch
 
     def begin_round(self, number: int) -> None:
-        """Shuffle as in epoch ``number``, without telling the user's samplers: an epoch within an epoch."""
+        """Shuffle as in epoch ``number``, without a call of the user's samplers: an epoch within an epoch."""
         self._epoch = number
 
     def state_dict(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class LoaderFeed(Feed):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the next iteration continue at the place that :meth:`state_dict` told, if it is of the same epoch.
+        """Make the next iteration continue at the place that :meth:`state_dict` returned, if it is of the same epoch.
 
         The state of core's own feed (epoch, batches and generators only) is taken too: its batches are read and
         dropped.
@@ -248,7 +248,7 @@ class LoaderFeed(Feed):
     def _keep_place(self) -> None:
         """Note where an error came, for a checkpoint that is written because of it."""
         if self.stage == "fit":
-            with contextlib.suppress(Exception):  # the error is told, not what it leads to here
+            with contextlib.suppress(Exception):  # the error is reported, not what it leads to here
                 self._failed = (self.state_dict(), self.state_before())
 
     def _leave(self) -> None:
@@ -320,7 +320,7 @@ def _worker_died(error: RuntimeError) -> DataError:
 
 def _death_behind(error: Exception) -> RuntimeError | None:
     """Return torch's error of a worker that died, which may come a moment after its broken connection; else None."""
-    if str(error).startswith("Caught"):  # the dataset's own, told by a worker that lives
+    if str(error).startswith("Caught"):  # the dataset's own, passed on by a worker that lives
         return None
     try:
         time.sleep(_MOMENT)

@@ -38,7 +38,7 @@ def look_ahead(
         ahead: whether an item is fetched before the step on the one before it is taken; only where fetching runs no
             code of the user's in this process.
         parcels: whether only the first element of each item is to be moved.
-        dropped: told the item that was fetched and not asked for any more, when the epoch is left early.
+        dropped: called with the item that was fetched and not asked for any more, when the epoch is left early.
     """
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     end = object()

@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.1
 
 @contextmanager
 def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = True) -> Iterator[bool]:
-    """Return a context that tells whether ``path`` is still to be prepared; one process at a time is inside.
+    """Return a context that says whether ``path`` is still to be prepared; one process at a time is inside.
 
     ::
 
@@ -31,7 +31,7 @@ def prepare_once(path: str | os.PathLike[str], key: str = "", *, wait: bool = Tr
                     download("data/mnist")
 
     When the block ends without an exception, the folder is marked as finished with ``key``; whoever comes later with
-    the same key gets False at once, with another key True again. The lock belongs to the process: it is gone with it.
+    the same key gets False, with another key True again. The lock belongs to the process: it is gone with it.
 
     Args:
         path: a folder; made where it is missing.

@@ -1,4 +1,4 @@
-"""What all loggers here share: rows are kept in memory and written many at once, on rank 0."""
+"""What all loggers here share: rows are kept in memory and written in batches, on rank 0."""
 
 from __future__ import annotations
 

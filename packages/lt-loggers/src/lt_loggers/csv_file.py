@@ -7,8 +7,7 @@ import io
 import os
 
 from lt_core.arguments import checks_arguments
-from lt_loggers.line_logger import LineLogger
-from lt_loggers.lines import LineFile
+from lt_loggers.lines import LineFile, LineLogger
 from lt_loggers.rows import Row
 
 __all__ = ["CSVLogger"]

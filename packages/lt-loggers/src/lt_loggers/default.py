@@ -12,7 +12,7 @@ from lt_core.rank import process_rank
 
 __all__ = ["default_logger"]
 
-_told = False
+_warned = False
 
 
 def default_logger(save_dir: str | os.PathLike[str]) -> Logger:
@@ -21,15 +21,15 @@ def default_logger(save_dir: str | os.PathLike[str]) -> Logger:
     Args:
         save_dir: folder of all experiments; the files go to ``save_dir/lightning_logs/version_N``.
     """
-    global _told
+    global _warned
     if find_spec("tensorboard") is not None:
         from lt_loggers.tensorboard import TensorBoardLogger
 
         return TensorBoardLogger(save_dir)
     from lt_loggers.csv_file import CSVLogger
 
-    if not _told and not process_rank():
-        _told = True
+    if not _warned and not process_rank():
+        _warned = True
         warn(
             "TensorBoard is not installed, so metrics go to metrics.csv. To have curves in TensorBoard: "
             f"{install_hint('lt-loggers[tensorboard]')}; to go on with CSV without this note: Trainer(logger='csv').",

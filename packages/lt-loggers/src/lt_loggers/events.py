@@ -112,7 +112,7 @@ def hparams_start(wall_time: float, params: Mapping[str, bool | int | float | st
 
 
 def hparams_end(wall_time: float, status: str) -> bytes:
-    """Return the record that tells the HPARAMS tab how the run ended."""
+    """Return the record that gives the HPARAMS tab the run's status."""
     return _hparams(wall_time, "session_end_info", message(4, number(1, _STATUS.get(status, 0)) + double(2, wall_time)))
 
 

@@ -113,7 +113,7 @@ class FolderLogger(BufferedLogger):
         )
 
     def use_version(self, version: int | str) -> None:
-        """Take this version; a folder that was made for another one goes away while it is empty."""
+        """Take this version; a folder that was made for another one is removed while it is empty."""
         self._version = version if isinstance(version, int) else _part_of_path("version", version)
         if self._claimed is not None and self._claimed != self._run_dir():
             with suppress(OSError):  # where somebody has put something there, it stays
@@ -171,7 +171,7 @@ class FolderLogger(BufferedLogger):
         raise NotImplementedError(f"{type(self).__name__} must define _ends()")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the claim: a copy in another process must not take the folder away."""
+        """Leave out the claim: a copy in another process must not remove the folder."""
         return {**super().__getstate__(), "_claimed": None}
 
 

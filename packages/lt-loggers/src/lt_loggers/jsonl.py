@@ -8,8 +8,7 @@ import os
 from typing import Any
 
 from lt_core.arguments import checks_arguments
-from lt_loggers.line_logger import LineLogger
-from lt_loggers.lines import LineFile
+from lt_loggers.lines import LineFile, LineLogger
 from lt_loggers.rows import Row
 
 __all__ = ["JSONLLogger"]

@@ -1,15 +1,17 @@
-"""A log file of lines, one for each row."""
+"""Files of lines, one for each row, and the base of the loggers that write them."""
 
 from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lt_core.errors import warn
+from lt_loggers.folder import FolderLogger
 from lt_loggers.log_file import LogFile
+from lt_loggers.rows import Row
 
-__all__ = ["LineFile"]
+__all__ = ["LineFile", "LineLogger"]
 
 
 class LineFile(LogFile):
@@ -18,7 +20,7 @@ class LineFile(LogFile):
     Attributes:
         header: the first line, without its end; None for a file without one.
         rows: lines behind the header.
-        last: the last one, by which a resume tells that the file is the one that the checkpoint means.
+        last: the last one, by which a resume knows that the file is the one that the checkpoint means.
     """
 
     def __init__(self, path: Path, *, has_header: bool) -> None:
@@ -40,8 +42,8 @@ class LineFile(LogFile):
             self._cut(None)
             if self.rows and not resumed:
                 warn(
-                    f"{self.path} holds {self.rows} rows of an earlier run; new rows follow them. Leave version= away "
-                    "for a folder of its own.",
+                    f"{self.path} holds {self.rows} rows of an earlier run; new rows follow them. Without version= "
+                    "this run gets a folder of its own.",
                     code="LT549",
                 )
         self._read = True
@@ -109,3 +111,37 @@ class LineFile(LogFile):
         if self.header is not None and not path.exists():
             LogFile(path).append(f"{self.header}\n".encode())
         return path
+
+
+class LineLogger(FolderLogger):
+    """Base of the CSV and the JSON-lines logger: keeps its file, and where it ends, for a resume."""
+
+    file_name: ClassVar[str]
+    has_header: ClassVar[bool]
+
+    _lines: LineFile | None = None
+    _is_open = False
+
+    @property
+    def experiment(self) -> LineFile:
+        """The file of rows: its ``path``, and the number of ``rows`` written."""
+        path = Path(self.log_dir, self.file_name)
+        if self._lines is None or self._lines.path != path:
+            self._lines, self._is_open = LineFile(path, has_header=self.has_header), False
+        return self._lines
+
+    def _write(self, rows: list[Row]) -> None:
+        self.claim_version()
+        file = self.experiment
+        if self._resumed or not self._is_open:
+            file.open(self._resumed.get(self.file_name))
+            self._resumed, self._is_open = {}, True
+        if rows:
+            self._write_rows(file, rows)
+
+    def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
+        """Append rows to the file, which is open."""
+        raise NotImplementedError(f"{type(self).__name__} must define _write_rows()")
+
+    def _ends(self) -> dict[str, Any]:
+        return {self.file_name: self.experiment.end()}

@@ -134,7 +134,7 @@ class MLFlowLogger(TrackerLogger):
         if process_rank():
             return Nothing()
         if self._client is None:
-            if self.save_dir is not None:  # MLflow 3.17 and later want to be told that files are meant
+            if self.save_dir is not None:  # MLflow 3.17 and later want to know that files are meant
                 os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
             from mlflow.tracking import MlflowClient
 
@@ -179,7 +179,7 @@ class MLFlowLogger(TrackerLogger):
             self._resumed_at, self._there = state["step"], {}
 
     def finalize(self, status: str) -> None:
-        """Send what is left, and tell MLflow how the run ended."""
+        """Send what is left, and how the run ended."""
         super().finalize(status)
         if self._client is not None and self._run_id is not None:
             self._client.set_terminated(self._run_id, _STATUS.get(status, "FINISHED"))
@@ -235,7 +235,7 @@ class MLFlowLogger(TrackerLogger):
         if changed:  # MLflow keeps the first value for good
             warn(
                 f"MLflow keeps a run's parameters as they were first: {', '.join(changed)} changed. The new ones are "
-                "in the artifact hparams.yaml; for a run with new ones leave run_id= away.",
+                "in the artifact hparams.yaml; a run without run_id= can have new ones.",
                 code="LT557",
             )
             client.log_text(run_id, as_yaml(self.hparams), "hparams.yaml")

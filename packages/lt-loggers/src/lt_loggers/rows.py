@@ -20,9 +20,9 @@ Row = tuple[int | float, float, dict[str, Number]]
 
 
 class Rows:
-    """A buffer of rows that tells when it is time to write them.
+    """A buffer of rows that knows when it is time to write them.
 
-    Adding a row costs about a microsecond: values on the CPU are read at once (0.1 µs each), those on a device are
+    Adding a row costs about a microsecond: values on the CPU are read right away (0.1 µs each), those on a device are
     copied there, which waits for nothing, and fetched all together by :meth:`read`.
 
     Args:

@@ -17,7 +17,7 @@ __all__ = ["Nothing", "TrackerLogger", "require"]
 
 
 class TrackerLogger(BufferedLogger):
-    """Base of the trackers: sends rows in batches, keeps them while the service is away, uploads checkpoints.
+    """Base of the trackers: sends rows in batches, keeps them while the service is unreachable, uploads checkpoints.
 
     The library is imported and the run opened when something is sent first, on rank 0. Rows that could not be sent wait
     in memory, and the pauses between tries grow: an unreachable server does not slow training down.
@@ -56,7 +56,7 @@ class TrackerLogger(BufferedLogger):
         return {"run_id": self.version, "step": self._rows.last_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the run of ``state``, unless this logger was told another one."""
+        """Continue the run of ``state``, unless this logger was given another one."""
         if state.get("run_id") is not None and self.version is None:
             self.use_version(state["run_id"])
             self._rows.last_step = state["step"]

@@ -76,7 +76,7 @@ class WandbLogger(TrackerLogger):
         if offline and log_model:
             raise ConfigError(
                 f"WandbLogger(offline=True, log_model={log_model!r}): offline there is nowhere to upload checkpoints "
-                "to. Leave one of the two away.",
+                "to. Remove one of the two.",
                 code="LT554",
             )
         super().__init__(prefix, log_model)
@@ -119,7 +119,7 @@ class WandbLogger(TrackerLogger):
         return None if self.version is None else str(Path(self.root_dir, self.version))
 
     def claim_version(self, beside: Sequence[Logger] = ()) -> str | None:
-        """Choose the id; no server is asked, so that a run has its folder also while W&B is away."""
+        """Choose the id; no server is asked, so that a run has its folder also while W&B is unreachable."""
         if self.version is None and not process_rank():
             running = _running()
             letters = string.ascii_lowercase + string.digits

@@ -35,7 +35,7 @@ class FakeTrainer(Collectives):
     """A Trainer for unit tests of callbacks and modules: all of ``TrainerAPI`` as plain attributes, no loop.
 
     Set what the test needs by keyword (``FakeTrainer(global_step=10, callback_metrics={"loss": 1.0})``) or later.
-    Requested saves are written at once (a small real file) and kept in ``saved``; removals are kept in ``removed``.
+    Requested saves are written immediately (a small real file) and kept in ``saved``; removals are kept in ``removed``.
 
     Args:
         attributes: values of any ``TrainerAPI`` attribute.
@@ -152,7 +152,7 @@ class FakeTrainer(Collectives):
         exclude: str | Iterable[str] = (),
         mark: str = "",
     ) -> None:
-        """Write now what the loop would write at the boundary, and tell the owner as the loop does."""
+        """Write now what the loop would write at the boundary, and notify the owner as the loop does."""
         self._write(path, None, weights_only=weights_only, mark=mark)
         if owner is not None:
             owner.on_saved(str(path))

@@ -390,11 +390,11 @@ class ModelCheckpoint(Checkpoint):
         ranking, value = self._kept.ranking, torch.as_tensor(metrics[self.monitor])
         score = ranking.current = self._agreed_score(trainer, value)
         if not ranking.takes(score):
-            self._tell(trainer, f"{self.monitor!r} was not in top {self.save_top_k}")
+            self._say(trainer, f"{self.monitor!r} was not in top {self.save_top_k}")
             return ""
         leaves = "" if self.save_top_k == -1 else ranking.worst
         path = self._agreed_path(trainer, metrics, leaves)
-        self._tell(trainer, f"{self.monitor!r} reached {float(score):.5f}, saving {path}")
+        self._say(trainer, f"{self.monitor!r} reached {float(score):.5f}, saving {path}")
         if leaves != path:
             ranking.drop(leaves)
         ranking.add(path, score)
@@ -444,6 +444,6 @@ class ModelCheckpoint(Checkpoint):
                 return path
             version = self.STARTING_VERSION if version is None else version + 1
 
-    def _tell(self, trainer: TrainerAPI, text: str) -> None:
+    def _say(self, trainer: TrainerAPI, text: str) -> None:
         if self.verbose:
             trainer.print(f"Epoch {trainer.current_epoch}, global step {trainer.global_step}: {text}")

@@ -45,7 +45,7 @@ class CheckpointSchedule:
         self.in_epoch = bool(self.every_n_train_steps or self._interval)
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Describe the schedule."""
         if self.every_n_train_steps:
             return f"every {self.every_n_train_steps} optimizer steps"
         if self.train_time_interval:

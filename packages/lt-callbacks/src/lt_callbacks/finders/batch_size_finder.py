@@ -156,7 +156,7 @@ class _OtherRankRanOutError(Exception):
 
 
 class _Watch(Callback):
-    """Notes the size of the first batch; after each batch the ranks tell each other whether it fitted."""
+    """Notes the size of the first batch; after each batch the ranks agree on whether it fitted."""
 
     def __init__(self, agree: bool) -> None:
         self.agree = agree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lt_callbacks.arguments import require_logger
 from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
@@ -35,12 +36,7 @@ class DeviceStatsMonitor(Callback):
         """Check that readings can be taken and sent."""
         if stage not in ("fit", "validate", "test"):
             return
-        if not trainer.loggers:
-            raise ConfigError(
-                "DeviceStatsMonitor sends to loggers, and the Trainer has none. Take Trainer(logger=True), or leave "
-                "the callback away.",
-                code="LT533",
-            )
+        require_logger("DeviceStatsMonitor", trainer)
         on_cpu = trainer.accelerator.device_type == "cpu"
         self._reads_cpu = on_cpu if self._cpu_stats is None else self._cpu_stats
         if self._reads_cpu:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import Optimizer
 
-from lt_callbacks.arguments import choice
+from lt_callbacks.arguments import choice, require_logger
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -58,12 +57,7 @@ class LearningRateMonitor(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Refuse to run without a logger."""
-        if not trainer.loggers:
-            raise ConfigError(
-                "LearningRateMonitor sends to loggers, and the Trainer has none. Take Trainer(logger=True), or leave "
-                "the callback away.",
-                code="LT533",
-            )
+        require_logger("LearningRateMonitor", trainer)
         self.lrs, self._last_step = {}, -1
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:

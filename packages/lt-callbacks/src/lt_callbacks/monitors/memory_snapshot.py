@@ -60,7 +60,7 @@ class MemorySnapshot(Callback):
         device = trainer.strategy.device
         if device.type != "cuda":
             raise ConfigError(
-                f"MemorySnapshot records CUDA memory, and the device is {device}. Leave the callback away, or take "
+                f"MemorySnapshot records CUDA memory, and the device is {device}. Remove the callback, or take "
                 "accelerator='cuda'.",
                 code="LT178",
             )

@@ -122,8 +122,8 @@ def _culprits(module: LightningModule) -> str:
     named = dict(module.named_parameters())
     weights = _not_finite((name, p.detach()) for name, p in named.items())
     grads = _not_finite((name, p.grad) for name, p in named.items() if p.grad is not None)
-    told = {"Parameters": weights, "Gradients of": grads}
-    parts = [f"{what} {_list(names)} are not finite now." for what, names in told.items() if names]
+    broken = {"Parameters": weights, "Gradients of": grads}
+    parts = [f"{what} {_list(names)} are not finite now." for what, names in broken.items() if names]
     return " ".join(parts) or "All parameters are still finite."
 
 

@@ -38,7 +38,7 @@ class TrainingSpikeException(LtError, RuntimeError):  # noqa: N818  (Lightning's
 
 
 class SpikeDetection(Callback):
-    """Ends training when the loss jumps away from its running mean, and writes down which batches to leave out.
+    """Ends training when the loss jumps far from its running mean, and records which batches to leave out.
 
     The numbers of the batch and of the one before go to a file; a run that starts again can skip them. It reads the
     loss at every step, and so waits for the device at every step; several ranks agree at every step.

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from lt_callbacks.arguments import whole
+from lt_callbacks.arguments import require_logger, whole
 from lt_callbacks.monitors.chip_flops import available_flops as flops_of_chip
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
@@ -67,7 +66,7 @@ class ThroughputMonitor(Callback):
         window_size: batches over which rates are taken.
         available_flops: operations a second of the chip; None: from a table of known chips.
         separator: what stands between the parts of a name.
-        measure_flops: count the operations of the first batch where the module does not tell them.
+        measure_flops: count the operations of the first batch where the module does not give their number.
 
     Raises:
         ConfigError: for wrong values; at the start where there is no logger.
@@ -98,16 +97,11 @@ class ThroughputMonitor(Callback):
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that there is a logger, and find out what the chip can do."""
-        if not trainer.loggers:
-            raise ConfigError(
-                "ThroughputMonitor sends to loggers, and the Trainer has none. Take Trainer(logger=True), or leave the "
-                "callback away.",
-                code="LT533",
-            )
+        require_logger("ThroughputMonitor", trainer)
         if self.available_flops is None:
             self.available_flops = flops_of_chip(trainer.strategy.device, trainer.precision_plugin.name)
-        told = getattr(pl_module, "flops_per_batch", None)
-        self._flops_per_batch = float(told() if callable(told) else told) if told is not None else None
+        given = getattr(pl_module, "flops_per_batch", None)
+        self._flops_per_batch = float(given() if callable(given) else given) if given is not None else None
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
@@ -156,8 +150,15 @@ class ThroughputMonitor(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Count the batch; send where it is due."""
-        if not trainer.sanity_checking:
-            self._evaluated(trainer, "validate", batch)
+        if trainer.sanity_checking:
+            return
+        stage = "test" if trainer.testing else "predict" if trainer.predicting else "validate"
+        self._count(stage, batch)
+        every = trainer.log_every_n_steps
+        if every and self._meters[stage].batches % every == 0:
+            self._send(trainer, stage)
+
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Let training time go on."""
@@ -169,33 +170,9 @@ class ThroughputMonitor(Callback):
         """Begin to count."""
         self._begin(trainer, "test")
 
-    def on_test_batch_end(
-        self,
-        trainer: TrainerAPI,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch; send where it is due."""
-        self._evaluated(trainer, "test", batch)
-
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin to count."""
         self._begin(trainer, "predict")
-
-    def on_predict_batch_end(
-        self,
-        trainer: TrainerAPI,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch; send where it is due."""
-        self._evaluated(trainer, "predict", batch)
 
     # ---- counting ----------------------------------------------------------------------------------------------------
 
@@ -209,12 +186,6 @@ class ThroughputMonitor(Callback):
         meter.samples += self.batch_size_fn(batch)
         if self.length_fn is not None:
             meter.lengths += self.length_fn(batch)
-
-    def _evaluated(self, trainer: TrainerAPI, stage: str, batch: Any) -> None:
-        self._count(stage, batch)
-        every = trainer.log_every_n_steps
-        if every and self._meters[stage].batches % every == 0:
-            self._send(trainer, stage)
 
     def _end_counting(self) -> None:
         if self._counter is not None:

@@ -71,7 +71,7 @@ def _for_optimizer(shares: Mapping[str, float], optimizers: Iterable[Any]) -> Ad
     for optimizer in optimizers:
         if isinstance(optimizer, _FUSED) and not optimizer.defaults.get("fused"):
             kind = type(optimizer).__name__
-            return Advice(shares["optimizer"] * 0.6, f"{kind}(..., fused=True) updates all weights at once.")
+            return Advice(shares["optimizer"] * 0.6, f"{kind}(..., fused=True) updates all weights in one kernel.")
     return None
 
 

@@ -69,7 +69,7 @@ def shares(actions: Mapping[str, Action], seconds: float, start: float = 0.0) ->
 
 def table(stage: str, actions: Mapping[str, Action], seconds: float, start: float = 0.0) -> str:
     """Return the report as text: the shares first, then each action, the longest in all first."""
-    told = ", ".join(f"{name} {share:.1%}" for name, share in shares(actions, seconds, start).items())
+    parts = ", ".join(f"{name} {share:.1%}" for name, share in shares(actions, seconds, start).items())
     rows = [("Action", "Mean (ms)", "Longest (ms)", "Calls", "Total (s)", "Share")]
     for name, action in sorted(actions.items(), key=lambda item: -item[1].total):
         mean = action.total / action.calls * 1e3 if action.calls else 0.0
@@ -85,7 +85,7 @@ def table(stage: str, actions: Mapping[str, Action], seconds: float, start: floa
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [_line(row, widths) for row in rows]
     lines.insert(1, "-" * len(lines[0]))
-    return "\n".join([f"Profile of {stage}: {seconds:.2f} s. {told}", *lines])
+    return "\n".join([f"Profile of {stage}: {seconds:.2f} s. {parts}", *lines])
 
 
 def _kind(name: str) -> str:

@@ -23,7 +23,8 @@ _STEPS = {"fit": "training_step", "validate": "validation_step", "test": "test_s
 class SpeedProfiler(SimpleProfiler):
     """Reports the shares of the time, hooks by callback, the syncs of a step with their lines, and what would help.
 
-    What comes before the first step (torch imports much then) is told apart: a longer run does not wait for it longer.
+    What comes before the first step (torch imports much then) has a line of its own, as a longer run waits
+    no longer.
     A measured call costs about a microsecond. The host-device syncs of five steps at the beginning are counted, on a
     CPU too; a compiled step is not compiled in those.
 
@@ -88,8 +89,8 @@ class SpeedProfiler(SimpleProfiler):
         lines = [f"Speed of {self.stage or 'nothing'}: {seconds:.2f} s {start}, {self.batches} batches."]
         lines += [f"  {name:<12} {share:7.1%}" for name, share in shares.items() if share or name == "lt"]
         lines += [f"    {name:<22} {share:7.1%}" for name, share in self.hooks().items() if share >= 0.0005]
-        lines += self._told_syncs()
-        lines += self._told_advice(shares)
+        lines += self._sync_lines()
+        lines += self._advice_lines(shares)
         return "\n".join(lines)
 
     def hooks(self) -> dict[str, float]:
@@ -111,14 +112,17 @@ class SpeedProfiler(SimpleProfiler):
             self.shares(), self.hooks(), self._watch, self.optimizers, self.device, self._step_seconds()
         )
 
-    def _told_syncs(self) -> list[str]:
+    def _sync_lines(self) -> list[str]:
         if not self.watched:
             return ["Host-device syncs: the run was too short to watch any step."]
-        told = "Host-device syncs" if self.device != "cpu" else "Lines that would wait for a GPU"
-        lines = self._watch.told(self.watched)
-        return [f"{told}: {self.syncs_per_step():g} a step, in {self.watched} steps.", *(f"  {line}" for line in lines)]
+        title = "Host-device syncs" if self.device != "cpu" else "Lines that would wait for a GPU"
+        lines = self._watch.report(self.watched)
+        return [
+            f"{title}: {self.syncs_per_step():g} a step, in {self.watched} steps.",
+            *(f"  {line}" for line in lines),
+        ]
 
-    def _told_advice(self, shares: dict[str, float]) -> list[str]:
+    def _advice_lines(self, shares: dict[str, float]) -> list[str]:
         found = self.advice()
         if not found:
             return ["Nothing stands out: the time went to your model." if shares else ""]

@@ -64,7 +64,7 @@ class SyncWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.lines[line] += 1
         return result
 
-    def told(self, steps: int) -> list[str]:
+    def report(self, steps: int) -> list[str]:
         """Return a line of text for each line of code, the most frequent first; ``steps`` were watched."""
         return [
             f"{count / steps:g} a step at {where(line)}: {linecache.getline(*line).strip()}"

@@ -70,7 +70,7 @@ class Phase:
 
     @property
     def remaining(self) -> float | None:
-        """Estimated seconds to the end, or None where it cannot be told."""
+        """Estimated seconds to the end, or None where it is not known."""
         rate = self.rate
         return max(self.total - self.done, 0) / rate if rate and self.total is not None else None
 

@@ -19,7 +19,7 @@ class StdoutGuard:
 
     Args:
         clear: takes the bar off the screen.
-        redraw: may put it back at once; otherwise the bar's next turn does.
+        redraw: may put it back right away; otherwise the bar's next turn does.
     """
 
     def __init__(self, clear: Callable[[], None], redraw: Callable[[], None]) -> None:
@@ -104,7 +104,7 @@ class _Guarded:
             self.write(line)
 
     def flush(self) -> None:
-        if self._held and os.getpid() == self._process:  # a prompt: shown at once, on a line of its own
+        if self._held and os.getpid() == self._process:  # a prompt: shown right away, on a line of its own
             self._clear()
             self._stream.write(self._held)
             self._held, self._open_line = "", True

@@ -83,7 +83,7 @@ class TQDMProgressBar(ProgressBar):
         return self._make(self.train_description, nested=False, leave=True)
 
     def init_validation_tqdm(self) -> tqdm[Any]:
-        """Return the bar of validation; inside an epoch it stands below the epoch's and goes away at the end."""
+        """Return the bar of validation; inside an epoch it stands below the epoch's and disappears at the end."""
         nested = self.trainer.stage == "fit"
         return self._make(self.validation_description, nested=nested, leave=not nested)
 

@@ -51,14 +51,14 @@ class EarlyStopping(Callback):
         divergence_threshold: end training as soon as the metric is worse than this.
         check_on_train_epoch_end: check at the epoch's end (True) or at validation's (False); None: at validation's
             where it does not run exactly once an epoch.
-        log_rank_zero_only: do not tell what the other ranks saw.
+        log_rank_zero_only: do not print what the other ranks saw.
 
     Attributes:
         wait_count: checks since the metric last got better.
         stopped_epoch: the epoch in which training was ended, or 0.
         best_score: the best value so far, 0-dim.
         stopping_reason: which rule ended training.
-        stopping_reason_message: the same in words.
+        stopping_reason_message: the same as text.
 
     Raises:
         ConfigError: for wrong values.
@@ -175,15 +175,15 @@ class EarlyStopping(Callback):
             self._stop(trainer, reason, message)
 
     def _stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
-        told = [(rank, *told) for rank, told in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
-        first = next((rank, value, text) for rank, value, text in told if text)
+        found = [(rank, *each) for rank, each in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
+        first = next((rank, value, text) for rank, value, text in found if text)
         self.stopping_reason = reason if message else EarlyStoppingReason(first[1])
         self.stopping_reason_message = message or f"rank {first[0]}: {first[2]}"
         self.stopped_epoch = trainer.current_epoch
         trainer.should_stop = True
         trainer.print(f"Training ends after epoch {trainer.current_epoch}: {self.stopping_reason_message}")
         if not self.log_rank_zero_only:
-            for rank, _, text in told[1:]:
+            for rank, _, text in found[1:]:
                 if text:
                     trainer.print(f"  rank {rank}: {text}")
 

@@ -87,7 +87,7 @@ class Timer(Callback):
         self._started, self._ended = {}, {}
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Start the clock; a resumed run whose time is over stops at once."""
+        """Start the clock; a resumed run whose time is over stops here."""
         self._start("train")
         left = self.time_remaining()
         if left is not None:

@@ -24,7 +24,7 @@ from lt_data.resume.indices import Noted, Watched, draws_once, plain_notes, read
 from lt_data.resume.twin import Twin, read_worker_states
 from lt_data.resume.workers import is_stateful
 
-__all__ = ["LoaderReader", "advice", "index_sampler", "tell_rereading"]
+__all__ = ["LoaderReader", "advice", "index_sampler", "warn_of_rereading"]
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
@@ -244,14 +244,14 @@ class LoaderReader(Reader):
         return base
 
     def _read_again(self, watched: Watched, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        tell_rereading(batches, "the IterableDataset")
+        warn_of_rereading(batches, "the IterableDataset")
         watched.replay(batches, state["drawn"], read_notes(state["notes"]))
         iterator = iter(watched)
         watched.skip()
         return iterator
 
     def _reread_by_workers(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        tell_rereading(batches, "the IterableDataset")
+        warn_of_rereading(batches, "the IterableDataset")
         self.indices.begin(born=True)
         iterator = self.twin.open(states=read_worker_states(state["places_before"]), base=self._base(state))
         for _ in range(batches):
@@ -291,12 +291,12 @@ def _keeps_state(sampler: Any) -> bool:
     return callable(getattr(sampler, "state_dict", None)) and callable(getattr(sampler, "load_state_dict", None))
 
 
-def tell_rereading(batches: int, what: str) -> None:
+def warn_of_rereading(batches: int, what: str) -> None:
     """Warn that a resume reads ``batches`` batches again."""
     if batches:
         warn(
             f"To continue in the middle of the epoch, {what} is read again from its start and {batches} batches are "
-            "dropped. A dataset with state_dict() and load_state_dict() continues at once.",
+            "dropped. A dataset with state_dict() and load_state_dict() continues right where it was.",
             code="LT445",
         )
 

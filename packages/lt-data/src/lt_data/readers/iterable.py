@@ -10,7 +10,7 @@ from lt_core.data import length_of
 from lt_core.errors import warn
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
-from lt_data.readers.dataloader import tell_rereading
+from lt_data.readers.dataloader import warn_of_rereading
 from lt_data.readers.reader import Reader
 from lt_data.resume.generators import (
     find_owned,
@@ -145,7 +145,7 @@ class IterableReader(Reader):
         self._before = {name: state[name] for name in ("before", "owned_before")}
         set_host_state(unplain(state["before"]))
         set_owned_states(self._owned(), state["owned_before"])
-        tell_rereading(state["read"], type(self.loader).__name__)
+        warn_of_rereading(state["read"], type(self.loader).__name__)
         self._earlier = state.get("earlier", 0)
         turns = read_notes(state.get("turns", {}))
         watched.replay(state["read"], state["read"], read_notes(state["notes"]), turns=turns)
@@ -173,7 +173,7 @@ class SharedIterableReader(IterableReader):
             shard: which part.
             exact: True in training.
             stand_ins: in evaluation, whether ranks without a batch yield a stand-in.
-            same: told what the first batch looks like, which must be the same on all ranks.
+            same: called with a mark of the first batch, which must be the same on all ranks.
         """
         super().__init__(loader, exact=exact)
         self.shard, self.uneven = shard, exact or stand_ins
@@ -182,7 +182,7 @@ class SharedIterableReader(IterableReader):
         self._pads = exact or stand_ins
         self._start = self._start_batches = 0
         if not self._listed:
-            tell_sharing(type(loader).__name__)
+            warn_of_sharing(type(loader).__name__)
 
     @property
     def length(self) -> int | None:
@@ -222,7 +222,7 @@ class SharedIterableReader(IterableReader):
         return batch
 
 
-def tell_sharing(name: str) -> None:
+def warn_of_sharing(name: str) -> None:
     """Warn that all ranks read all of a loader."""
     warn(
         f"{name} does not say how it splits over ranks: each rank reads all of it and keeps its part. To read less, "

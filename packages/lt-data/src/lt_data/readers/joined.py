@@ -58,9 +58,9 @@ def join(reader: Reader, gather: Gather, *, exact: bool) -> Reader:
 class JoinedReader(Reader):
     """Reads another reader until it has ended on all ranks; a rank that is done takes part with stand-ins of weight 0.
 
-    A batch weighs ``n_r * W / N``, for its samples among all in the same step. Where lengths are known they are told
-    once an epoch. Where one is not, the ranks tell each other before each step how many samples they have: a small
-    exchange on the host.
+    A batch weighs ``n_r * W / N``, for its samples among all in the same step. Where lengths are known, the ranks
+    exchange them once an epoch. Where one is not, they exchange before each step how many samples they have: a small
+    message on the host.
 
     The state is the other reader's, and how many batches of its own this rank has read.
     """
@@ -90,10 +90,10 @@ class JoinedReader(Reader):
         if self.streams and getattr(self._loader, "num_workers", 0) > 1:
             length = None  # workers that split the data may each end with a partial batch
         mine = None if length is None else (length, reader.samples(1), reader.samples(length))
-        told = self._gather((self._token, mine))
-        self._rank = [token for token, _ in told].index(self._token)
-        courses = [_Course(*course) for _, course in told if course is not None]
-        return courses if len(courses) == len(told) else None
+        said = self._gather((self._token, mine))
+        self._rank = [token for token, _ in said].index(self._token)
+        courses = [_Course(*course) for _, course in said if course is not None]
+        return courses if len(courses) == len(said) else None
 
     @property
     def length(self) -> int | None:
@@ -154,7 +154,7 @@ class JoinedReader(Reader):
             if not any(sizes):
                 if item is not _END:
                     warn(
-                        f"{type(self._loader).__name__} goes on after the {step} batches that its length told; the "
+                        f"{type(self._loader).__name__} goes on after the {step} batches of its length; the "
                         "rest is left out, as the other ranks are done.",
                         code="LT411",
                     )
@@ -182,9 +182,9 @@ class JoinedReader(Reader):
             sizes = [course.samples(step) for course in self.courses]
             lack = first and not all(sizes)
         else:
-            told = self._gather(-1 if self._stand_in is _END else samples)
-            sizes = [max(size, 0) for size in told]
-            lack = -1 in told
+            said = self._gather(-1 if self._stand_in is _END else samples)
+            sizes = [max(size, 0) for size in said]
+            lack = -1 in said
         if lack and any(sizes):
             self._share_stand_in(sizes)
         if self._stand_in is _END and any(sizes):
@@ -198,9 +198,9 @@ class JoinedReader(Reader):
     def _share_stand_in(self, sizes: list[int]) -> None:
         """Have the first rank with a batch give it to those whose data is empty, or had ended before a resume."""
         gives = self._rank == next(rank for rank, size in enumerate(sizes) if size)
-        told = self._gather(map_batch(_on_host, self._stand_in) if gives and self._stand_in is not _END else None)
+        said = self._gather(map_batch(_on_host, self._stand_in) if gives and self._stand_in is not _END else None)
         if self._stand_in is _END:
-            self._stand_in = next((batch for batch in told if batch is not None), _END)
+            self._stand_in = next((batch for batch in said if batch is not None), _END)
 
     def _unwrap(self, item: list[Any]) -> Any:
         batch, self.weight, real = item
@@ -223,7 +223,7 @@ class _Counting:
 
 
 def counting(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """Return ``loader`` with batches that tell their samples, for a :class:`JoinedReader` to read."""
+    """Return ``loader`` with batches that say how many samples they hold, for a :class:`JoinedReader` to read."""
     return copied(loader, collate_fn=_Counting(loader.collate_fn, loader.batch_sampler is None))
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
 from lt_data.readers.dataloader import LoaderReader
-from lt_data.readers.iterable import tell_sharing
+from lt_data.readers.iterable import warn_of_sharing
 from lt_data.resume.twin import copied
 from lt_data.resume.workers import is_stateful
 from lt_data.shards import Order, Share, num_evaluation_batches, num_steps, training_shares
@@ -121,7 +121,7 @@ class SharedStreamReader(LoaderReader):
             loader: the user's.
             shard: which part.
             exact: True in training.
-            same: told what the first sample looks like, which must be the same on all ranks.
+            same: called with a mark of the first sample, which must be the same on all ranks.
         """
         size = loader.batch_size or 1
         stream = SharedStream(loader.dataset, size, shard, loader.drop_last, exact)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ class SharedStreamReader(LoaderReader):
         self.stream = stream
         self._same = same
         if shard.count > 1:
-            tell_sharing(type(loader.dataset).__name__)
+            warn_of_sharing(type(loader.dataset).__name__)
         self._has_length, self._user_loader = hasattr(loader.dataset, "__len__"), loader
         self.unwrap = self._unwrap
         self._starts, self._from = [0], 0

@@ -80,7 +80,7 @@ class Watched:
             generator: what the DataLoader draws the workers' base seed from; None for torch's own.
             watch: False for a sampler that is known to draw at its first index at most.
             trust_quiet: look only now and then once it has drawn nothing for a while: a look costs 20 µs. For loaders
-                of other people's, whose batches take less than that; one that begins to draw later is told.
+                of other people's, whose batches take less than that; one that begins to draw later gets a warning.
         """
         self.sampler = sampler
         self._trust_quiet = trust_quiet
