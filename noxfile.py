@@ -21,6 +21,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.t
 PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
+BESIDE = {"lt-compat": ("lt-loops",)}  # what asks it is beside it in the isolated session, although it needs it not
 SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
@@ -256,7 +257,7 @@ def isolated(session: nox.Session, package: str) -> None:
     folder = ROOT / "tests" / import_name(package)
     if not any(folder.glob("**/test_*.py")):
         session.skip(f"{package} has no tests of its own yet")
-    wheels = build_wheels(session, sorted({*own_siblings(package), "lt-testing"}))
+    wheels = build_wheels(session, sorted({*own_siblings(package), *BESIDE.get(package, ()), "lt-testing"}))
     pins = constraints(session)
     python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER)
     nothing_chosen = 5  # all of its tests start several processes: other sessions run them

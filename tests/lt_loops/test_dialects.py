@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from lt_core import Callback, HookError, LightningModule, plugins
+from lt_core import Callback, CheckpointError, HookError, LightningModule, plugins
 from lt_loops import Trainer
 
 QUIET = {
@@ -197,3 +197,12 @@ def test_without_a_dialect_what_was_returned_to_be_logged_is_an_error(no_dialect
 
     with pytest.raises(HookError, match=r"'log'.*self\.log_dict.*lt-compat"):
         fit(Logs())
+
+
+def test_without_a_dialect_a_file_of_another_trainer_is_an_error_that_says_what_reads_it(no_dialect, tmp_path):
+    net = Net()
+    tree = {"state_dict": net.state_dict(), "optimizer_states": [net.configure_optimizers().state_dict()]}
+    torch.save({**tree, "lr_schedulers": [], "epoch": 1, "global_step": 3}, tmp_path / "l.ckpt")
+    trainer = Trainer(**QUIET)
+    with pytest.raises(CheckpointError, match=r"not written by lt.*checkpoints of Lightning: .*lt-compat"):
+        trainer.fit(net, DataLoader(TensorDataset(torch.zeros(6, 2))), ckpt_path=tmp_path / "l.ckpt")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from lt_compat.arguments import translate, with_new_loaders
 from lt_compat.by_index import ByIndex
+from lt_compat.counters import read_progress
 from lt_compat.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
 from lt_compat.signatures import as_in_1_x
 from lt_compat.truncated import Truncated
-from lt_core.dialect import Dialect, StepKind
+from lt_core.dialect import Dialect, Progress, StepKind
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
@@ -57,6 +58,12 @@ class Lightning1(Dialect):
             return ByIndex(module, turns)
         size = getattr(module, "truncated_bptt_steps", 0)
         return Truncated(module, size) if size and "hiddens" in arguments else None
+
+    def progress(
+        self, tree: Mapping[str, Any], *, optimizers: int, batches: int | None, window: Callable[[int], int]
+    ) -> Progress | None:
+        """Read the counters of Lightning's loops."""
+        return read_progress(tree, optimizers, batches, window)
 
     def log_returned(self, module: LightningModule, returned: Mapping[str, Any], where: str) -> bool:
         """Log what stands under ``log`` and ``progress_bar``."""

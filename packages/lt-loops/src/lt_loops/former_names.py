@@ -124,6 +124,6 @@ ATTRIBUTES: Mapping[str, str] = {
 """Attributes of a Trainer, and of its class."""
 
 
-def understood_by() -> str:
-    """Return what an error says at its end about the package that understands these names."""
-    return f"Or install the package that understands the old spelling: {install_hint('lt-compat')}"
+def understood_by(what: str = "the old spelling") -> str:
+    """Return what an error says at its end about the package that understands ``what``."""
+    return f"Or install the package that understands {what}: {install_hint('lt-compat')}"

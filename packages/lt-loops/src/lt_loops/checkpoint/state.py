@@ -26,14 +26,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
 from lt_core.from_checkpoint import load_state_dict_strictly
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import Contents, check_left_out, leave_out
+from lt_core.seed import capture_generators
 from lt_loops.checkpoint.gaps import Gaps
-from lt_loops.lightning_counters import LIGHTNING_VERSION, lightning_loops, take_lightning_counters
+from lt_loops.checkpoint.loops import LAYOUT_VERSION, loop_counters
+from lt_loops.former_names import understood_by
 from lt_loops.run.owner import Saved
 from lt_loops.setup.hook_calls import callback_hook
 
@@ -79,7 +82,7 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], 
         **header.entry(),  # first, so that it stands in the file's first bytes
         "epoch": epoch,
         "global_step": position.step,
-        "pytorch-lightning_version": LIGHTNING_VERSION,
+        "pytorch-lightning_version": LAYOUT_VERSION,
         "lt_version": _version(),
         "state_dict": strategy.module_state(run.model),
         **saved_hparams(run.module, objects=objects),
@@ -128,7 +131,7 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
     position, strategy = run.position, run.strategy
     ranks = strategy.gather_objects(_rank_state(run))
     return {
-        "loops": lightning_loops(run),
+        "loops": loop_counters(run),
         "callbacks": {
             cb.state_key: state
             for cb in run.callbacks
@@ -299,13 +302,41 @@ def restore_training(run: Run) -> None:
     _restore_optimizers(run, tree)
     extra = tree.get("lt")
     if extra is None:
-        take_lightning_counters(run, tree)
+        _go_on_from_others(run, tree)
         return
     _tell_changed_hparams(run, tree)
     saved = Saved.of(extra, run.strategy.rank, run.strategy.world_size)
     for owner in run.owners:
         owner.restore(saved)
     _restore_strategy(run, saved)
+
+
+def _go_on_from_others(run: Run, tree: dict[str, Any]) -> None:
+    """Go on where the run stood that wrote a file which is not lt's, as a dialect reads it.
+
+    Raises:
+        CheckpointError: where none does.
+    """
+
+    def window(epoch: int) -> int:
+        return run.limits.window_of(epoch) if run.module.automatic_optimization else 1
+
+    optimizers, batches = len(run.training.optimizers), run.data.length
+    read = (dialect.progress(tree, optimizers=optimizers, batches=batches, window=window) for dialect in dialects())
+    progress = next((found for found in read if found is not None), None)
+    if progress is None:
+        raise CheckpointError(
+            f"{run.origin.path} was not written by lt: expected the key 'lt', found {sorted(map(str, tree))[:8]}. For "
+            "a warm start load its weights by load_from_checkpoint and call fit without ckpt_path. "
+            f"{understood_by('checkpoints of Lightning')}",
+            code="LT602",
+        )
+    position = run.position
+    position.epoch, position.batch, position.step = progress
+    if run.data.feed is not None and position.batch:
+        run.data.feed.load_state_dict(
+            {"epoch": position.epoch, "batches": position.batch, "before": capture_generators()}
+        )
 
 
 def _tell_changed_hparams(run: Run, tree: dict[str, Any]) -> None:
