@@ -151,7 +151,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
             ("test_dataloader", test_dataset),
             ("predict_dataloader", predict_dataset),
         ):
-            if datasets is not None:
+            if datasets is not None:  # on the instance: a loader that it has not must not count as defined
                 setattr(datamodule, method, partial(_loaders, loader, datasets, shuffle=method == "train_dataloader"))
         return datamodule
 
