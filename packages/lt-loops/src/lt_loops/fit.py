@@ -20,7 +20,7 @@ from lt_loops.run.boundary import (
     skips_epoch,
 )
 from lt_loops.run.session import Session
-from lt_loops.setup.monitors import check_monitors
+from lt_loops.setup.hook_check import check_monitors
 from lt_loops.setup.preparation import set_up
 from lt_loops.step.choose import make_plan
 from lt_loops.step.groups import batch_done_of
@@ -181,7 +181,7 @@ def _sanity_check(run: Run) -> None:
     run.call("on_sanity_check_start", phase="on_sanity_check_start")
     with preserve_generators():
         evaluate(run, "validate", limit=None if limit == -1 else limit)
-    check_monitors(run)
+    check_monitors(run.recorder.callback_metrics(), run.callbacks, run.training.schedulers.configs)
     run.recorder.forget_values()
     run.call("on_sanity_check_end", phase="on_sanity_check_end")
     run.enter_phase("")

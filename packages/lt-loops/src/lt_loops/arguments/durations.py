@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
-from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.problems import shown, type_name
 
 __all__ = ["EXPECTED_TIME", "parse_time"]
 
@@ -38,7 +38,7 @@ def parse_time(value: Any) -> float | None:
     elif isinstance(value, Mapping):
         seconds = _from_units(value)
     else:
-        received = f"received {a(value)}.{_remedy(value)}"
+        received = f"received {type_name(value)}.{_remedy(value)}"
         raise ConfigTypeError(f"{shown(value)}: expected {EXPECTED_TIME}; {received}", code="LT144")
     if seconds <= 0:
         raise ConfigError(f"{shown(value)}: expected {EXPECTED_TIME} that is longer than nothing.", code="LT144")
@@ -64,7 +64,8 @@ def _from_units(units: Mapping[Any, Any]) -> float:
             raise ConfigError(f"{shown(dict(units))}: expected the units {known}, not {unit!r}.{hint}", code="LT144")
         if isinstance(amount, bool) or not isinstance(amount, int | float):
             raise ConfigTypeError(
-                f"{shown(dict(units))}: expected a number of {unit}; received {a(amount)}. Write {{{unit!r}: 30}}.",
+                f"{shown(dict(units))}: expected a number of {unit}; received {type_name(amount)}. Write "
+                f"{{{unit!r}: 30}}.",
                 code="LT144",
             )
     return timedelta(**units).total_seconds()

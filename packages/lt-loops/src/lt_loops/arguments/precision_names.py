@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
-from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.problems import shown, type_name
 
 __all__ = ["EXPECTED_PRECISION", "PRECISIONS", "canonical_precision"]
 
@@ -59,7 +59,9 @@ def canonical_precision(value: Any) -> str:
         if value not in _SPELLINGS:
             raise ConfigError(f"torch.{value}: expected {EXPECTED_PRECISION}.", code="LT145")
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ConfigTypeError(f"{shown(value)}: expected {EXPECTED_PRECISION}; received {a(value)}.", code="LT145")
+        raise ConfigTypeError(
+            f"{shown(value)}: expected {EXPECTED_PRECISION}; received {type_name(value)}.", code="LT145"
+        )
     name = str(value).strip().lower()
     known = _SPELLINGS.get(name, name)
     if known in PRECISIONS:

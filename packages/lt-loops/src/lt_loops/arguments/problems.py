@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lt_core.errors import ConfigError, ConfigTypeError
 
-__all__ = ["Problem", "Rule", "a", "problem_of", "raise_problems", "shown", "wrong_type", "wrong_value"]
+__all__ = ["Problem", "Rule", "problem_of", "raise_problems", "shown", "type_name", "wrong_type", "wrong_value"]
 
 
 class Problem(NamedTuple):
@@ -56,7 +56,7 @@ def shown(value: object) -> str:
     return _repr.repr(value)
 
 
-def a(value: object) -> str:
+def type_name(value: object) -> str:
     """Return the value's type with its article: ``"a str"``, ``"an int"``, ``"None"``, ``"the class Adam"``."""
     if value is None:
         return "None"
@@ -68,7 +68,9 @@ def a(value: object) -> str:
 
 def wrong_type(name: str, value: object, expected: str, remedy: str = "") -> Problem:
     """Return the problem of an argument that is something else than ``expected``."""
-    return Problem(f"{name}={shown(value)}: expected {expected}; received {a(value)}.{_tail(remedy)}", wrong_type=True)
+    return Problem(
+        f"{name}={shown(value)}: expected {expected}; received {type_name(value)}.{_tail(remedy)}", wrong_type=True
+    )
 
 
 def wrong_value(name: str, value: object, expected: str, remedy: str = "") -> Problem:

@@ -19,7 +19,7 @@ from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_core.precision import Precision
 from lt_loops.arguments.durations import EXPECTED_TIME, parse_time
 from lt_loops.arguments.precision_names import canonical_precision
-from lt_loops.arguments.problems import Problem, Rule, a, shown, wrong_type, wrong_value
+from lt_loops.arguments.problems import Problem, Rule, shown, type_name, wrong_type, wrong_value
 
 __all__ = [
     "an_object",
@@ -350,7 +350,9 @@ def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Ru
             remedy = _as_object(f"{name}=[{{}}]", item, f"{name}=[{example}]")
             if item is None:
                 remedy = "Take None out of the list."
-            return Problem(f"{name}={shown(value)}: expected {expected}; received {a(item)}. {remedy}", wrong_type=True)
+            return Problem(
+                f"{name}={shown(value)}: expected {expected}; received {type_name(item)}. {remedy}", wrong_type=True
+            )
         return _repeated(name, list(items))
 
     return rule

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.checkpoint import is_remote
 from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
-from lt_loops.arguments.problems import a
+from lt_loops.arguments.problems import type_name
 
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
@@ -49,7 +49,8 @@ def choose_checkpoint(
         return None
     if not isinstance(ckpt_path, (str, PathLike)):
         raise ConfigTypeError(
-            f"{stage}(ckpt_path={ckpt_path!r}): expected a path, 'best', 'last' or 'auto'; received {a(ckpt_path)}.",
+            f"{stage}(ckpt_path={ckpt_path!r}): expected a path, 'best', 'last' or 'auto'; received "
+            f"{type_name(ckpt_path)}.",
             code="LT135",
         )
     word, strategy = fspath(ckpt_path), trainer.strategy

@@ -181,7 +181,7 @@ def after_epoch(run: Run) -> None:
     values = recorder.epoch_values("train", gather)
     run.call("on_train_epoch_end", phase="train_epoch_end")
     values.update(recorder.epoch_values("train", gather))
-    for hook in run.hooks["on_train_epoch_end/monitors"]:
+    for hook in run.hooks.monitors():
         hook()
     values.update(recorder.epoch_values("train", gather))
     run.log.send(values)

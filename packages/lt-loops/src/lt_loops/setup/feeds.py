@@ -22,7 +22,7 @@ from lt_core.seed import (
 )
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
-from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.overfit import in_order
 from lt_loops.setup.signatures import fitted
 
@@ -251,7 +251,7 @@ def check_loader(loader: Any, kind: str) -> Any:
     if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
         return loader
     remedy = " Call it." if callable(loader) else ""
-    raise ConfigTypeError(f"{expected} {a(loader)}, which cannot be iterated.{remedy}", code="LT405")
+    raise ConfigTypeError(f"{expected} {type_name(loader)}, which cannot be iterated.{remedy}", code="LT405")
 
 
 def _shard(run: Run) -> Shard:

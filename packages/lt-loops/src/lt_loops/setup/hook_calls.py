@@ -24,8 +24,8 @@ class HookCalls:
     """The callables of each hook, in order: callbacks, then the module.
 
     ``hooks["on_train_start"]`` is a tuple, made at the first use and kept until :meth:`forget`. Callbacks that monitor
-    come after the module at a training epoch's end; they are ``hooks["on_train_epoch_end/monitors"]``. Hooks of another
-    dialect are called between callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
+    come after the module at a training epoch's end: :meth:`monitors`. Hooks of another dialect are called between
+    callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
     """
 
     __slots__ = ("_adapters", "_callbacks", "_found", "_module", "_profiler", "_trainer", "_unfit")
@@ -49,6 +49,10 @@ class HookCalls:
             found = self._found[name] = tuple(self._look_up(name))
         return found
 
+    def monitors(self) -> list[Callable[..., Any]]:
+        """Return the ``on_train_epoch_end`` of the callbacks that monitor."""
+        return self._of_callbacks("on_train_epoch_end", monitors=True)
+
     def forget(self) -> None:
         """Look everything up again; callbacks or methods have changed."""
         self._found.clear()
@@ -71,17 +75,18 @@ class HookCalls:
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
         module = self._module
-        name, _, part = name.partition("/")
-        split = name == "on_train_epoch_end"
-        calls = [
-            self._of_callback(cb, name) for cb in self._callbacks if not split or cb.monitors == (part == "monitors")
-        ]
-        if not part:
-            calls += [self._of_callback(a, name, measured=False) for a in self._adapters]
-        if not part and is_overridden(module, name, LightningModule):
+        calls = self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
+        adapted = (self._of_callback(adapter, name, measured=False) for adapter in self._adapters)
+        calls += [call for call in adapted if call is not None]
+        if is_overridden(module, name, LightningModule):
             hook = getattr(module, name)
             calls.append(self._measured(f"{type(module).__name__}.{name}", self._fitted(hook, name)))
-        return [call for call in calls if call is not None]
+        return calls
+
+    def _of_callbacks(self, name: str, monitors: bool | None) -> list[Callable[..., Any]]:
+        """Return a hook of the callbacks that monitor (True), of the others (False), or of all."""
+        chosen = [cb for cb in self._callbacks if monitors is None or cb.monitors == monitors]
+        return [call for cb in chosen if (call := self._of_callback(cb, name)) is not None]
 
     def _of_callback(self, callback: Callback, name: str, *, measured: bool = True) -> Callable[..., Any] | None:
         if not is_overridden(callback, name, Callback):

@@ -1,4 +1,4 @@
-"""Hooks that lt could not call as they are defined: found before a run, not when their turn comes."""
+"""Hooks that lt could not call as they are defined, and monitors that nothing logs: found before their turn comes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import spoken
-from lt_core.errors import HookError
+from lt_core.errors import HookError, did_you_mean, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
+from lt_core.overrides import is_overridden, nearest_name
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
 from lt_loops.setup.signatures import (
@@ -30,8 +30,17 @@ from lt_loops.setup.signatures import (
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
+    from lt_loops.setup.scheduler_config import SchedulerConfig
 
-__all__ = ["UnfitHook", "check_signatures", "check_takes_index", "methods_of_others", "unfit_hooks", "why_unfit"]
+__all__ = [
+    "UnfitHook",
+    "check_monitors",
+    "check_signatures",
+    "check_takes_index",
+    "methods_of_others",
+    "unfit_hooks",
+    "why_unfit",
+]
 
 _EVALUATION = ("validation", "test", "predict")
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -175,3 +184,20 @@ def _bind(function: Callable[..., Any], name: str, offered: Sequence[str]) -> No
             f"{described(function)} does not fit: lt calls {called(function, name, offered)}. {remedy}",
             code="LT211",
         ) from None
+
+
+def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedulers: Iterable[SchedulerConfig]) -> None:
+    """Warn, after the sanity check, of monitors that look like metrics of validation and were not ``logged`` in it."""
+    names = sorted(logged)
+    waiting = [(type(cb).__name__, getattr(cb, "monitor", None)) for cb in callbacks if cb.monitors]
+    waiting += [(f"The scheduler {type(s.scheduler).__name__}", s.monitor) for s in schedulers if s.reduce_on_plateau]
+    for who, monitor in waiting:
+        if not isinstance(monitor, str) or monitor in names:
+            continue
+        if monitor.startswith("val") or nearest_name(monitor, names):
+            warn(
+                f"{who} monitors {monitor!r}, and the validation batches of the sanity check did not log it. They "
+                f"logged: {', '.join(map(repr, names)) or 'nothing'}.{did_you_mean(monitor, names)} If it is not there "
+                "when it is due, the run ends with an error.",
+                code="LT572",
+            )

@@ -10,7 +10,7 @@ from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.problems import shown, type_name
 from lt_loops.run.owner import Owner, Saved
 
 __all__ = ["Loaders", "module_of"]
@@ -57,7 +57,8 @@ class Loaders(Owner):
             given, datamodule = {**given, main: None}, given[main]
         if datamodule is not None and not isinstance(datamodule, DataSource):
             raise ConfigTypeError(
-                f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received {a(datamodule)}. "
+                f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received "
+                f"{type_name(datamodule)}. "
                 "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
                 code="LT133",
             )

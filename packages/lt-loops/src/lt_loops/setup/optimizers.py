@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
-from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length, read_scheduler
 
 __all__ = ["Optimization", "SchedulerConfig", "check_schedule_length", "parse_optimizers"]
@@ -99,7 +99,7 @@ def _named(returned: Mapping[Any, Any]) -> tuple[list[str], list[_Entry]]:
     entries = []
     for name, value in returned.items():
         if not isinstance(name, str):
-            raise _wrong_return(returned, f"The name {name!r} is {a(name)}: names are text.")
+            raise _wrong_return(returned, f"The name {name!r} is {type_name(name)}: names are text.")
         entry = _entry(value, where=f" under the name {name!r}")
         if entry.frequency is not None:
             raise HookError(
@@ -139,7 +139,7 @@ def _entry(item: Any, *, where: str = "", in_list: bool = False) -> _Entry:
     monitor, frequency = item.get("monitor"), item.get("frequency")
     if not isinstance(monitor, str | None):
         raise _wrong_return(
-            item, f"'monitor' is {a(monitor)}: expected the name of a logged metric, such as 'val_loss'."
+            item, f"'monitor' is {type_name(monitor)}: expected the name of a logged metric, such as 'val_loss'."
         )
     if frequency is not None and (isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1):
         raise _wrong_return(item, f"'frequency' is {frequency!r}: expected a whole number of batches, 1 or more.")
@@ -211,7 +211,7 @@ def _remedy(value: Any) -> str:
 
 
 def _wrong_return(value: Any, remedy: str, where: str = "") -> HookError:
-    kind = "" if value is None else f", {a(value)}"
+    kind = "" if value is None else f", {type_name(value)}"
     return HookError(
         f"configure_optimizers returned {shown(value)}{where}{kind}; expected {_FORMS}. {remedy}", code="LT330"
     )

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 from lt_core.errors import HookError, LtDeprecationWarning, did_you_mean, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_loops.arguments.problems import a, shown
+from lt_loops.arguments.problems import shown, type_name
 
 __all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
 
@@ -155,7 +155,9 @@ def _check_settings(settings: dict[str, Any]) -> None:
 
 
 def _wrong(key: str, value: Any, expected: str) -> HookError:
-    return HookError(f"A scheduler's config has {key!r}: {shown(value)}, {a(value)}; expected {expected}.", code=_CODE)
+    return HookError(
+        f"A scheduler's config has {key!r}: {shown(value)}, {type_name(value)}; expected {expected}.", code=_CODE
+    )
 
 
 def _tell_unused(settings: dict[str, Any], module: Any) -> None:
@@ -182,7 +184,7 @@ def _check_scheduler(scheduler: Any, module: Any, manual: bool) -> None:
         )
         raise HookError(
             f"configure_optimizers returned {shown(scheduler)} as a scheduler; expected an object with "
-            f"{', '.join(_API)}, such as StepLR(optimizer, 10); received {a(scheduler)}. {remedy}.",
+            f"{', '.join(_API)}, such as StepLR(optimizer, 10); received {type_name(scheduler)}. {remedy}.",
             code=_CODE,
         )
     stepped_by_user = manual or is_overridden(module, "lr_scheduler_step", LightningModule)
