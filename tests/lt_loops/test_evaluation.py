@@ -344,6 +344,19 @@ def test_configure_callbacks_adds_its_callbacks_and_replaces_those_of_the_same_c
     assert calls == ["trainer's", "one"]
 
 
+def test_configure_callbacks_may_not_bring_two_whose_state_has_one_key(trainer):
+    class Stateful(Callback):
+        def state_dict(self):
+            return {"n": 1}
+
+    class Net(LightningModule):
+        def configure_callbacks(self):
+            return [Stateful(), Stateful()]
+
+    with pytest.raises(ConfigError, match="two Stateful.*same key .*Stateful.*override state_key"):
+        trainer().fit(Net(), [torch.ones(1)])
+
+
 def test_configure_callbacks_must_return_callbacks(trainer):
     class Wrong(Doubles):
         def configure_callbacks(self):

@@ -49,6 +49,7 @@ __all__ = [
     "part",
     "path",
     "precision",
+    "repeated",
     "time",
     "val_check_interval",
     "windows",
@@ -353,12 +354,12 @@ def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Ru
             return Problem(
                 f"{name}={shown(value)}: expected {expected}; received {type_name(item)}. {remedy}", wrong_type=True
             )
-        return _repeated(name, list(items))
+        return repeated(name, list(items))
 
     return rule
 
 
-def _repeated(name: str, items: list[Any]) -> Problem | None:
+def repeated(name: str, items: list[Any]) -> Problem | None:
     """Return the problem of an object that is in the list twice, or of two that would save under one key."""
     keys: dict[str, Any] = {}
     for i, item in enumerate(items):

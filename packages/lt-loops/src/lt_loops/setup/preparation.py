@@ -17,6 +17,7 @@ from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
+from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.state import (
     logger_states,
@@ -115,6 +116,9 @@ def _attach_callbacks(run: Run) -> None:
     replaced = {type(callback) for callback in extra}
     kept = [cb for cb in run.callbacks if type(cb) not in replaced or cb in extra]
     run.callbacks[:] = order_callbacks(kept + [cb for cb in extra if cb not in kept])
+    problem = repeated("the list of callbacks, with those of configure_callbacks,", run.callbacks)
+    if problem is not None:
+        raise ConfigError(f"{problem.text[0].upper()}{problem.text[1:]}", code="LT575")
     run.hooks.forget()
     attach(run)
 
