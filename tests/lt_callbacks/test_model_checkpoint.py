@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lt_callbacks import ModelCheckpoint
-from lt_callbacks.agreed_interval import AgreedInterval
+from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_core.errors import ConfigError, LogError, LtWarning
 from lt_core.strategy import Strategy
 from lt_testing import FakeTrainer
@@ -529,9 +529,11 @@ def test_ranks_agree_on_a_stretch_of_time_with_few_broadcasts(monkeypatch):
             return value
 
     now = [0.0]
-    monkeypatch.setattr("lt_callbacks.agreed_interval.monotonic", lambda: now[0])
-    trainer, interval, calls = FakeTrainer(world_size=2, strategy=Counting()), AgreedInterval(3600.0), 0
-    while not interval.passed(trainer):
+    for module in ("lt_core.agreed_time", "lt_callbacks.checkpoint.schedule"):
+        monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
+    trainer, calls = FakeTrainer(world_size=2, strategy=Counting()), 0
+    schedule = CheckpointSchedule(None, None, timedelta(hours=1), None)
+    while not schedule.due_after_batch(trainer):
         calls += 1
         now[0] += 0.01
     assert 3600.0 <= now[0] < 3601.0

@@ -202,8 +202,8 @@ def test_a_cpu_has_no_known_number_of_operations():
 @pytest.fixture
 def hands(monkeypatch):
     now = [0.0]
-    for module in ("stopping.timer", "agreed_interval"):
-        monkeypatch.setattr(f"lt_callbacks.{module}.monotonic", lambda: now[0])
+    for module in ("lt_callbacks.stopping.timer", "lt_core.agreed_time"):
+        monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     return now
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from lt_callbacks.agreed_interval import AgreedInterval
 from lt_callbacks.arguments import whole
+from lt_core.agreed_time import AgreedTime
 from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class CheckpointSchedule:
         self.every_n_epochs = every_n_epochs if every_n_epochs is not None else int(by_epoch)
         self.every_n_train_steps = every_n_train_steps or 0
         self.train_time_interval = train_time_interval
-        self._interval = AgreedInterval(train_time_interval.total_seconds()) if train_time_interval else None
+        self.start()
         self._on_train_epoch_end = on_train_epoch_end
-        self.in_epoch = bool(self.every_n_train_steps or self._interval)
+        self.in_epoch = bool(self.every_n_train_steps or train_time_interval)
 
     def __str__(self) -> str:
         """Describe the schedule."""
@@ -56,15 +57,16 @@ class CheckpointSchedule:
 
     def start(self) -> None:
         """Begin to measure the time between two saves."""
-        if self._interval is not None:
-            self._interval.restart()
+        self._began, self._clock = monotonic(), AgreedTime()
 
     def due_after_batch(self, trainer: TrainerAPI) -> bool:
         """Return whether steps or time ask for a save after this batch; the same on all ranks."""
         due = self.every_n_train_steps >= 1 and trainer.global_step % self.every_n_train_steps == 0
-        if self._interval is not None and self._interval.passed(trainer):
-            due = True
-            self._interval.restart()
+        if self.train_time_interval:
+            left = self._began + self.train_time_interval.total_seconds() - monotonic()
+            if self._clock.is_over(left, trainer):
+                due = True
+                self.start()
         return due
 
     def due_after_epoch(self, trainer: TrainerAPI) -> bool:

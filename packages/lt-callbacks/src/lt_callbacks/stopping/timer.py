@@ -7,8 +7,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from lt_callbacks.agreed_interval import AgreedInterval
 from lt_callbacks.arguments import choice
+from lt_core.agreed_time import AgreedTime
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
@@ -52,7 +52,7 @@ class Timer(Callback):
         self._started: dict[str, float] = {}
         self._ended: dict[str, float] = {}
         self._before = dict.fromkeys(_STAGES, 0.0)
-        self._clock: AgreedInterval | None = None
+        self._clock: AgreedTime | None = None
 
     def explain(self) -> str:
         """Say when it ends training."""
@@ -91,7 +91,7 @@ class Timer(Callback):
         self._start("train")
         left = self.time_remaining()
         if left is not None:
-            self._clock = AgreedInterval(left)
+            self._clock = AgreedTime()
             if left <= 0:
                 self._stop(trainer)
 
@@ -99,13 +99,13 @@ class Timer(Callback):
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Stop when the time is over."""
-        if self._clock is not None and self._interval == "step" and self._clock.passed(trainer):
-            self._stop(trainer)
+        if self._interval == "step":
+            self._stop_in_time(trainer)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Stop when the time is over."""
-        if self._clock is not None and self._interval == "epoch" and self._clock.passed(trainer):
-            self._stop(trainer)
+        if self._interval == "epoch":
+            self._stop_in_time(trainer)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         self._ended["train"] = monotonic()
@@ -128,6 +128,11 @@ class Timer(Callback):
         self._before[stage] = self.time_elapsed(stage)
         self._started[stage] = monotonic()
         self._ended.pop(stage, None)
+
+    def _stop_in_time(self, trainer: TrainerAPI) -> None:
+        left = self.time_remaining()
+        if self._clock is not None and left is not None and self._clock.is_over(left, trainer):
+            self._stop(trainer)
 
     def _stop(self, trainer: TrainerAPI) -> None:
         if self._verbose and not trainer.should_stop:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from lt_core.agreed_time import AgreedTime
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators
 from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
-from lt_loops.run.shared_time import SharedTime
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -40,7 +40,7 @@ class Evaluation(Owner):
         self._module, self._loaders = module, loaders
         self._feeds: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
-        self._until_due = SharedTime(strategy)
+        self._until_due = AgreedTime()
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
 
     @property
@@ -89,7 +89,8 @@ class Evaluation(Owner):
         if at_stop:
             return True
         if isinstance(interval, timedelta):
-            return self._until_due.is_over(interval.total_seconds() - (seconds - position.validated_seconds))
+            left = interval.total_seconds() - (seconds - position.validated_seconds)
+            return self._until_due.is_over(left, self._strategy)
         if self._limits.check_val_every_n_epoch is None:
             return (position.total_batches + here) % int(interval) == 0
         every = self._batches_between()
@@ -148,7 +149,7 @@ class Evaluation(Owner):
     def validated(self) -> None:
         """Note that the validation due here is done."""
         self._ahead.position.mark_validated()
-        self._until_due = SharedTime(self._strategy)
+        self._until_due = AgreedTime()
 
     def next_step(self, stage: str) -> int:
         """Count the batches of ``stage`` whose step values went to the loggers: their x axis."""

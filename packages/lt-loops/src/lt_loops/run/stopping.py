@@ -7,12 +7,12 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from lt_core.agreed_time import AgreedTime
 from lt_core.errors import warn
 from lt_loops.arguments.limits import LIMITS
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.owner import Owner
 from lt_loops.run.position import NEVER
-from lt_loops.run.shared_time import SharedTime
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
@@ -53,7 +53,7 @@ class Stopping(Owner):
         """Go on without an end in sight; ``limits`` may change while the run goes on."""
         self._ahead, self._position, self._strategy = ahead, ahead.position, strategy
         self._limits, self._max_time = limits, max_time
-        self._deadline, self._until_deadline = float("inf"), SharedTime(strategy)
+        self._deadline, self._until_deadline = float("inf"), AgreedTime()
         self._agreement: Agreement | None = None
         self._announced = False
         self.reason = ""
@@ -145,7 +145,9 @@ class Stopping(Owner):
             self._end(f"max_steps={limits.max_steps} reached")
         elif self.fulfils_request():
             self._end("trainer.should_stop was set")
-        elif self._deadline != float("inf") and self._until_deadline.is_over(self._deadline - time.perf_counter()):
+        elif self._deadline != float("inf") and self._until_deadline.is_over(
+            self._deadline - time.perf_counter(), self._strategy
+        ):
             self._end(f"max_time={self._max_time} reached")
         else:
             return False
