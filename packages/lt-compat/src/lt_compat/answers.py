@@ -33,9 +33,9 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
-from lt_core.gradients import grad_norm
 from lt_core.hparams import plain_hparams
 from lt_core.module import LightningModule
+from lt_core.optimizer import grad_norm
 from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
 from lt_core.states import (
     GradClipAlgorithmType,

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -203,26 +203,25 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
 
     Args:
         checkpoint: changed in place.
-        owner: whose hook it was; told of once.
+        owner: whose hook it was; warned of once.
     """
     given = checkpoint.get("hyper_parameters", {})
     plain, by_name = _split(given, _hints_of(owner))
-    types_of = _types(given, plain)
-    if types_of:
-        arrays = [*checkpoint.get("hparams_arrays", []), *types_of.get("hparams_arrays", [])]
-        kinds = dict(checkpoint.get("hparams_types", {}))
-        for kind, paths in types_of.get("hparams_types", {}).items():
-            kinds[kind] = [*kinds.get(kind, []), *paths]
-        found = {"hparams_arrays": arrays, "hparams_types": kinds}
-        checkpoint.update({"hyper_parameters": plain, **{key: value for key, value in found.items() if value}})
+    found = _types(given, plain)
+    if found or by_name:
+        checkpoint["hyper_parameters"] = plain
+    if "hparams_arrays" in found:
+        checkpoint["hparams_arrays"] = [*checkpoint.get("hparams_arrays", []), *found["hparams_arrays"]]
+    for kind, paths in found.get("hparams_types", {}).items():
+        kinds = checkpoint.setdefault("hparams_types", {})
+        kinds[kind] = [*kinds.get(kind, []), *paths]
     if not by_name:
         return
-    checkpoint["hyper_parameters"] = plain
     checkpoint["hparams_by_name"] = {**checkpoint.get("hparams_by_name", {}), **by_name}
-    told: set[str] = owner.__dict__.setdefault("_told_by_name", set())
-    new = [name for name in by_name if name not in told]
+    warned: set[str] = owner.__dict__.setdefault("_warned_by_name", set())
+    new = [name for name in by_name if name not in warned]
     if new:
-        told.update(new)
+        warned.update(new)
         kind = type(owner).__qualname__
         warn(
             f"{kind}.on_save_checkpoint puts {', '.join(map(repr, new))} among the hyperparameters, which cannot be "
@@ -320,31 +319,18 @@ def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
     arguments: dict[str, Any] | None = None
     place: FrameType | None = frame
     while place is not None:
-        if place.f_code.co_name == "__init__" and _first_argument(place) is owner:
-            arguments = {**(arguments or {}), **_arguments(place)}
+        names, _, rest, local = inspect.getargvalues(place) if place.f_code.co_name == "__init__" else _NO_ARGUMENTS
+        if names and local.get(names[0]) is owner:
+            more = local.get(rest or "")
+            arguments = {**(arguments or {}), **{name: local[name] for name in names[1:] if name in local}}
+            arguments.update(more if isinstance(more, dict) else {})
         place = place.f_back
     if arguments is not None and dataclasses.is_dataclass(owner):
         arguments.update({f.name: getattr(owner, f.name) for f in dataclasses.fields(owner) if f.init})
     return arguments
 
 
-def _first_argument(frame: FrameType) -> Any:
-    code = frame.f_code
-    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-
-
-def _arguments(frame: FrameType) -> dict[str, Any]:
-    code, local = frame.f_code, frame.f_locals
-    named = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    arguments = {name: local[name] for name in named if name in local}
-    extra = local.get(_kwargs_name(code) or "")
-    return {**arguments, **extra} if isinstance(extra, dict) else arguments
-
-
-def _kwargs_name(code: CodeType) -> str | None:
-    if not code.co_flags & inspect.CO_VARKEYWORDS:
-        return None
-    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)]
+_NO_ARGUMENTS = inspect.ArgInfo([], None, None, {})
 
 
 def _chosen(owner: object, args: tuple[Any, ...], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
@@ -381,17 +367,27 @@ def _named(owner: object, name: str, given: dict[str, Any]) -> Any:
 
 
 def _contents(holder: Any) -> Mapping[str, Any]:
-    if isinstance(holder, Mapping):
-        return holder
-    if isinstance(holder, Namespace):
-        return vars(holder)
-    if dataclasses.is_dataclass(holder) and not isinstance(holder, type):
-        return {field.name: getattr(holder, field.name) for field in dataclasses.fields(holder)}
+    found = _opened(holder)
+    if isinstance(found, Mapping):
+        return found
     raise ConfigTypeError(
         f"save_hyperparameters got a {type(holder).__qualname__}: expected names of arguments, or one dict, Namespace "
         "or dataclass instance.",
         code="LT192",
     )
+
+
+def _opened(value: Any) -> Any:
+    """Return the names and values in a Namespace or a dataclass instance; anything else as it is."""
+    if isinstance(value, Namespace):
+        return vars(value)
+    if _is_record(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 # ---- plain data ------------------------------------------------------------------------------------------------------
@@ -415,10 +411,7 @@ def _plain(value: Any, names: bool = False, depth: int = 0, annotated: bool = Fa
     simple = _simple(value)
     if simple is not None:
         return simple
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = _contents(value)
-    if isinstance(value, Namespace):
-        value = vars(value)
+    value = _opened(value)
     ours = isinstance(value, (dict, list, tuple, AbstractSet)) or _of_omegaconf(value)
     if ours and isinstance(value, Mapping):
         same: Any = type(value) if type(value) in (OrderedDict, Counter) and not names else dict
@@ -457,7 +450,7 @@ def _mark(value: Any) -> str | None:
 
 def _is_more(value: Any) -> bool:
     """Return whether the plain form of a value would be another value: of an enum member, the text is not it."""
-    if isinstance(value, enum.Enum) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+    if isinstance(value, enum.Enum) or _is_record(value):
         return True
     if isinstance(value, (os.PathLike, PurePath)):
         return _mark(value) is None
@@ -534,10 +527,7 @@ def _is_array(value: Any) -> bool:
 
 def _marks(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[str, list[Any]]]:
     """Yield the types that a file says beside the plain data, and the keys that lead to each value of them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = _contents(value)
-    if isinstance(value, Namespace):
-        value = vars(value)
+    value = _opened(value)
     mark = _mark(value)
     if mark is not None:
         yield mark, list(keys)

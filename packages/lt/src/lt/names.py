@@ -207,7 +207,7 @@ NAMES: dict[str, dict[str, str]] = {
         "apply_to_collection": "lt_compat.answers:apply_to_collection",
         "disable_possible_user_warnings": "lt_compat.answers:disable_possible_user_warnings",
         "find_shared_parameters": "lt_compat.answers:find_shared_parameters",
-        "grad_norm": "lt_core.gradients:grad_norm",
+        "grad_norm": "lt_core.optimizer:grad_norm",
         "is_overridden": "lt_compat.answers:is_overridden",
         "is_picklable": "lt_compat.answers:is_picklable",
         "isolate_rng": "lt_core.seed:isolate_rng",

@@ -11,8 +11,8 @@ from lt_compat.answers import set_shared_parameters as set_shared_parameters
 from lt_compat.answers import suggested_max_num_workers as suggested_max_num_workers
 from lt_core.batch import move_to_device as move_data_to_device
 from lt_core.errors import MisconfigurationException as MisconfigurationException
-from lt_core.gradients import grad_norm as grad_norm
 from lt_core.hparams import AttributeDict as AttributeDict
+from lt_core.optimizer import grad_norm as grad_norm
 from lt_core.rank import rank_zero_debug as rank_zero_debug
 from lt_core.rank import rank_zero_deprecation as rank_zero_deprecation
 from lt_core.rank import rank_zero_info as rank_zero_info
