@@ -12,8 +12,8 @@ from tests.patience import PATIENCE
 from lt_compat.arguments import translate
 from lt_core import Callback, ConfigError, ConfigTypeError, LightningModule, LtDeprecationWarning, PluginError, plugins
 from lt_loops import Trainer
+from lt_loops.arguments.attributes import AsksDialects
 from lt_loops.arguments.table import Settings
-from lt_loops.legacy import LegacyArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore::lt_core.errors.LtDeprecationWarning")
 
@@ -109,10 +109,19 @@ def test_weight_averaging_without_its_package_names_it(monkeypatch):
         translate({"stochastic_weight_avg": True})
 
 
-class Run(LegacyArguments):
+class Run(metaclass=AsksDialects):
     """Stands for the Trainer: the same arguments, no run."""
 
-    def __init__(self, *, accelerator=None, max_epochs=None, fast_dev_run=None, devices=None, callbacks=None, **old):
+    def __init__(
+        self,
+        *,
+        accelerator=None,
+        max_epochs=None,
+        fast_dev_run: bool | None = None,
+        devices=None,
+        callbacks=None,
+        **old,
+    ):
         given = {"accelerator": accelerator, "max_epochs": max_epochs, "fast_dev_run": fast_dev_run, "devices": devices}
         self.settings = Settings.checked(translate({**given, "callbacks": callbacks, **old}))
 

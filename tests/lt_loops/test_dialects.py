@@ -19,7 +19,7 @@ QUIET = {
     "num_sanity_val_steps": 0,
 }
 PACKAGE = """
-from lt_core.dialect import Dialect, HookAdapter, StepKind
+from lt_core.dialect import NOT_MINE, Dialect, HookAdapter, StepKind
 
 
 class Twice(StepKind):
@@ -43,6 +43,9 @@ class Pirate(Dialect):
 
     def adapter(self, trainer, module, callbacks):
         return Hooks(module) if hasattr(module, "ahoy") else None
+
+    def attribute(self, owner, name):
+        return ("parrot of", owner) if name == "parrot" else NOT_MINE
 
     def method(self, module, name, function):
         share = module.__dict__.get("share", 1.0)
@@ -206,3 +209,27 @@ def test_without_a_dialect_a_file_of_another_trainer_is_an_error_that_says_what_
     trainer = Trainer(**QUIET)
     with pytest.raises(CheckpointError, match=r"not written by lt.*checkpoints of Lightning: .*lt-compat"):
         trainer.fit(net, DataLoader(TensorDataset(torch.zeros(6, 2))), ckpt_path=tmp_path / "l.ckpt")
+
+
+def test_an_attribute_of_the_trainer_or_its_class_is_asked_of_the_dialects(pirates):
+    trainer = Trainer(**QUIET)
+    assert trainer.parrot == ("parrot of", trainer)
+    assert Trainer.parrot == ("parrot of", Trainer)
+    with pytest.raises(AttributeError, match="'Trainer' object has no attribute 'hook'"):
+        trainer.hook  # noqa: B018
+
+
+def test_without_a_dialect_a_class_method_of_1_x_says_what_to_write(no_dialect):
+    with pytest.raises(AttributeError, match=r"add_argparse_args is of Lightning 1\.x: write LightningCLI.*lt-compat"):
+        Trainer.add_argparse_args  # noqa: B018
+    with pytest.raises(AttributeError, match=r"fit_loop is not there: its limits and counts"):
+        Trainer(**QUIET).fit_loop  # noqa: B018
+
+
+def test_the_trainer_may_have_an_abstract_class_beside_it():
+    from abc import ABC
+
+    class Own(Trainer, ABC):
+        pass
+
+    assert Own(**QUIET).max_epochs == 2

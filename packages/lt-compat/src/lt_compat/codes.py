@@ -7,6 +7,7 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT901",
+        "LT903",
         "LT904",
         "LT905",
     }

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from lt_compat.arguments import translate, with_new_loaders
 from lt_compat.by_index import ByIndex
+from lt_compat.command_line import class_method
 from lt_compat.counters import read_progress
 from lt_compat.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
 from lt_compat.signatures import as_in_1_x
 from lt_compat.truncated import Truncated
-from lt_core.dialect import Dialect, Progress, StepKind
+from lt_core.dialect import NOT_MINE, Dialect, Progress, StepKind
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
@@ -28,6 +29,10 @@ class Lightning1(Dialect):
     def arguments(self, where: str, given: dict[str, Any], problems: list[ConfigError]) -> dict[str, Any]:
         """Write ``gpus=``, ``resume_from_checkpoint=`` and the like as in 2.x."""
         return translate(given, problems) if where == "Trainer" else with_new_loaders(where, given, problems)
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        """Give the class methods that read a command line: ``Trainer.add_argparse_args`` and its like."""
+        return class_method(owner if isinstance(owner, type) else type(owner), name) or NOT_MINE
 
     def trainer_made(self, trainer: TrainerAPI) -> None:
         """Call ``on_init_start`` and ``on_init_end``."""

@@ -305,17 +305,13 @@ def method_of(module: LightningModule, name: str, function: Hook | None) -> Hook
 
 
 def attribute_of(owner: Any, name: str) -> Any:
-    """Return the attribute that an installed dialect has for ``owner``, a Trainer or its class.
+    """Return the attribute that an installed dialect has for ``owner``, a Trainer or its class; else :data:`NOT_MINE`.
 
     Raises:
-        AttributeError: of the dialect, with the way of today; else without text.
+        AttributeError: of the dialect, with the way of today.
     """
-    if not name.startswith("_"):
-        for dialect in dialects():
-            value = dialect.attribute(owner, name)
-            if value is not NOT_MINE:
-                return value
-    raise AttributeError(name)
+    found = (dialect.attribute(owner, name) for dialect in (() if name.startswith("_") else dialects()))
+    return next((value for value in found if value is not NOT_MINE), NOT_MINE)
 
 
 @lru_cache

@@ -41,6 +41,5 @@ WARNINGS: frozenset[str] = frozenset(
         "LT804",
         "LT901",
         "LT902",
-        "LT903",
     }
 )

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 
 from lt_core.plugins import install_hint
 
-__all__ = ["ARGUMENTS", "ATTRIBUTES", "HOOKS", "OUTPUTS", "PARAMETERS", "RUN_ARGUMENTS", "understood_by"]
+__all__ = [
+    "ARGUMENTS",
+    "ATTRIBUTES",
+    "CLASS_METHODS",
+    "HOOKS",
+    "OUTPUTS",
+    "PARAMETERS",
+    "RUN_ARGUMENTS",
+    "understood_by",
+]
 
 ARGUMENTS: Mapping[str, str] = {
     "amp_backend": "precision='16-mixed'",
@@ -99,13 +108,10 @@ OUTPUTS: Mapping[str, str] = {
 """Keys of what a step returned."""
 
 ATTRIBUTES: Mapping[str, str] = {
-    "add_argparse_args": "LightningCLI, or parser.add_argument for those that you need",
     "data_parallel": "strategy='dp' is gone: take strategy='ddp'",
-    "default_attributes": "inspect.signature(Trainer)",
     "enable_autolog_hparams": "hyperparameters go to the loggers as the module says: save_hyperparameters(logger=...)",
     "fit_loop": "its limits and counts are the Trainer's: trainer.max_epochs, max_steps, current_epoch, global_step, "
     "batch_idx, train_dataloader",
-    "from_argparse_args": "Trainer(max_epochs=args.max_epochs, ...)",
     "gpus": "read trainer.num_devices",
     "lr_schedulers": "read trainer.lr_scheduler_configs",
     "num_gpus": "read trainer.num_devices",
@@ -121,7 +127,14 @@ ATTRIBUTES: Mapping[str, str] = {
     "validate_loop": "the loops are functions; what they read and count are attributes of the Trainer",
     "weights_save_path": "read trainer.default_root_dir",
 }
-"""Attributes of a Trainer, and of its class."""
+"""Attributes of a Trainer that are no more."""
+
+CLASS_METHODS: Mapping[str, str] = {
+    "add_argparse_args": "LightningCLI, or parser.add_argument for those that you need",
+    "default_attributes": "inspect.signature(Trainer)",
+    "from_argparse_args": "Trainer(max_epochs=args.max_epochs, ...)",
+}
+"""Attributes of the Trainer's class."""
 
 
 def understood_by(what: str = "the old spelling") -> str:

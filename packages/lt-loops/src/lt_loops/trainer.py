@@ -25,7 +25,7 @@ from lt_core.partial_save import Contents
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
-from lt_loops.arguments.attributes import check_attribute
+from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
@@ -33,7 +33,6 @@ from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
-from lt_loops.legacy import LegacyArguments
 from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
@@ -50,7 +49,7 @@ from lt_loops.view import TrainerView
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerView, LegacyArguments):
+class Trainer(TrainerView, metaclass=AsksDialects):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
     Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. ``None`` for ``logger``
@@ -192,6 +191,11 @@ class Trainer(TrainerView, LegacyArguments):
             )
 
     if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what a dialect has by this name; raise the usual error, or that of a property."""
+            known = any(name in vars(part) for part in type(self).__mro__)
+            return object.__getattribute__(self, name) if known else missing(self, name)
 
         def __setattr__(self, name: str, value: Any) -> None:
             """Set an attribute; warn of one that is nearly, but not quite, one of the Trainer's."""
