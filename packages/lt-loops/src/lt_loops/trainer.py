@@ -176,10 +176,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self._set_up(Settings.checked({**given, **unknown}, find_unknown))
 
     def _set_up(self, settings: Settings) -> None:
-        self.settings = settings
-        _set_backends(settings)
-        self._limits = Limits.of(settings)
+        self._settings = settings
         self._parts = resolve(settings)
+        self._limits = Limits.of(settings)
+        _set_backends(settings)
         self._fitted: Run | None = None
         for dialect in dialects(methods_of_others(self.callbacks)):
             dialect.trainer_made(self)

@@ -38,7 +38,7 @@ __all__ = ["TrainerView"]
 class TrainerView(Collectives):
     """Each attribute is one read of a run, the Trainer's parts or its settings; limits can be set, and are checked."""
 
-    settings: Settings
+    _settings: Settings
     _parts: Parts
     _limits: Limits
     _run: Run | None = None
@@ -58,6 +58,11 @@ class TrainerView(Collectives):
     val_check_interval = Limit()
     check_val_every_n_epoch = Limit()
     log_every_n_steps = Limit()
+
+    @property
+    def settings(self) -> Settings:
+        """The arguments as they count, with what follows from others worked out."""
+        return self._settings
 
     # ---- who and where -----------------------------------------------------------------------------------------------
 

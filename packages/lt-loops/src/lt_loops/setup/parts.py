@@ -63,10 +63,11 @@ def resolve(settings: Settings) -> Parts:
         ConfigError: for parts that do not fit together, or devices that are not there.
     """
     parts = Parts()
+    named = None if settings.strategy == "auto" else _made("strategies", settings.strategy, Strategy)
     given = _sort_plugins([_plugin(each) for each in settings.plugins])
     environment = given.get(Environment) or _find_environment()
     parts.accelerator = _accelerator(settings.accelerator)
-    parts.strategy = _strategy(settings, parts.accelerator, environment, given)
+    parts.strategy = _placed(named, settings, parts.accelerator, environment, given)
     parts.precision = _precision(settings, given)
     parts.eval_precision = _eval_precision(settings, parts.precision)
     parts.checkpoint_io = given.get(CheckpointIO) or default_io()
@@ -94,10 +95,11 @@ def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
         for value in as_list(asked.get("plugins", ()))
     ]
     environment = next((plugin for plugin in made if isinstance(plugin, Environment)), None)
-    accelerator = _try(found, lambda: _accelerator(asked.get("accelerator", "auto")))
-    devices = asked.get("devices", "auto")
-    if accelerator is not None and devices != "auto":
-        _try(found, lambda: _devices(devices, accelerator, environment or _find_environment()))
+    if asked.keys() & {"accelerator", "devices"}:
+        accelerator = _try(found, lambda: _accelerator(asked.get("accelerator", "auto")))
+        devices = asked.get("devices", "auto")
+        if accelerator is not None and devices != "auto":
+            _try(found, lambda: _devices(devices, accelerator, environment or _find_environment()))
     return found
 
 
@@ -213,10 +215,14 @@ def _accelerator(given: Accelerator | str) -> Accelerator:
     return accelerator
 
 
-def _strategy(
-    settings: Settings, accelerator: Accelerator, environment: Environment, given: dict[type, Any]
+def _placed(
+    named: Strategy | None,
+    settings: Settings,
+    accelerator: Accelerator,
+    environment: Environment,
+    given: dict[type, Any],
 ) -> Strategy:
-    named = None if settings.strategy == "auto" else _made("strategies", settings.strategy, Strategy)
+    """Return the strategy, ``named`` or the one that suits the devices, in its place in the job."""
     alone = named is not None and named.one_process and environment.world_size > 1
     devices = (_own_device if alone else _devices)(settings.devices, accelerator, environment)
     nodes_said = environment.processes_exist and not alone and settings.given.get("num_nodes") is None
