@@ -3,7 +3,7 @@
 import pytest
 
 from lt_strategies.job import place_of
-from lt_strategies.watcher import RUNNING, STEPPING, Line
+from lt_strategies.watch.page import RUNNING, STEPPING, Line
 
 
 def training_step():

@@ -1,6 +1,10 @@
 import copy
 import gc
+import sys
 import weakref
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 import torch
@@ -219,3 +223,29 @@ def test_mixed_and_half_take_lightnings_spellings():
     assert TruePrecision(precision="bf16-true").name == "bf16-true"
     with pytest.raises(ConfigError, match=r"ScaledMixed\(scaler\)"):
         Mixed("16-mixed", "cuda", scaler=object())
+
+
+class Fp8:
+    """What Transformer Engine has for its regions: whether 8-bit floats are on."""
+
+    on = False
+
+    @staticmethod
+    @contextmanager
+    def fp8_autocast(enabled=True, fp8_recipe=None):
+        before, Fp8.on = Fp8.on, enabled
+        yield
+        Fp8.on = before
+
+
+def test_transformer_engine_computes_backward_and_steps_outside_of_its_region(monkeypatch):
+    library = ModuleType("transformer_engine")
+    library.__spec__, library.pytorch = ModuleSpec("transformer_engine", None), Fp8
+    recipes = ModuleType("transformer_engine.common.recipe")
+    recipes.DelayedScaling = dict
+    monkeypatch.setitem(sys.modules, "transformer_engine", library)
+    monkeypatch.setitem(sys.modules, "transformer_engine.common", ModuleType("transformer_engine.common"))
+    monkeypatch.setitem(sys.modules, "transformer_engine.common.recipe", recipes)
+    precision = TransformerEngine()
+    leave = precision.leave_step(lambda: Fp8.on)
+    assert precision.wrap_step(lambda: (Fp8.on, leave(), Fp8.on))() == (True, False, True)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from lt_strategies.watcher import DUMP_SIGNAL, STEPPING, Line, Page, Watch
+from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page
+from lt_strategies.watch.watch import Watch
 
 pytestmark = pytest.mark.skipif(DUMP_SIGNAL is None, reason="ranks are asked by a signal")
 
@@ -147,3 +148,23 @@ def test_a_rank_is_judged_by_its_last_answer_and_a_stopped_one_has_none(tmp_path
     job.wait(100)
     job.ranks[1].send = lambda number: None
     assert "It does not answer either" in job.wait(201).text
+
+
+def test_a_user_s_load_state_dict_in_a_step_hides_no_stuck_step(tmp_path):
+    job = Job(tmp_path, [WAITS, 'File "/home/me/ema.py", line 7 in load_state_dict\n  ' + HANGS])
+    job.wait(61)
+    assert len(job.said) == 1
+
+
+def test_the_main_thread_is_known_by_its_number_whichever_thread_the_signal_reached(tmp_path):
+    job = Job(tmp_path, [WAITS, ""], steps=0)
+    loads = 'File "/site-packages/torch/utils/data/dataloader.py", line 7 in _get_data'
+    job.ranks[1].stack = f"{loads}\n\nThread 0x7f2 (most recent call first):\n  {HANGS}"
+    for _ in range(5):
+        job.now, job.batches = job.now + 1, job.batches + 1
+        for rank in (0, 1):
+            job.page.write(rank, Line(1, job.now, STEPPING, job.batches, "train", thread=0x7F2 * rank))
+        job.watch.look()
+    job.wait(61)
+    (said,) = job.said
+    assert "line 12 in training_step" in said

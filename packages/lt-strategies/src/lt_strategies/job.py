@@ -20,8 +20,9 @@ from lt_core.environment import Environment
 from lt_core.errors import RankError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks, Supervisor
-from lt_strategies import watcher
-from lt_strategies.watcher import Line
+from lt_strategies.watch import page, stacks
+from lt_strategies.watch.page import Line
+from lt_strategies.watch.watch import PATIENCE, Verdict
 
 __all__ = ["LaunchedEnvironment", "Seat", "made_folder", "seat"]
 
@@ -47,7 +48,7 @@ def _leave_group() -> None:
 def made_folder(world_size: int) -> str:
     """Make the folder of a new job of ``world_size`` ranks, readable by this user only; return its path."""
     folder = tempfile.mkdtemp(prefix="lt-job-")
-    watcher.Page(Path(folder) / "page", world_size)
+    page.Page(Path(folder) / "page", world_size)
     return folder
 
 
@@ -97,14 +98,14 @@ class Seat(Supervisor):
 
     def __init__(self, folder: str, rank: int, world_size: int) -> None:
         self.folder, self.rank, self.world_size, self.heard = Path(folder), rank, world_size, False
-        self._page = watcher.Page(self.folder / "page")
-        self._line = Line(os.getpid(), time.monotonic(), watcher.STARTING, 0, "")
+        self._page = page.Page(self.folder / "page")
+        self._line = Line(os.getpid(), time.monotonic(), page.STARTING, thread=threading.main_thread().ident or 0)
         self._dump = None
-        if watcher.DUMP_SIGNAL is not None:
+        if page.DUMP_SIGNAL is not None:
             self._dump = (self.folder / f"stack_{rank}.txt").open("w")
-            faulthandler.register(watcher.DUMP_SIGNAL, self._dump, all_threads=True)
-        if watcher.RAISE_SIGNAL is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(watcher.RAISE_SIGNAL, self._on_verdict)
+            faulthandler.register(page.DUMP_SIGNAL, self._dump, all_threads=True)
+        if page.RAISE_SIGNAL is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(page.RAISE_SIGNAL, self._on_verdict)
         self._page.write(rank, self._line)
 
     def take(self) -> Self:
@@ -115,7 +116,7 @@ class Seat(Supervisor):
 
     def leave(self) -> None:
         """Say that this rank has ended for good."""
-        self._mark(watcher.ENDED)
+        self._mark(page.ENDED)
 
     def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
         """Call ``fn(*args)`` under the watcher's eyes.
@@ -124,7 +125,7 @@ class Seat(Supervisor):
             RankError: when another rank failed first; names it and its error.
         """
         self._line = self._line._replace(batches=0, phase="")
-        self._mark(watcher.RUNNING)
+        self._mark(page.RUNNING)
         try:
             strategy.supervisor = self
             result = fn(*args)
@@ -133,16 +134,16 @@ class Seat(Supervisor):
             raise
         finally:
             del strategy.supervisor
-        self._mark(watcher.IDLE)
+        self._mark(page.IDLE)
         return result
 
     def ready(self) -> None:
-        self._mark(watcher.STEPPING)
+        self._mark(page.STEPPING)
 
     def batch_done(self, phase: str) -> None:
         before = self._line
         batches = before.batches + 1 if phase == before.phase else 1
-        self._line = Line(before.pid, time.monotonic(), watcher.STEPPING, batches, phase)
+        self._line = before._replace(beat=time.monotonic(), state=page.STEPPING, batches=batches, phase=phase)
         self._page.write(self.rank, self._line)
 
     def failed(self, error: BaseException) -> None:
@@ -154,7 +155,7 @@ class Seat(Supervisor):
 
     def report(self, error: BaseException) -> dict[str, Any]:
         """Tell the watcher that this rank failed, once; return what was told."""
-        told = watcher.read_report(self.folder, self.rank)
+        told = page.read_report(self.folder, self.rank)
         if told is None:
             told = {
                 "rank": self.rank,
@@ -165,7 +166,7 @@ class Seat(Supervisor):
                 "consequence": is_consequence(error),
                 "interrupt": isinstance(error, KeyboardInterrupt),
             }
-            watcher.save_json(self.folder / f"report_{self.rank}.json", told)
+            page.save_json(self.folder / f"report_{self.rank}.json", told)
         return told
 
     def quiet_excepthook(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -176,13 +177,13 @@ class Seat(Supervisor):
         else:
             sys.__excepthook__(kind, error, trace)
 
-    def wait_for_verdict(self, seconds: float) -> watcher.Verdict | None:
+    def wait_for_verdict(self, seconds: float) -> Verdict | None:
         """Return the watcher's verdict, waiting at most ``seconds`` for it."""
         end = time.monotonic() + seconds
         while True:
-            found = watcher.read_json(self.folder / "verdict.json")
+            found = page.read_json(self.folder / "verdict.json")
             if found is not None:
-                return watcher.Verdict(**found)
+                return Verdict(**found)
             if time.monotonic() > end:
                 return None
             time.sleep(0.02)
@@ -190,12 +191,12 @@ class Seat(Supervisor):
     def _raise_cause(self, error: BaseException) -> None:
         """Raise what another rank did to us in place of a broken connection; else tell the watcher of ``error``."""
         if isinstance(error, RankError) and self.heard:
-            self._mark(watcher.IDLE)
+            self._mark(page.IDLE)
             error.__suppress_context__ = True
             return
         told = self.report(error)
-        verdict = self.wait_for_verdict(watcher.PATIENCE + 1.5) if told["consequence"] else None
-        self._mark(watcher.IDLE)
+        verdict = self.wait_for_verdict(PATIENCE + 1.5) if told["consequence"] else None
+        self._mark(page.IDLE)
         if verdict is not None and verdict.rank != self.rank:
             self._hear()
             raise RankError(verdict.text, code="LT701") from None
@@ -204,7 +205,7 @@ class Seat(Supervisor):
 
     def _on_verdict(self, _number: int, _frame: Any) -> None:
         verdict = self.wait_for_verdict(0.0)
-        if verdict is not None and self._line.state in (watcher.RUNNING, watcher.STEPPING):
+        if verdict is not None and self._line.state in (page.RUNNING, page.STEPPING):
             self._hear()
             raise RankError(verdict.text, code="LT701")
 
@@ -219,11 +220,11 @@ class Seat(Supervisor):
         self._page.write(self.rank, self._line)
 
 
-def place_of(line: watcher.Line, error: BaseException) -> str:
+def place_of(line: Line, error: BaseException) -> str:
     """Return where a rank failed, as text: its line knows the last batch done, the error the hook that was running."""
     names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     phase = next((phase for name in names if (phase := _phase_of(name))), line.phase)
-    if phase == line.phase or line.state not in (watcher.RUNNING, watcher.STEPPING):
+    if phase == line.phase or line.state not in (page.RUNNING, page.STEPPING):
         return line.place
     if phase == "train":
         return f"in its first train batch after {line.phase}" if line.phase else line.place
@@ -246,7 +247,7 @@ def is_consequence(error: BaseException) -> bool:
     """Return whether an error only tells that another rank is gone."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, (RuntimeError, OSError)) and watcher.CONSEQUENCE.search(f"{type(seen).__name__}: {seen}"):
+        if isinstance(seen, (RuntimeError, OSError)) and stacks.CONSEQUENCE.search(f"{type(seen).__name__}: {seen}"):
             return True
         seen = seen.__cause__
     return False
@@ -255,7 +256,7 @@ def is_consequence(error: BaseException) -> bool:
 def user_traceback(error: BaseException) -> str:
     """Return the traceback without the frames of lt and torch, unless nothing else is in it."""
     whole = traceback.TracebackException.from_exception(error)
-    kept = [frame for frame in whole.stack if not watcher.OURS.search(frame.filename)]
+    kept = [frame for frame in whole.stack if not stacks.OURS.search(frame.filename)]
     if kept:
         whole.stack = traceback.StackSummary.from_list(kept)
     return "".join(whole.format()).rstrip()

@@ -23,10 +23,11 @@ import torch
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult, end_with_parent
 from lt_core.ranks import Ranks
-from lt_strategies import group, watcher
+from lt_strategies import group
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
 from lt_strategies.launching import cores_per_rank, must_start, need_one_node, run_here
-from lt_strategies.watcher import Watch
+from lt_strategies.watch.page import KILL
+from lt_strategies.watch.watch import INTERRUPTED, POLL, Verdict, Watch
 
 __all__ = ["ForkLauncher", "ForkserverLauncher", "SpawnLauncher"]
 
@@ -93,7 +94,7 @@ class SpawnLauncher(Launcher):
                 self._wait(watch)
             except BaseException:
                 for member in members.values():
-                    member.send(watcher.KILL)
+                    member.send(KILL)
                 raise
             finally:
                 for process in processes:
@@ -108,7 +109,7 @@ class SpawnLauncher(Launcher):
                 if verdict is not None:
                     watch.end(verdict)
                     raise _original(watch.folder, verdict)
-                time.sleep(watcher.POLL)
+                time.sleep(POLL)
             except KeyboardInterrupt:
                 interrupts += 1  # the ranks stop at a step's end at the first, at once at the second
                 for member in watch.members.values():
@@ -226,9 +227,9 @@ def _result(folder: Path) -> RunResult:
     return result
 
 
-def _original(folder: Path, verdict: watcher.Verdict) -> BaseException:
+def _original(folder: Path, verdict: Verdict) -> BaseException:
     """Return the exception of the rank that failed first, or a RankError where it left none."""
-    if verdict.text == watcher.INTERRUPTED:
+    if verdict.text == INTERRUPTED:
         return KeyboardInterrupt()
     try:
         error: BaseException = _load(folder / f"error_{verdict.rank}")

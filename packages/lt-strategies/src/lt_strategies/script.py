@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import shutil
 import subprocess
@@ -17,9 +16,10 @@ import torch
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks
-from lt_strategies import group, watcher
+from lt_strategies import group
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
 from lt_strategies.launching import cores_per_rank, must_start, need_one_node, run_here
+from lt_strategies.watch.script import command as watch_command
 
 __all__ = ["ScriptLauncher"]
 
@@ -28,7 +28,7 @@ class ScriptLauncher(Launcher):
     """Starts the command of this process again for ranks 1, 2...; this process is rank 0. The default for scripts.
 
     The whole script runs on each rank, so every rank must make the same calls of the Trainer; the processes live until
-    the script ends. A small watcher process holds them, see :mod:`lt_strategies.watcher`.
+    the script ends. A small watcher process holds them, see :mod:`lt_strategies.watch`.
     """
 
     name = "script"
@@ -60,9 +60,7 @@ def _start_ranks(strategy: Ranks) -> None:
     }
     mine = Seat(folder, 0, world_size).take()
     sys.stdout.flush()
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(Path(watcher.__file__)), json.dumps(order)], stdin=subprocess.PIPE
-    )
+    process = subprocess.Popen(watch_command(order), stdin=subprocess.PIPE)
     if threads:
         torch.set_num_threads(int(threads["OMP_NUM_THREADS"]))
     atexit.register(_wait_for_ranks, mine, process)

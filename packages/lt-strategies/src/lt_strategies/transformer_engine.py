@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lt_core.batch import map_batch
 from lt_core.errors import ConfigError, warn
 from lt_core.plugins import install_hint
 from lt_core.precision import Precision
@@ -68,8 +69,6 @@ class TransformerEngine(Precision):
         return TruePrecision("bf16-true" if self.weights_dtype is torch.bfloat16 else "16-true").init_context()
 
     def convert_input(self, batch: Any) -> Any:
-        from lt_core.batch import map_batch
-
         def convert(item: Any) -> Any:
             floating = isinstance(item, torch.Tensor) and item.is_floating_point()
             return item.to(self.weights_dtype) if floating else item
@@ -87,6 +86,16 @@ class TransformerEngine(Precision):
                 return step(*args, **kwargs)
 
         return in_8_bits
+
+    def leave_step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``call`` made outside of the region of 8-bit floats."""
+        from transformer_engine import pytorch as te
+
+        def outside(*args: Any, **kwargs: Any) -> Any:
+            with te.fp8_autocast(enabled=False):
+                return call(*args, **kwargs)
+
+        return outside
 
 
 def _replace_layers(module: nn.Module, te: Any) -> None:

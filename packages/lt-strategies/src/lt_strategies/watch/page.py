@@ -1,0 +1,90 @@
+"""What ranks leave in the folder of their job: a memory-mapped line each, and one report of a rank that failed."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+STARTING, IDLE, RUNNING, STEPPING, ENDED = range(5)
+"""What a rank does: it starts, is between runs, is in a run, takes batches (the deadline counts), left for good."""
+
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter only
+_REALTIME = getattr(signal, "SIGRTMIN", None)
+DUMP_SIGNAL: int | None = int(_REALTIME) + 6 if _REALTIME else getattr(signal, "SIGINFO", None)
+"""Asks a rank to write where it stands (``faulthandler``); None where the platform has no spare signal."""
+RAISE_SIGNAL: int | None = int(_REALTIME) + 7 if _REALTIME else None
+"""Tells rank 0 to raise what the watcher found."""
+
+
+class Line(NamedTuple):
+    """What a rank says of itself: process id, time of its last batch (seconds, monotonic), state, batches done, number
+    of its main thread.
+    """
+
+    pid: int = 0
+    beat: float = 0.0
+    state: int = STARTING
+    batches: int = 0
+    phase: str = ""
+    thread: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where the rank is, as text."""
+        if self.state in (STARTING, IDLE) or not self.phase:
+            return {STARTING: "while it started", IDLE: "between two runs"}.get(self.state, "before its first batch")
+        return f"in {self.phase} batch {self.batches + 1} of this run"
+
+
+class Page:
+    """A memory-mapped file with one line for each rank; writing one costs no system call.
+
+    Args:
+        path: the file; made when ``world_size`` is given.
+        world_size: ranks on this machine.
+    """
+
+    _FORM = struct.Struct("<qdqq32sQ")
+
+    def __init__(self, path: str | Path, world_size: int | None = None) -> None:
+        if world_size is not None:
+            Path(path).write_bytes(bytes(self._FORM.size * world_size))
+        with Path(path).open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 0)
+
+    def write(self, rank: int, line: Line) -> None:
+        """Replace the line of ``rank``."""
+        fields = (line.pid, line.beat, line.state, line.batches, line.phase.encode()[:32], line.thread)
+        self._FORM.pack_into(self._memory, rank * self._FORM.size, *fields)
+
+    def read(self, rank: int) -> Line:
+        """Return the line of ``rank``."""
+        pid, beat, state, batches, phase, thread = self._FORM.unpack_from(self._memory, rank * self._FORM.size)
+        return Line(pid, beat, state, batches, phase.rstrip(b"\0").decode(errors="replace"), thread)
+
+
+def read_report(folder: Path, rank: int) -> dict[str, Any] | None:
+    """Return what ``rank`` wrote when it failed, or None."""
+    return read_json(folder / f"report_{rank}.json")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the object in a file, or None where there is no whole one."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def save_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object to a file, complete or not at all."""
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(content), "utf-8")
+    draft.replace(path)

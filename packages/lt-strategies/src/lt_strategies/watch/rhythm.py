@@ -1,0 +1,66 @@
+"""How a job moves along: how long its steps take, and whether anything happens in it at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from lt_strategies.watch.page import Line
+
+STILL = 10.0  # seconds without a batch and without work on any rank, after which they are asked where they stand
+WORK = 0.5  # seconds of processor time of all ranks together that count as work
+
+
+class Pace:
+    """How long a training step takes: the median of what was seen of all ranks lately."""
+
+    def __init__(self) -> None:
+        self._lines: Mapping[int, Line] = {}
+        self._looked = 0.0
+        self._steps: deque[float] = deque(maxlen=101)
+
+    def seen(self, lines: Mapping[int, Line], now: float) -> float | None:
+        """Take note of the ranks' lines; return the median step in seconds, or None before there is one."""
+        for rank, line in lines.items():
+            before = self._lines.get(rank, Line())
+            started, first = before.beat, before.batches
+            if before.phase != "train":  # the first batch began before the last look; those after it did not
+                started, first = self._looked, 1
+            if line.phase == "train" and line.batches > first:
+                self._steps.append((line.beat - started) / (line.batches - first))
+        self._lines, self._looked = lines, now
+        return sorted(self._steps)[len(self._steps) // 2] if self._steps else None
+
+
+class Stillness:
+    """Notices that nothing happens in a job: no rank writes a new line, and none uses the processor."""
+
+    def __init__(self) -> None:
+        self._since = self._looked = time.monotonic()
+        self._lines: Mapping[int, Line] = {}
+        self._used = 0.0
+
+    def seen(self, lines: Mapping[int, Line]) -> bool:
+        """Return whether :data:`STILL` seconds have passed like that; then begin anew. Looks once a second."""
+        now = time.monotonic()
+        if now - self._looked < 1.0:
+            return False
+        self._looked = now
+        used = sum(processor_seconds(line.pid) for line in lines.values())
+        moved = lines != self._lines or not used - self._used <= WORK  # also where nobody knows: inf - inf
+        over = not moved and now - self._since > STILL
+        if moved or over:
+            self._since, self._lines, self._used = now, lines, used
+        return over
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used; infinite where the platform does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return float("inf")

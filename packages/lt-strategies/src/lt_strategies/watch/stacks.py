@@ -1,0 +1,65 @@
+"""Where a rank stands, read from what ``faulthandler`` wrote of its threads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["CONSEQUENCE", "OURS", "is_no_step", "main_stack", "waits_for_others"]
+
+CONSEQUENCE = re.compile(
+    r"gloo/|NCCL|ProcessGroup|DistBackendError|DistNetworkError|DistStoreError"
+    r"|[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|Socket|Application timeout caused pair closure"
+)
+"""Errors that a rank sees when another one is gone."""
+
+_WAITING = re.compile(
+    r"torch/distributed/|_engine_run_backward|nn/parallel/distributed\.py|" + re.escape(str(Path(__file__).parents[1]))
+)
+_HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
+OURS = re.compile(
+    r"[/\\](src|site-packages|dist-packages)[/\\](lt_[a-z]+|torch)[/\\]|[/\\]multiprocessing[/\\]|<frozen "
+)
+"""Files whose frames tell a user nothing."""
+
+
+_COMPILES = re.compile(r"[/\\](convert_frame|compile_fx)\.py")
+"""Frames of torch compiling, a backward also in a thread of its own; what it compiled runs below other files of it."""
+
+_NO_STEP = re.compile(
+    r"torch[/\\]utils[/\\]data[/\\]|[/\\]lt_data[/\\]"  # waits for a loader
+    r"|[/\\]lt_checkpoint[/\\]|[/\\]lt_loops[/\\]((evaluate|predict)\.py|checkpoint[/\\])"
+    r"| in \w*(validation|sanity|test|predict)_(step|epoch|batch)\w*$"
+    r"| in \w*(save|load)_checkpoint\w*$",
+    re.MULTILINE,
+)
+"""Frames of the main thread in what may take long and is no step; other threads pin batches or write a file."""
+
+
+def waits_for_others(stack: str) -> bool:
+    """Return whether the innermost frame of a faulthandler stack is that of a collective or a backward."""
+    return _WAITING.search(stack.partition("\n")[0]) is not None
+
+
+def is_no_step(dump: str, thread: int = 0) -> bool:
+    """Return whether a rank compiles, validates, saves or waits for a loader: what may take as long as it likes."""
+    return _COMPILES.search(dump) is not None or _NO_STEP.search(_main_thread(dump, thread)) is not None
+
+
+def main_stack(dump: str, thread: int = 0) -> str:
+    """Return the main thread's frames from faulthandler's dump: the innermost one, then those of the user's files.
+
+    Args:
+        dump: of all threads.
+        thread: the main thread's number; 0: it is the one that the signal reached.
+    """
+    frames = _main_thread(dump, thread).splitlines()[1:]
+    return "\n".join(frame for i, frame in enumerate(frames) if i == 0 or not OURS.search(frame))
+
+
+def _main_thread(dump: str, thread: int) -> str:
+    parts = re.split(r"\n(?=(?:Current thread|Thread) )", dump.strip())
+    numbers = [int(found[1], 16) if (found := _HEAD.match(part)) else 0 for part in parts]
+    if thread in numbers:
+        return parts[numbers.index(thread)]
+    return next((part for part in parts if part.startswith("Current thread")), parts[-1])

@@ -1,0 +1,275 @@
+"""The watch over a job: sees that a rank died or hangs, ends the others, and says which rank it was and why."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from lt_strategies.watch.page import (
+    DUMP_SIGNAL,
+    ENDED,
+    KILL,
+    RAISE_SIGNAL,
+    RUNNING,
+    STEPPING,
+    Line,
+    Page,
+    read_report,
+    save_json,
+)
+from lt_strategies.watch.rhythm import STILL, Pace, Stillness
+from lt_strategies.watch.stacks import is_no_step, main_stack, waits_for_others
+
+__all__ = ["INTERRUPTED", "PATIENCE", "POLL", "Member", "Verdict", "Watch"]
+
+POLL = 0.1  # seconds between two looks
+PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequences (broken connections) are known
+GRACE = 1.5  # seconds in which the other ranks may end by themselves
+LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
+
+SUSPICION = 60.0  # seconds without a batch after which a rank that is in a step is reported, if its steps are short
+SLOW = 20  # times the median step: as long as that takes, a rank is not reported either
+INTERRUPTED = "interrupted"
+"""The verdict's text after Ctrl-C: nothing to complain about."""
+
+
+class Member(Protocol):
+    """One rank's process, as its parent sees it."""
+
+    def status(self) -> int | None:
+        """Return None while it lives, else its exit status (below zero: the signal that killed it)."""
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+
+
+class Verdict(NamedTuple):
+    """Who failed first, the message about it, and whether that rank hangs (nothing is to be waited for then)."""
+
+    rank: int
+    text: str
+    hangs: bool = False
+
+
+class Watch:
+    """Looks at the ranks of a job and judges.
+
+    Args:
+        folder: the job's folder.
+        members: processes by rank.
+        world_size: ranks in the job.
+        deadline: seconds without a batch done after which a rank counts as hung; None for never.
+        suspicion: seconds without a batch done after which a rank in the middle of a training step is reported, once
+            it is also :data:`SLOW` times its median step.
+        say: takes a report, for the user.
+        clock: seconds, monotonic; the one of the ranks.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        members: Mapping[int, Member],
+        world_size: int,
+        deadline: float | None = 600.0,
+        *,
+        suspicion: float = SUSPICION,
+        say: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.folder, self.members, self.world_size, self.deadline = Path(folder), members, world_size, deadline
+        self.suspicion, self.say, self.clock = suspicion, say or tell, clock
+        self.page = Page(self.folder / "page")
+        self._pace = Pace()
+        self._asked = clock()
+        self._reported: set[tuple[int, float]] = set()
+        self._trouble_since: float | None = None
+        self._still = Stillness()
+
+    def all_ended(self) -> bool:
+        """Return whether no process is left."""
+        return all(member.status() is not None for member in self.members.values())
+
+    def look(self) -> Verdict | None:
+        """Return a verdict as soon as one rank has failed."""
+        reports = {rank: report for rank in self.members if (report := read_report(self.folder, rank)) is not None}
+        statuses = {rank: member.status() for rank, member in self.members.items()}
+        causes = {rank: report for rank, report in reports.items() if not report["consequence"]}
+        dead = [rank for rank, status in statuses.items() if rank not in reports and self._died(rank, status)]
+        if interrupted := [rank for rank, report in reports.items() if report["interrupt"]]:
+            return Verdict(interrupted[0], INTERRUPTED)
+        if causes:
+            return self._judge_report(min(causes.values(), key=lambda report: float(report["time"])))
+        if dead:
+            return self._judge_death(dead[0], statuses[dead[0]] or 0)
+        if reports:
+            self._trouble_since = self._trouble_since or time.monotonic()
+            if time.monotonic() - self._trouble_since > PATIENCE:
+                return self._judge_report(min(reports.values(), key=lambda report: float(report["time"])))
+            return None
+        verdict = self._judge_standstill() or self._judge_hang()
+        if verdict is None:
+            self._report_stuck()
+        return verdict
+
+    def end(self, verdict: Verdict, *, spare: int | None = None) -> None:
+        """Make the verdict known, and end all processes: each may first end by itself.
+
+        Args:
+            verdict: what :meth:`look` returned.
+            spare: a rank that is told to raise, and only killed as long as it is in a run.
+        """
+        save_json(self.folder / "verdict.json", verdict._asdict())
+        start = time.monotonic()
+        told = False
+        while not self.all_ended() and time.monotonic() - start < LAST_GRACE + 1.0:
+            late = time.monotonic() - start
+            for rank, member in self.members.items():
+                if rank != spare and (late > GRACE or (rank == verdict.rank and (verdict.hangs or late > 1.0))):
+                    member.send(KILL)
+            if spare is not None and not self._in_run(spare):
+                spare = None if self.members[spare].status() is not None else spare
+                if all(m.status() is not None for r, m in self.members.items() if r != spare):
+                    return
+            elif spare is not None and late > 0.5 and not told and RAISE_SIGNAL is not None:
+                self.members[spare].send(RAISE_SIGNAL)
+                told = True
+            elif spare is not None and late > LAST_GRACE:
+                self.members[spare].send(KILL)
+            time.sleep(POLL / 2)
+
+    def _in_run(self, rank: int) -> bool:
+        return self.page.read(rank).state in (RUNNING, STEPPING)
+
+    def _died(self, rank: int, status: int | None) -> bool:
+        if status is None:
+            return False
+        if self._in_run(rank):
+            return True
+        # a status of the script's own (sys.exit) concerns the others only while they wait for this rank in a run
+        return status < 0 or (status > 0 and any(self._in_run(other) for other in self.members))
+
+    def _judge_report(self, report: dict[str, Any]) -> Verdict:
+        rank = int(report["rank"])
+        head = f"Rank {rank} of {self.world_size} failed {report['place']}: {report['error']}"
+        over = [r for r in self.members if self.page.read(r).state == ENDED]
+        if report["consequence"] and over:
+            head += f"\nRank {over[0]} had ended before: all ranks must make the same calls of the Trainer."
+        return Verdict(rank, f"{head}\n\n{report['traceback']}".rstrip())
+
+    def _judge_death(self, rank: int, status: int) -> Verdict:
+        line = self.page.read(rank)
+        if status < 0:
+            how = f"was killed by {_signal_name(-status)}"
+            how += " (often: out of memory, or a job limit)" if -status == KILL else ""
+        else:
+            how = f"exited with status {status}" + (" in the middle of a run" if status == 0 else "")
+        return Verdict(rank, f"Rank {rank} of {self.world_size} {how}, {line.place}.")
+
+    def _judge_standstill(self) -> Verdict | None:
+        """Judge ranks that all wait for one another: with nobody else in the job they would wait for ever."""
+        lines = {rank: self.page.read(rank) for rank in self.members}
+        if not self._still.seen(lines) or any(line.state not in (RUNNING, STEPPING) for line in lines.values()):
+            return None
+        stacks = self._stacks(lines)
+        if len(stacks) < 2 or set(stacks) != set(lines) or not all(map(waits_for_others, stacks.values())):
+            return None
+        if len(set(stacks.values())) == 1:
+            return None  # all in the same call: a device may be at work
+        places = ", ".join(f"rank {rank} {line.place}" for rank, line in lines.items())
+        head = (
+            f"All ranks wait for one another, and none has done anything for {STILL:g} s: {places}. They must make the "
+            "same calls and take the same number of batches: did one stop early, skip a batch, or talk alone?"
+        )
+        return Verdict(max(lines), "\n\n".join([head, *_shown(stacks, sorted(stacks))]), hangs=True)
+
+    def _judge_hang(self) -> Verdict | None:
+        if self.deadline is None:
+            return None
+        now = self.clock()
+        lines = {rank: self.page.read(rank) for rank in self.members}
+        late = [rank for rank, line in lines.items() if line.state == STEPPING and now - line.beat > self.deadline]
+        if not late:
+            return None
+        stacks = self._stacks(lines)
+        silent = [rank for rank in late if stacks.get(rank) == ""]
+        suspects = silent or [rank for rank in stacks if not waits_for_others(stacks[rank])]
+        rank = suspects[0] if suspects else late[0]
+        head = (
+            f"Rank {rank} of {self.world_size} hangs {lines[rank].place}: no batch was done for {self.deadline:g} s "
+            "(the step deadline; DDP(step_deadline=...) changes it)."
+        )
+        if not suspects and len(stacks) > 1:
+            head += " All ranks wait for one another: did they make different calls?"
+        if silent:
+            head += " It does not answer either: stopped, or stuck in a system call."
+        places = _shown(stacks, [rank] if suspects else sorted(stacks))
+        return Verdict(rank, "\n\n".join([head, *places]), hangs=True)
+
+    def _report_stuck(self) -> None:
+        """Say which rank is stuck in a training step, and where, long before the deadline; the job goes on."""
+        lines = {rank: self.page.read(rank) for rank in self.members}
+        now = self.clock()
+        usual = self._pace.seen(lines, now)
+        if usual is None:
+            return
+        patience = max(self.suspicion, SLOW * usual)
+        late = [
+            rank
+            for rank, line in lines.items()
+            if line.state == STEPPING and line.phase == "train" and now - max(line.beat, self._asked) > patience
+        ]
+        if not late or all((rank, lines[rank].beat) in self._reported for rank in late):
+            return
+        self._asked = now
+        dumps = self._dumps(lines)
+        if any(is_no_step(dump, lines[rank].thread) for rank, dump in dumps.items()):
+            return  # the others wait for it; asked again when as much time has passed
+        stacks = {rank: main_stack(dump, lines[rank].thread) for rank, dump in dumps.items()}
+        suspects = [rank for rank in late if rank in stacks and not waits_for_others(stacks[rank])] or late
+        self._reported.update((rank, lines[rank].beat) for rank in late)
+        for rank in suspects:
+            end = "Nothing ends the job (step_deadline=None)."
+            if self.deadline is not None:
+                end = f"The job ends after {self.deadline:g} s (the step deadline; DDP(step_deadline=...) changes it)."
+            text = (
+                f"Rank {rank} of {self.world_size} has been {lines[rank].place} for {now - lines[rank].beat:.0f} s; "
+                f"its steps take {usual:.2g} s. Is it stuck? {end} [LT770]"
+            )
+            self.say("\n\n".join([text, *_shown(stacks, [rank])]))
+
+    def _stacks(self, lines: Mapping[int, Line]) -> dict[int, str]:
+        return {rank: main_stack(dump, lines[rank].thread) for rank, dump in self._dumps(lines).items()}
+
+    def _dumps(self, lines: Mapping[int, Line]) -> dict[int, str]:
+        """Ask all ranks where they stand; return what they answer now: nothing from one that is stopped."""
+        if DUMP_SIGNAL is None:
+            return {}
+        files = {rank: self.folder / f"stack_{rank}.txt" for rank in self.members}
+        before = {rank: file.stat().st_size for rank, file in files.items() if file.exists()}
+        for rank, member in self.members.items():
+            if lines[rank].state in (RUNNING, STEPPING):
+                member.send(DUMP_SIGNAL)
+        time.sleep(0.3)
+        return {rank: files[rank].read_bytes()[size:].decode("utf-8", "replace") for rank, size in before.items()}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def tell(text: str) -> None:
+    """Write a report to standard error, below a progress bar's line."""
+    start = "\n" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{start}lt: {text}\n")
+    sys.stderr.flush()
+
+
+def _shown(stacks: Mapping[int, str], ranks: Sequence[int]) -> list[str]:
+    return [f"Rank {rank} stood here:\n{stacks[rank]}" for rank in ranks if stacks.get(rank)]
