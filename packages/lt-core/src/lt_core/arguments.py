@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from lt_core.errors import ConfigTypeError
@@ -127,8 +127,8 @@ def matched(
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return function
+    except (TypeError, ValueError):  # a built-in function, or a partial of more than its function takes
+        return None if isinstance(function, partial) and inspect.isroutine(function.func) else function
     plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
     if (plain and [p.name for p in parameters] == list(offered)) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function

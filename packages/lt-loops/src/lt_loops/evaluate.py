@@ -79,7 +79,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     if not feeds:
         return []  # the method that was asked for loaders gave an empty list
     several = len(feeds) > 1
-    limits = eval_limits(run.limits, group, feeds)
+    limits = eval_limits(run.job.limits, group, feeds)
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.evaluation.begins()
@@ -158,8 +158,8 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
         check_takes_index(run.module, method)
     step = run.strategy.bind(run.model, method)
     step = method_of(run.module, method, step) or step
-    step = run.eval_precision.wrap_step(step)
-    profiler = run.profiler
+    step = run.job.parts.eval_precision.wrap_step(step)
+    profiler = run.job.profiler
     if profiler is not None:
         step = profiler.wrap(method, step)
     return step, taken
@@ -210,7 +210,7 @@ def gradients_off(run: Run) -> Iterator[None]:
     Inside ``fit`` it is always ``no_grad``: what a module keeps from a validation (rotary tables, masks, a memory bank)
     is used in training, and a tensor made in inference mode can neither be changed there nor saved for backward.
     """
-    infers = run.settings.inference_mode and run.strategy.capabilities.inference_mode and run.stage != "fit"
+    infers = run.job.settings.inference_mode and run.strategy.capabilities.inference_mode and run.stage != "fit"
     with torch.inference_mode() if infers else torch.no_grad():
         yield
 

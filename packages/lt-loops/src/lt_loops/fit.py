@@ -73,7 +73,7 @@ def run_fit(run: Run) -> RunResult:
         set_up(run)
         run.call("on_fit_start", phase="on_fit_start")
         _sanity_check(run)
-        if run.follows_lightning:
+        if run.job.follows_lightning:
             open_first_epoch(run)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
@@ -174,7 +174,7 @@ def train_epoch(run: Run) -> None:
 
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
-    limit = run.settings.num_sanity_val_steps
+    limit = run.job.settings.num_sanity_val_steps
     if not run.evaluation.validates or limit == 0 or run.origin.tree is not None or run.position.step:
         return
     run.enter_phase("sanity_check")

@@ -60,7 +60,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     feeds = eval_feeds(run, "predict")
-    limits = eval_limits(run.limits, "predict", feeds)
+    limits = eval_limits(run.job.limits, "predict", feeds)
     step, taken = eval_step(run, "predict_step", len(feeds) > 1)
     starts, ends = batch_hooks(run, "predict")
     done = batch_done_of(run.strategy)
@@ -91,7 +91,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
 
 def _in_order(run: Run, collected: list[list[Any]]) -> Any:
     """Join the ranks' outputs in the order of the data."""
-    if run.strategy.world_size > 1 and run.settings.use_distributed_sampler:
+    if run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
         everyone = run.strategy.gather_objects(collected)
         feeds = eval_feeds(run, "predict")
         collected = [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]

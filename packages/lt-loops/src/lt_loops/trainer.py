@@ -37,6 +37,7 @@ from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
+from lt_loops.run.job import Job
 from lt_loops.run.results import take_over
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.setup.feeds import make_train_feed
@@ -361,7 +362,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 raise ConfigTypeError(
                     f"{stage}() needs a module: nothing was fitted by this Trainer yet.", code="LT131"
                 )
-            model, datamodule = self._run.module, datamodule or (self._run.datamodule if dataloaders is None else None)
+            model = self._run.module
+            if dataloaders is None:
+                datamodule = datamodule or self._run.job.datamodule
             best = getattr(self.checkpoint_callback, "best_model_path", "")
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
         run = self._new_run(stage, model, {stage: dataloaders}, datamodule, ckpt_path, weights_only)
@@ -388,20 +391,20 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         module, compiled = module_of(model, stage)
         path = choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None)
         continues = stage == "fit" and path is None and self._fitted is not None and self._fitted.module is module
-        return Run(
-            self,
-            stage,
-            module,
-            Loaders.of_call(stage, module, datamodule, given),
-            path,
+        job = Job(
+            trainer=self,
+            stage=stage,
+            module=module,
+            loaders=Loaders.of_call(stage, module, datamodule, given),
             settings=self.settings,
             limits=self._limits,
             parts=self._parts,
+            ckpt_path=path,
+            trusted=weights_only is False,
             compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
             follows_lightning=self.follows_lightning,
-            trusted=weights_only is False,
-            last=self._fitted if continues else None,
         )
+        return Run(job, last=self._fitted if continues else None)
 
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""
@@ -597,7 +600,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if run is None or run.stage != "fit":
             return
         run.data.drop()
-        run.loaders.forget("train")
+        run.job.loaders.forget("train")
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""

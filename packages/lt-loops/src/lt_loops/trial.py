@@ -158,7 +158,7 @@ def _overridden(run: Run, overrides: dict[str, Any], max_steps: int) -> Iterator
     limits = {name: value for name, value in overrides.items() if name in LIMITS}
     limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
     try:
-        with run.limits.overridden(**limits):
+        with run.job.limits.overridden(**limits):
             yield
     finally:
         run.loggers[:] = loggers

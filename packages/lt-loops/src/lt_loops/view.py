@@ -85,7 +85,7 @@ class TrainerView(Collectives):
     @property
     def datamodule(self) -> DataSource | None:
         """The datamodule of the present or last run, if one was given."""
-        return None if self._run is None else self._run.datamodule
+        return None if self._run is None else self._run.job.datamodule
 
     @property
     def callbacks(self) -> list[Callback]:
@@ -483,7 +483,7 @@ class TrainerView(Collectives):
     # ---- data --------------------------------------------------------------------------------------------------------
 
     def _loaders(self, kind: str) -> Any:
-        return None if self._run is None else self._run.loaders.get(kind)
+        return None if self._run is None else self._run.job.loaders.get(kind)
 
     @property
     def train_dataloader(self) -> Any:

@@ -4,8 +4,8 @@
 docstring; a test compares the two. Its check, if none of :mod:`~lt_loops.arguments.rules` fits, goes there; what it
 cannot be had with, into :mod:`~lt_loops.arguments.conflicts`. Documentation, command lines (``--trainer.<name>``, from
 the signature) and the list in errors follow. One that takes names of plug-ins stands in
-``lt_core.plugins.OF_ARGUMENT`` too. A run reads it as ``run.settings.<name>``; one that may be changed between runs is
-a field of :class:`~lt_loops.arguments.limits.Limits` besides.
+``lt_core.plugins.OF_ARGUMENT`` too. A run reads it as ``run.job.settings.<name>``; one that may be changed between runs
+is a field of :class:`~lt_loops.arguments.limits.Limits` besides.
 
 **A new name** for an argument: rename the row and the parameter, and write the old one down in
 :mod:`lt_loops.former_names`; a package that speaks the old spelling translates it (:mod:`lt_core.dialect`).

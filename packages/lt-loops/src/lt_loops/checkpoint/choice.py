@@ -74,7 +74,7 @@ def agreed_choice(run: Run) -> tuple[str | None, Header]:
     strategy, chosen = run.strategy, run.origin.path
     if strategy.world_size == 1:
         return chosen, run.origin.header
-    run.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
+    run.job.parts.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
     if strategy.rank == 0 and chosen is not None:
         try:

@@ -74,8 +74,8 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], 
         ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
     """
     position, strategy = run.position, run.strategy
-    objects = run.checkpoint_io.keeps_objects
-    data, gaps = run.datamodule, Gaps(objects=objects)
+    objects = run.job.parts.checkpoint_io.keeps_objects
+    data, gaps = run.job.datamodule, Gaps(objects=objects)
     epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
     header = run.origin.next_header(position.step, epoch, weights_only=contents.weights_only)
     tree: dict[str, Any] = {
@@ -109,9 +109,9 @@ def _call_save_hooks(run: Run, tree: dict[str, Any], gaps: Gaps) -> None:
     before = [set(table) for table in tables]
     for callback in run.callbacks:
         gaps.optional(f"on_save_checkpoint of {callback.state_key}", partial(_save_callback, run, callback, tree))
-    if run.datamodule is not None and hasattr(run.datamodule, "on_save_checkpoint"):
-        hook = partial(run.datamodule.on_save_checkpoint, tree)
-        gaps.optional(f"on_save_checkpoint of {type(run.datamodule).__qualname__}", hook)
+    if run.job.datamodule is not None and hasattr(run.job.datamodule, "on_save_checkpoint"):
+        hook = partial(run.job.datamodule.on_save_checkpoint, tree)
+        gaps.optional(f"on_save_checkpoint of {type(run.job.datamodule).__qualname__}", hook)
     for table, known in zip(tables, before, strict=True):
         for key in [key for key in table if key not in known]:
             gaps.optional(f"the key {key!r}", partial(table.get, key))
@@ -163,7 +163,7 @@ def _joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _datamodule_state(run: Run, gaps: Gaps) -> dict[str, Any]:
-    dm = run.datamodule
+    dm = run.job.datamodule
     if dm is None or not hasattr(dm, "state_dict"):
         return {}
     state = gaps.optional(f"the state of {type(dm).__qualname__}", dm.state_dict)
@@ -186,7 +186,7 @@ def read_checkpoint(run: Run) -> None:
     path = run.origin.path
     if path is None:
         return
-    tree = run.strategy.load_checkpoint(run.checkpoint_io, path, trusted=run.origin.trusted)
+    tree = run.strategy.load_checkpoint(run.job.parts.checkpoint_io, path, trusted=run.origin.trusted)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
@@ -209,8 +209,8 @@ def restore_module(run: Run) -> None:
             hook(tree)
     if run.stage == "fit":
         _go_on_from_trained_weights(run, tree)
-    if run.datamodule is not None and hasattr(run.datamodule, "on_load_checkpoint"):
-        run.datamodule.on_load_checkpoint(tree)
+    if run.job.datamodule is not None and hasattr(run.job.datamodule, "on_load_checkpoint"):
+        run.job.datamodule.on_load_checkpoint(tree)
     if is_overridden(run.module, "on_load_checkpoint", LightningModule):
         run.module.on_load_checkpoint(tree)
     if not run.strategy.capabilities.sharded_parameters:
@@ -273,7 +273,7 @@ def logger_states(run: Run) -> list[dict[str, Any] | None]:
 
 def restore_data(run: Run) -> None:
     """Restore what the user's loader methods may look at: the datamodule, and in a fit the counters."""
-    tree, dm = run.origin.tree or {}, run.datamodule
+    tree, dm = run.origin.tree or {}, run.job.datamodule
     if dm is not None and hasattr(dm, "load_state_dict") and type(dm).__qualname__ in tree:
         dm.load_state_dict(tree[type(dm).__qualname__])
     extra = tree.get("lt")
@@ -319,7 +319,7 @@ def _go_on_from_others(run: Run, tree: dict[str, Any]) -> None:
     """
 
     def window(epoch: int) -> int:
-        return run.limits.window_of(epoch) if run.module.automatic_optimization else 1
+        return run.job.limits.window_of(epoch) if run.module.automatic_optimization else 1
 
     optimizers, batches = len(run.training.optimizers), run.data.length
     read = (dialect.progress(tree, optimizers=optimizers, batches=batches, window=window) for dialect in dialects())
@@ -393,7 +393,7 @@ def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
     for callback, key in zip(run.callbacks, keys, strict=True):
         if state := saved.get(key):
             callback.load_state_dict(copy.deepcopy(state))
-    settings = run.settings
+    settings = run.job.settings
     unused = [key for key in saved if key not in keys]
     if unused and run.strategy.rank == 0 and not (settings.fast_dev_run or settings.barebones):
         mine = ", ".join(cb.state_key for cb in run.callbacks) or "none"

@@ -36,7 +36,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     run.enter_phase("train")
     if data.feed is not None and run.position.batch == 0 and _reloads(run, "train"):
         data.drop()
-        run.loaders.forget("train")
+        run.job.loaders.forget("train")
     data.put_generators_back()
     feed = ensure_train_feed(run)
     if run.position.batch == 0:
@@ -61,8 +61,8 @@ def open_first_epoch(run: Run) -> None:
 
 def _reloads(run: Run, kind: str) -> bool:
     """Return whether the loaders of ``kind`` are to be asked for again in this epoch."""
-    every = run.settings.reload_dataloaders_every_n_epochs
-    return bool(every) and run.position.epoch - run.loaders.epochs.get(kind, 0) >= every
+    every = run.job.settings.reload_dataloaders_every_n_epochs
+    return bool(every) and run.position.epoch - run.job.loaders.epochs.get(kind, 0) >= every
 
 
 def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
@@ -137,7 +137,7 @@ def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
     run.data.stop_clock()
     if _reloads(run, "validate"):
-        run.loaders.forget("validate")
+        run.job.loaders.forget("validate")
         run.evaluation.forget_feeds("validate")
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
@@ -174,7 +174,7 @@ def after_epoch(run: Run) -> None:
     """
     if run.stopping.leaving:
         return
-    run.losses.check_epoch(only_warns=run.follows_lightning)
+    run.losses.check_epoch(only_warns=run.job.follows_lightning)
     run.saves.hear()
     position, recorder = run.position, run.recorder
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None

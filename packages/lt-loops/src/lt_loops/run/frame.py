@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logging.recorder import Recorder
-from lt_core.profiler import by_action
-from lt_core.trainer import TrainerAPI
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
@@ -30,42 +28,23 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from lt_core.callback import Callback
-    from lt_core.checkpoint import CheckpointIO
-    from lt_core.data import DataSource
-    from lt_core.logger import Logger
-    from lt_core.module import LightningModule
-    from lt_core.precision import Precision
     from lt_core.profiler import Profiler
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.arguments.table import Settings
+    from lt_loops.run.job import Job
     from lt_loops.run.owner import Owner
-    from lt_loops.setup.loaders import Loaders
-    from lt_loops.setup.parts import Parts
 
 __all__ = ["Run"]
-
-
-class Host(TrainerAPI, Protocol):
-    """The Trainer as its runs know it: what hooks get, and where users read what the present run does."""
-
-    @property
-    def log_axis(self) -> str:
-        """Where rows stand on the x axis of the loggers."""
-
-    def shows(self, run: Run) -> None:
-        """Have what users read be of ``run`` from here on."""
 
 
 class Run:
     """One ``fit``, ``validate``, ``test`` or ``predict``: what it was given, its owners, and what it does just now.
 
     Attributes:
-        stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+        job: what it was asked for; ``trainer``, ``stage``, ``module``, ``strategy``, ``precision``, ``callbacks`` and
+            ``loggers`` are of it.
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
-        module: the user's module; ``model`` is the same as the strategy set it up.
+        model: the module as the strategy set it up.
         origin: the checkpoint that it starts from.
         ahead: how far the loop runs before it looks up.
         data: the feed of the training loaders, and the place in it.
@@ -78,57 +57,25 @@ class Run:
         compile_report: what torch.compile does in this run; None where nothing is compiled.
     """
 
-    def __init__(
-        self,
-        trainer: Host,
-        stage: str,
-        module: LightningModule,
-        loaders: Loaders,
-        ckpt_path: str | None,
-        *,
-        settings: Settings,
-        limits: Limits,
-        parts: Parts,
-        compile_options: dict[str, Any] | None = None,
-        follows_lightning: bool = False,
-        trusted: bool = False,
-        last: Run | None = None,
-    ) -> None:
+    def __init__(self, job: Job, last: Run | None = None) -> None:
         """Describe a run that has not begun: nothing here is tied to a process.
 
         Args:
-            trainer: whose run it is.
-            stage: see the class.
-            module: the user's.
-            loaders: where data comes from.
-            ckpt_path: what to start from.
-            settings: the Trainer's.
-            limits: the Trainer's.
-            parts: the Trainer's.
-            compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
-            follows_lightning: do as Lightning does where lt differs on purpose.
-            trusted: the checkpoint may run code as it is read.
+            job: what it is to do.
             last: the fit of the same module that this one continues.
         """
-        self.trainer, self.stage, self.module, self.loaders = trainer, stage, module, loaders
-        self.settings, self.limits, self._parts = settings, limits, parts
-        self.compile_options, self.follows_lightning = compile_options, follows_lightning
-        self.datamodule: DataSource | None = loaders.datamodule
-        self.strategy: Strategy = parts.strategy
-        self.precision: Precision = parts.precision
-        self.eval_precision: Precision = parts.eval_precision
-        self.checkpoint_io: CheckpointIO = parts.checkpoint_io
-        self.callbacks: list[Callback] = parts.callbacks
-        self.loggers: list[Logger] = parts.loggers
-        self.profiler: Profiler | None = None if settings.profiler is None else by_action(parts.profiler)
+        self.job, self.trainer, self.stage = job, job.trainer, job.stage
+        module, settings, limits, parts = job.module, job.settings, job.limits, job.parts
+        self.module, self.strategy, self.precision = module, parts.strategy, parts.precision
+        self.callbacks, self.loggers = parts.callbacks, parts.loggers
         self.model: nn.Module = module
         self.position = Position()
         self.recorder: Recorder = Recorder() if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution)
-        self.origin = Origin(ckpt_path, trusted=trusted)
+        self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
-        self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, loaders)
-        self.saves = Saves(self.ahead, self.strategy, self.checkpoint_io, self.profiler)
+        self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, job.loaders)
+        self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
         self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
         self.training = Training(
             self.ahead, module, self.precision, Schedulers(self.ahead, module, self.recorder, self.evaluation)
@@ -155,19 +102,8 @@ class Run:
 
         Its loaders are asked for anew, and nothing of it goes to a logger.
         """
-        run = Run(
-            self.trainer,
-            self.stage,
-            self.module,
-            self.loaders.anew(),
-            None,
-            settings=self.settings,
-            limits=self.limits,
-            parts=self._parts,
-            compile_options=self.compile_options,
-            follows_lightning=self.follows_lightning,
-        )
-        run.callbacks, run.loggers, run.model = callbacks, [], self.model
+        run = Run(self.job.inside(callbacks))
+        run.model = self.model
         run.training.take(self.training.made)
         run.begin(None)
         return run
@@ -175,7 +111,7 @@ class Run:
     @property
     def owners(self) -> tuple[Owner, ...]:
         """Those that look ahead, and that a checkpoint asks."""
-        return self.evaluation, self.log, self.data, self.training, self.loaders, self.stopping
+        return self.evaluation, self.log, self.data, self.training, self.job.loaders, self.stopping
 
     @property
     def is_live(self) -> bool:
@@ -191,7 +127,7 @@ class Run:
         self.recorder.rank = self.strategy.rank
         if profiler is not None:
             profiler.start(self.stage, self.trainer.log_dir)
-        if self.compile_options is not None:
+        if self.job.compile_options is not None:
             self.compile_report = CompileReport()
         self.hooks = HookCalls(self.trainer, self.module, self.callbacks, profiler)
         self.open_log(profiler)
@@ -214,7 +150,8 @@ class Run:
 
     def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Return the batches as they are, or with the wait for each measured as ``"get_batch"``."""
-        return batches if self.profiler is None else _measured(self.profiler, batches)
+        profiler = self.job.profiler
+        return batches if profiler is None else _measured(profiler, batches)
 
     def keep_outputs(self, outputs: Any) -> None:
         """Keep what the caller gets."""

@@ -42,7 +42,7 @@ class Session:
         self.failed: BaseException | None = None
         self.anomaly = False
         self.forgetting: RemovableHandle | None = None
-        self.silence = silenced(run.settings.silence)  # the Trainer's own call of it is in another process, maybe
+        self.silence = silenced(run.job.settings.silence)  # the Trainer's own call of it is in another process, maybe
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
@@ -60,15 +60,15 @@ class Session:
 
     def _begin(self) -> None:
         run = self.run
-        if run.settings.detect_anomaly and run.stage == "fit":
+        if run.job.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
         if run.stage == "fit":
             run.stopping.agree_with_ranks()
         self.signals.install()
-        formats = (run.precision, run.eval_precision)
+        formats = (run.precision, run.job.parts.eval_precision)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
             self.forgetting = register_optimizer_step_post_hook(_forget_cast_weights)
-        run.begin(run.profiler)
+        run.begin(run.job.profiler)
         attach(run)
 
     def __exit__(
@@ -84,7 +84,7 @@ class Session:
             self._try(partial(self._call_on_exception, error))
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
-        if (profiler := run.profiler) is not None:
+        if (profiler := run.job.profiler) is not None:
             self._try(profiler.stop)
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
@@ -92,7 +92,7 @@ class Session:
         self._try(run.data.close)
         for feed in run.evaluation.open_feeds():
             self._try(feed.close)
-        self._try(run.checkpoint_io.teardown)
+        self._try(run.job.parts.checkpoint_io.teardown)
         if error is not None:
             self._try(partial(run.strategy.supervisor.failed, error))
         self._try(lambda: run.strategy.close(error))
@@ -118,13 +118,13 @@ class Session:
         run.recorder.enter("on_exception")
         for hook in run.hooks["on_exception"]:
             self._try(partial(hook, error))
-        if run.datamodule is not None and hasattr(run.datamodule, "on_exception"):
-            self._try(partial(run.datamodule.on_exception, error))
+        if run.job.datamodule is not None and hasattr(run.job.datamodule, "on_exception"):
+            self._try(partial(run.job.datamodule.on_exception, error))
 
     def _tear_down(self) -> None:
         run = self.run
-        if run.datamodule is not None:
-            self._tear_down_by(lambda: _tear_down_data(run.datamodule, run.stage))
+        if run.job.datamodule is not None:
+            self._tear_down_by(lambda: _tear_down_data(run.job.datamodule, run.stage))
         for hook in run.hooks["teardown"]:
             self._tear_down_by(partial(hook, run.stage))
 
@@ -169,8 +169,8 @@ def attach(run: Run) -> None:
         if isinstance(part, LightningModule):
             part.__dict__["_trainer"] = reference
             part.__dict__["_recorder"] = run.recorder
-    if run.datamodule is not None:
-        run.datamodule.trainer = run.trainer  # type: ignore[attr-defined]
+    if run.job.datamodule is not None:
+        run.job.datamodule.trainer = run.trainer  # type: ignore[attr-defined]
     for callback in run.callbacks:
         callback.__dict__["log"] = run.module.log
         callback.__dict__["log_dict"] = run.module.log_dict

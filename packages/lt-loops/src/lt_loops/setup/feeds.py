@@ -106,7 +106,7 @@ def _converts(run: Run) -> bool:
 
 
 def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:
-    for owner in (run.datamodule, run.module):
+    for owner in (run.job.datamodule, run.module):
         if owner is not None and is_overridden(owner, name, DataSource):
             return fitted(getattr(owner, name), name)
     return None
@@ -129,7 +129,7 @@ def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
     """Stand where the loaders of ``kind`` were asked for first, in epoch and random generators: a resumed run asks as
     then, and what its loaders draw as they are made changes nothing else.
     """
-    loaders, here = run.loaders, run.position.epoch
+    loaders, here = run.job.loaders, run.position.epoch
     run.position.epoch = loaders.epochs.setdefault(kind, here)
     before = loaders.generators.get(kind)
     try:
@@ -153,7 +153,7 @@ def make_train_feed(run: Run) -> Feed:
         DataError: when there is none, or it is empty.
     """
     with _when_asked_for(run, "train"):
-        loaders = run.loaders.get("train")
+        loaders = run.job.loaders.get("train")
     if loaders is None:
         raise DataError(
             "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
@@ -161,7 +161,7 @@ def make_train_feed(run: Run) -> Feed:
             code="LT403",
         )
     loaders = check_loader(loaders, "train")
-    if run.settings.overfit_batches:
+    if run.job.settings.overfit_batches:
         loaders = in_order(loaders)
     several = len(flatten(loaders)) > 1 or isinstance(loaders, Mapping)
     if several and plugins.find("data", "feed") is None:
@@ -190,9 +190,9 @@ def make_train_feed(run: Run) -> Feed:
 def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
     with _when_asked_for(run, kind):
-        given = run.loaders.get(kind)
+        given = run.job.loaders.get(kind)
     loaders = [check_loader(loader, kind) for loader in flatten(given)]
-    if run.settings.overfit_batches and kind == "validate":
+    if run.job.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
     _tell_empty(loaders, kind)
     capable = run.strategy.capabilities
@@ -255,4 +255,4 @@ def check_loader(loader: Any, kind: str) -> Any:
 
 
 def _shard(run: Run) -> Shard:
-    return run.strategy.data_shard if run.settings.use_distributed_sampler else Shard()
+    return run.strategy.data_shard if run.job.settings.use_distributed_sampler else Shard()

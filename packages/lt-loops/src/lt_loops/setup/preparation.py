@@ -76,7 +76,7 @@ def ensure_train_feed(run: Run) -> Feed:
 
 
 def _check_schedules(run: Run) -> None:
-    limits = run.limits
+    limits = run.job.limits
     if not run.module.automatic_optimization:
         return
     epochs = float("inf") if limits.max_epochs is None or limits.max_epochs == -1 else limits.max_epochs
@@ -87,9 +87,9 @@ def _check_schedules(run: Run) -> None:
 
 def _tell_about_steps(run: Run) -> None:
     """Say how steps are counted with several optimizers, where a limit depends on it."""
-    if len(run.training.optimizers) > 1 and run.limits.max_steps >= 0:
+    if len(run.training.optimizers) > 1 and run.job.limits.max_steps >= 0:
         warn(
-            f"max_steps={run.limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
+            f"max_steps={run.job.limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
             f"the x axis. Lightning counts every optimizer's step: {len(run.training.optimizers)} optimizers reach its "
             "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
             code="LT309",
@@ -130,7 +130,10 @@ def _check_hooks(run: Run) -> None:
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
-        has_step, has_loader = is_overridden(module, "validation_step", LightningModule), run.loaders.has("validate")
+        has_step, has_loader = (
+            is_overridden(module, "validation_step", LightningModule),
+            run.job.loaders.has("validate"),
+        )
         if has_loader and not has_step:
             warn(
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
@@ -140,14 +143,14 @@ def _check_hooks(run: Run) -> None:
         needed = {"validate": "validation_step", "test": "test_step"}[run.stage]
         if not is_overridden(module, needed, LightningModule):
             raise HookError(f"{run.stage} needs {name}.{needed}: define it in the module.", code="LT214")
-    if run.stage != "fit" and not run.loaders.has(run.stage):
+    if run.stage != "fit" and not run.job.loaders.has(run.stage):
         method = {"validate": "val_dataloader", "test": "test_dataloader", "predict": "predict_dataloader"}[run.stage]
         raise HookError(
             f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {method} in the module.", code="LT403"
         )
-    check_signatures(run.hooks.understood, run.trainer, module, run.callbacks, run.datamodule)
+    check_signatures(run.hooks.understood, run.trainer, module, run.callbacks, run.job.datamodule)
     warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | spoken())
-    for owner in (module, run.datamodule):
+    for owner in (module, run.job.datamodule):
         if owner is not None:
             warn_of_misspelt_settings(owner, _SETTINGS)
     for callback in run.callbacks:
@@ -165,7 +168,7 @@ def _check_given_loaders(run: Run) -> None:
     """Look at validation loaders that came as arguments before training; a method is asked for its own when they are
     read, as what it draws from the random generators has its place.
     """
-    given = run.loaders.given.get("validate")
+    given = run.job.loaders.given.get("validate")
     if run.stage != "fit" or given is None or not run.evaluation.validates:
         return
     loaders = [check_loader(loader, "validate") for loader in flatten(given)]
@@ -175,8 +178,8 @@ def _check_given_loaders(run: Run) -> None:
 
 def _prepare_data(run: Run) -> None:
     run.recorder.enter("prepare_data")
-    asked = run.settings.prepare_data_per_node
-    for source in (run.datamodule, run.module):
+    asked = run.job.settings.prepare_data_per_node
+    for source in (run.job.datamodule, run.module):
         if source is not None and is_overridden(source, "prepare_data", DataSource):
             per_node = source.prepare_data_per_node if asked is None else asked
             prepare(source, run.strategy, per_node=per_node)
@@ -218,8 +221,8 @@ def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> di
 
 def _call_setup(run: Run) -> None:
     run.recorder.enter("setup")
-    if run.datamodule is not None:
-        source, hook = run.datamodule, fitted(run.datamodule.setup, "setup")
+    if run.job.datamodule is not None:
+        source, hook = run.job.datamodule, fitted(run.job.datamodule.setup, "setup")
         setup_once(source, run.stage, lambda: hook(run.stage))
     for callback in run.callbacks:
         fitted(partial(callback.setup, run.trainer, run.module), "setup")(run.stage)
@@ -254,8 +257,8 @@ def _optimizer_maker(run: Run) -> Any:
 
 
 def _log_hyperparams(run: Run) -> None:
-    params = logged_hparams(run.module, run.datamodule)
-    if params and run.origin.tree is None and run.settings.enable_autolog_hparams:
+    params = logged_hparams(run.module, run.job.datamodule)
+    if params and run.origin.tree is None and run.job.settings.enable_autolog_hparams:
         run.log.each(lambda logger: logger.log_hyperparams(params))
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())

@@ -33,7 +33,7 @@ def make_plan(run: Run) -> Plan:
         run.hooks.forget()
         training.let_go()
     plan = Plan(training.optimizers)
-    plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.limits.window_of(run.position.epoch)
+    plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.job.limits.window_of(run.position.epoch)
     _fill_hooks(run, plan)
     _fill_slots(run, plan)
     other = _other_kind(run)
@@ -44,9 +44,9 @@ def make_plan(run: Run) -> Plan:
     if other is not None:
         plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
     _check(run, plan)
-    if run.profiler is not None:
-        plan.measure(run.profiler, partial(_apply, run.strategy, run.precision))
-    if run.settings.cuda_graphs:
+    if run.job.profiler is not None:
+        plan.measure(run.job.profiler, partial(_apply, run.strategy, run.precision))
+    if run.job.settings.cuda_graphs:
         from lt_loops.step.graph import graphed_step
 
         plan.run_batch = graphed_step(run, plan).run_batch
@@ -83,11 +83,11 @@ def bind_step(run: Run, method: str, *more: str, direct: bool = False) -> tuple[
     step = own if direct else run.strategy.bind(run.model, method)
     step = method_of(run.module, method, step) or step
     step = run.precision.wrap_step(step)
-    if run.compile_options is not None:
+    if run.job.compile_options is not None:
         from lt_loops.report.compile_report import compiled
 
-        step = compiled(step, run.compile_options, run.recorder)
-    profiler = run.profiler
+        step = compiled(step, run.job.compile_options, run.recorder)
+    profiler = run.job.profiler
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 
 
@@ -173,7 +173,7 @@ def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer) -> bo
 
 
 def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
-    value, algorithm = run.limits.gradient_clip_val, run.limits.gradient_clip_algorithm
+    value, algorithm = run.job.limits.gradient_clip_val, run.job.limits.gradient_clip_algorithm
     if is_overridden(run.module, "configure_gradient_clipping", LightningModule):
         hook = fitted(run.module.configure_gradient_clipping, "configure_gradient_clipping")
         return lambda optimizer: hook(optimizer, value, algorithm)
@@ -209,7 +209,7 @@ def _zero_grad(run: Run, hooked: Callable[..., None], optimizer: Optimizer) -> N
 
 
 def _check(run: Run, plan: Plan) -> None:
-    check_groups(run.settings, run.strategy)
+    check_groups(run.job.settings, run.strategy)
     if plan.kind == "several" and len(plan.optimizers) > 1 and run.training.made.names is None:
         raise HookError(
             f"configure_optimizers returned {len(plan.optimizers)} optimizers without names, and automatic "

@@ -89,7 +89,7 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
 
 def _reasons_for_single_steps(run: Run) -> Iterator[str]:
     """Yield what must happen between two steps, where several are one graph."""
-    size = run.settings.steps_per_execution
+    size = run.job.settings.steps_per_execution
     if size == 1:
         return
     instead = f"which steps_per_execution={size} does not stop for"
@@ -115,7 +115,7 @@ class GraphedStep:
     def __init__(self, run: Run, plan: Plan) -> None:
         """Capture nothing yet."""
         self.plan, self.training, self.ahead, self.recorder = plan, run.training, run.ahead, run.recorder
-        self.device, self.size = run.strategy.device, run.settings.steps_per_execution
+        self.device, self.size = run.strategy.device, run.job.settings.steps_per_execution
         self._hook_batches = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]
         self.captures = 0
         self._warm = self._waiting = 0

@@ -1,0 +1,80 @@
+"""What a run was asked for, and with what: it never changes."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lt_core.profiler import by_action
+from lt_core.trainer import TrainerAPI
+
+if TYPE_CHECKING:
+    from lt_core.callback import Callback
+    from lt_core.data import DataSource
+    from lt_core.module import LightningModule
+    from lt_core.profiler import Profiler
+    from lt_loops.arguments.limits import Limits
+    from lt_loops.arguments.table import Settings
+    from lt_loops.setup.loaders import Loaders
+    from lt_loops.setup.parts import Parts
+
+__all__ = ["Host", "Job"]
+
+
+class Host(TrainerAPI, Protocol):
+    """The Trainer as its runs know it: what hooks get, and where users read what the present run does."""
+
+    @property
+    def log_axis(self) -> str:
+        """Where rows stand on the x axis of the loggers."""
+
+    def shows(self, run: Any) -> None:
+        """Have what users read be of this run from here on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What to do with which module and which data; the Trainer makes it.
+
+    Attributes:
+        trainer: whose it is.
+        stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+        module: the user's.
+        loaders: where data comes from.
+        settings: the Trainer's arguments.
+        limits: those that may change while the run goes on.
+        parts: the Trainer's strategy, precision, callbacks, loggers...
+        ckpt_path: what to start from.
+        trusted: whether that file may run code as it is read.
+        compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
+        follows_lightning: do as Lightning does where lt differs on purpose.
+    """
+
+    trainer: Host
+    stage: str
+    module: LightningModule
+    loaders: Loaders
+    settings: Settings
+    limits: Limits
+    parts: Parts
+    ckpt_path: str | None = None
+    trusted: bool = False
+    compile_options: dict[str, Any] | None = None
+    follows_lightning: bool = False
+
+    @property
+    def datamodule(self) -> DataSource | None:
+        """The datamodule, if one was given."""
+        return self.loaders.datamodule
+
+    @property
+    def profiler(self) -> Profiler | None:
+        """The profiler if the user asked for one."""
+        return None if self.settings.profiler is None else by_action(self.parts.profiler)
+
+    def inside(self, callbacks: list[Callback]) -> Job:
+        """Return the same with other callbacks, no logger, and loaders that are asked for anew."""
+        parts = copy.copy(self.parts)
+        parts.callbacks, parts.loggers = callbacks, []
+        return replace(self, loaders=self.loaders.anew(), parts=parts, ckpt_path=None)
