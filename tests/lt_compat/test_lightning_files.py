@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import Callback
+from lt_core import Callback, LightningModule
 
 FILES = Path(__file__).parent / "lightning"
 VERSIONS = sorted(path.name for path in FILES.iterdir() if (path / "one_end.pt").exists())
@@ -84,3 +84,16 @@ def test_our_counters_are_those_that_lightning_writes(name, made, trainer, tmp_p
         assert mine[manual + "optim_step_progress"] == other[manual + "optim_step_progress"]
         steps = [loops[automatic + "optim_progress"]["optimizer"]["step"]["total"] for loops in (mine, other)]
         assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("key", ["hparams", "module_arguments"])
+def test_hyperparameters_of_a_file_from_before_1_0_are_understood(key, tmp_path):
+    class Net(LightningModule):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(width, 2)
+
+    tree = {"state_dict": Net(3).state_dict(), key: {"width": 3}, "hparams_type": "Namespace"}
+    torch.save(tree, tmp_path / "old.ckpt")
+    assert Net.load_from_checkpoint(tmp_path / "old.ckpt").hparams.width == 3

@@ -217,10 +217,8 @@ def test_hyperparameters_that_init_no_longer_takes_are_left_out(path):
     assert Newer.load_from_checkpoint(save(Model(3), path)).hparams == {"width": 3}
 
 
-def test_old_lightning_keys_and_instantiators_are_understood_and_nothing_is_called(path):
+def test_an_instantiator_is_understood_and_nothing_is_called(path):
     state = Model(3).state_dict()
-    CheckpointIO().save_checkpoint({"state_dict": state, "hparams": {"width": 3}, "hparams_type": "Namespace"}, path)
-    assert Model.load_from_checkpoint(path).hparams.width == 3
     hparams = {"width": 3, "_instantiator": "os.system"}
     CheckpointIO().save_checkpoint({"state_dict": state, "hyper_parameters": hparams}, path)
     assert "_instantiator" not in Model.load_from_checkpoint(path).hparams

@@ -182,7 +182,7 @@ def test_a_rank_that_skips_all_its_batches_is_an_error_only_where_the_others_do_
 
 @pytest.mark.parametrize("count", [5, 50])
 def test_with_lightnings_behavior_it_is_a_warning(count, fit, monkeypatch):
-    monkeypatch.setattr(Trainer, "follows_lightning", True)
+    monkeypatch.setattr(Trainer, "lenient", True)
     run, told = fit(Forgets(), count)
     assert run.current_epoch == 1
     assert len(told) == 1

@@ -557,7 +557,7 @@ def test_draws_of_the_hooks_come_before_the_iterators_and_in_lightning_after_the
     lightning, hook, workers, trainer, net, loader, seeded, same, feed, monkeypatch
 ):
     theirs = by_hand_with(lightning, seeded(late(net, hook)), loader(num_workers=workers), hook)
-    monkeypatch.setattr(Trainer, "follows_lightning", lightning)
+    monkeypatch.setattr(Trainer, "lenient", lightning)
     mine = seeded(late(net, hook))
     trainer(max_epochs=2).fit(mine, loader(num_workers=workers))
     same(mine, theirs)
@@ -569,7 +569,7 @@ def test_a_resume_in_the_first_epoch_is_exact_where_its_iterator_was_made_first(
     workers, rows, trainer, net, loader, seeded, same, monkeypatch, tmp_path
 ):
     pytest.importorskip("lt_data")  # core's own feed makes the iterator and draws the order in one go
-    monkeypatch.setattr(Trainer, "follows_lightning", True)
+    monkeypatch.setattr(Trainer, "lenient", True)
 
     def data():
         return loader(12, num_workers=workers, **({} if rows else {"collate_fn": default_collate_of_its_own}))

@@ -23,7 +23,7 @@ def trainer_class() -> type:
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
-        follows_lightning = True
+        lenient = True
 
         @property
         def fit_loop(self) -> FitLoop:

@@ -6,7 +6,7 @@ lt itself knows today's names only. lt-compat speaks Lightning 1.x's; another pa
 where lt would otherwise raise an error (an unknown argument or a wrong value, a hook whose signature does not fit, an
 attribute that is not there, a checkpoint without lt's own part), or where a name appears that the dialect has as an
 entry point. Until then it is not imported. What differs from lt's own behavior is a subclass of the Trainer
-(see ``Trainer.iterates_before_train_start``), which the user takes on purpose.
+(see ``Trainer.lenient``), which the user takes on purpose.
 
 **How to write one.** Subclass :class:`Dialect`, override what you need, and name the class (it is made without
 arguments) in the group ``lt.compat``, once for each old name of a hook, or of a parameter of a hook; a dialect without

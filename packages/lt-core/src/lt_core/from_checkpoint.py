@@ -17,7 +17,9 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
+from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint_header import HEADER_KEY
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 from lt_core.hparams import (
     AttributeDict,
@@ -33,8 +35,6 @@ from lt_core.partial_save import check_left_out
 
 __all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
 
-_OLD_KEYS = ("hparams", "module_arguments")
-"""Where Lightning kept hyperparameters before 1.0."""
 
 _MOST = 8
 """Keys of each sort that an error lists."""
@@ -72,6 +72,8 @@ def load_from_checkpoint(
     by_path = isinstance(checkpoint_path, (str, PathLike))
     shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
     checkpoint = CheckpointIO().load_checkpoint(checkpoint_path, map_location, trusted=trusted)
+    if HEADER_KEY not in checkpoint:
+        checkpoint = _in_todays_keys(checkpoint)
     if hparams_file is not None:
         own = checkpoint.get("hyper_parameters") or {}
         written = read_hparams_file(hparams_file)
@@ -187,11 +189,16 @@ def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
     return parameters
 
 
+def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a file that lt did not write with lt's keys, as far as installed dialects read it."""
+    for kind in dict.fromkeys(plugins.find("compat", name) for name in plugins.names("compat")):
+        checkpoint = kind().checkpoint(checkpoint) if kind is not None else checkpoint
+    return checkpoint
+
+
 def _saved(checkpoint: dict[str, Any], prefix: str) -> dict[str, Any]:
-    saved: dict[str, Any] = {}
-    for key in (*(_OLD_KEYS if not prefix else ()), prefix + "hyper_parameters"):
-        value = checkpoint.get(key)
-        saved.update(value if isinstance(value, dict) else {})
+    value = checkpoint.get(prefix + "hyper_parameters")
+    saved = value if isinstance(value, dict) else {}
     return {str(name): value for name, value in saved.items() if name != "_instantiator"}
 
 

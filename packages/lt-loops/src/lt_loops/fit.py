@@ -73,7 +73,7 @@ def run_fit(run: Run) -> RunResult:
         set_up(run)
         run.call("on_fit_start", phase="on_fit_start")
         _sanity_check(run)
-        if run.job.follows_lightning:
+        if run.job.lenient:
             open_first_epoch(run)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()

@@ -114,9 +114,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         PluginError: for a name that no installed package provides.
     """
 
-    follows_lightning: ClassVar[bool] = False
-    """Whether to do as Lightning where lt differs on purpose and a script may depend on it: the first epoch's iterator
-    is made before ``on_train_start``, and an epoch without any loss is a warning, no error. ``lt.compat`` sets it.
+    lenient: ClassVar[bool] = False
+    """Whether scripts run that count on what lt does otherwise on purpose: the first epoch's iterator is made before
+    ``on_train_start``, and an epoch without any loss is a warning, no error. The Trainer of ``lt.compat`` sets it.
     """
 
     def __init__(
@@ -402,7 +402,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             ckpt_path=path,
             trusted=weights_only is False,
             compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
-            follows_lightning=self.follows_lightning,
+            lenient=self.lenient,
         )
         return Run(job, last=self._fitted if continues else None)
 

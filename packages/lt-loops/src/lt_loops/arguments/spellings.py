@@ -10,7 +10,7 @@ from lt_core.errors import ConfigTypeError, did_you_mean
 from lt_loops import former_names
 from lt_loops.arguments.problems import Problem, problem_of, raise_problems, shown
 
-__all__ = ["in_todays_names", "old_name", "translated"]
+__all__ = ["in_todays_names", "todays_name", "translated"]
 
 
 def translated(where: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -30,7 +30,7 @@ def in_todays_names(method: str, known: dict[str, Any], unknown: Mapping[str, An
     """
     meant, problems = translated(method, {**known, **unknown})
     for name in meant.keys() - known.keys():
-        hint = old_name(former_names.RUN_ARGUMENTS.get(method, {}), name) or did_you_mean(name, known).strip()
+        hint = todays_name(former_names.RUN_ARGUMENTS.get(method, {}), name) or did_you_mean(name, known).strip()
         hint = hint or f"Expected: {', '.join(known)}."
         text = f"{name}={shown(meant[name])} is no argument of {method}(). {hint}"
         problems.append(Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141")))
@@ -38,6 +38,6 @@ def in_todays_names(method: str, known: dict[str, Any], unknown: Mapping[str, An
     return meant
 
 
-def old_name(names: Mapping[str, str], name: str) -> str:
+def todays_name(names: Mapping[str, str], name: str) -> str:
     """Return what to write in place of a name of 1.x, and who understands it; "" for others."""
     return f"In 1.x it was one: write {names[name]}. {former_names.understood_by()}" if name in names else ""

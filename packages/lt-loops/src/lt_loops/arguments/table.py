@@ -33,7 +33,7 @@ from lt_loops import former_names
 from lt_loops.arguments import rules
 from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
-from lt_loops.arguments.spellings import old_name, translated
+from lt_loops.arguments.spellings import todays_name, translated
 
 __all__ = ["ARGUMENTS", "DEFAULT_EPOCHS", "Argument", "Plugin", "Settings", "settled", "wrong_arguments"]
 
@@ -382,7 +382,7 @@ def settled(name: str, value: Any) -> Any:
 def _problem(name: str, value: Any) -> Problem | None:
     if name in ARGUMENTS:
         return None if value is None else ARGUMENTS[name].check(name, value)
-    hint = old_name(former_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
+    hint = todays_name(former_names.ARGUMENTS, name) or _ELSEWHERE.get(name) or did_you_mean(name, ARGUMENTS).strip()
     hint = hint or f"Expected: {', '.join(ARGUMENTS)}."
     text = f"{name}={shown(value)} is no argument of the Trainer. {hint}"
     return Problem(text, wrong_type=True, error=ConfigTypeError(text, code="LT141"))

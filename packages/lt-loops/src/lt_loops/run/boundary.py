@@ -49,7 +49,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
 
 
 def open_first_epoch(run: Run) -> None:
-    """Make the iterator of the first epoch before the hooks that begin training, as Lightning does.
+    """Make the iterator of the first epoch before the hooks that begin training.
 
     Making it may draw random numbers, and so may those hooks; lt makes it after them, as in a loop written by hand
     set-up code comes before ``iter(loader)``.
@@ -174,7 +174,7 @@ def after_epoch(run: Run) -> None:
     """
     if run.stopping.leaving:
         return
-    run.losses.check_epoch(only_warns=run.job.follows_lightning)
+    run.losses.check_epoch(only_warns=run.job.lenient)
     run.saves.hear()
     position, recorder = run.position, run.recorder
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None

@@ -48,7 +48,7 @@ class Job:
         ckpt_path: what to start from.
         trusted: whether that file may run code as it is read.
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
-        follows_lightning: do as Lightning does where lt differs on purpose.
+        lenient: see the Trainer.
     """
 
     trainer: Host
@@ -61,7 +61,7 @@ class Job:
     ckpt_path: str | None = None
     trusted: bool = False
     compile_options: dict[str, Any] | None = None
-    follows_lightning: bool = False
+    lenient: bool = False
 
     @property
     def datamodule(self) -> DataSource | None:

@@ -99,7 +99,7 @@ class LossWatch:
         """Refuse an epoch in which no batch on any rank had a loss: nothing was trained.
 
         Args:
-            only_warns: as Lightning does.
+            only_warns: in place of the error.
 
         Raises:
             HookError: unless the module says that it is meant.
