@@ -248,8 +248,8 @@ class BackboneFinetuning(BaseFinetuning):
         """Check that there is a backbone, and freeze it."""
         if stage == "fit" and not isinstance(getattr(pl_module, "backbone", None), nn.Module):
             raise ConfigError(
-                f"BackboneFinetuning freezes {type(pl_module).__name__}.backbone, which is no module. Name the layers "
-                "to freeze self.backbone, or write a BaseFinetuning of your own.",
+                f"BackboneFinetuning freezes {type(pl_module).__name__}.backbone, which is not a module. Name the "
+                "layers to freeze self.backbone, or write a BaseFinetuning of your own.",
                 code="LT178",
             )
         super().setup(trainer, pl_module, stage)

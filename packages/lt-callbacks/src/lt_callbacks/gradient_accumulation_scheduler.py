@@ -57,7 +57,7 @@ class GradientAccumulationScheduler(Callback):
         """Check for contradictions, and set the count for an epoch that is resumed in its middle."""
         if not pl_module.automatic_optimization:
             raise ConfigError(
-                "GradientAccumulationScheduler has no say where automatic_optimization is False: the module steps its "
+                "GradientAccumulationScheduler needs automatic_optimization: with False the module steps its "
                 "optimizers itself. Remove the callback.",
                 code="LT178",
             )

@@ -83,7 +83,7 @@ def _words_for(kind: str, name: str) -> dict[str, str]:
     plain = name.replace("-", "_").lower()
     if not plain.isidentifier() or keyword.iskeyword(plain) or not plain.isascii():
         raise CommandError(
-            f"{name!r} is no name that Python can import: expected letters, digits and underscores, no digit first.",
+            f"{name!r} is not a name that Python can import: expected letters, digits and underscores, no digit first.",
             code="LT162",
         )
     if kind == "project" and (plain in sys.stdlib_module_names or find_spec(plain) is not None):

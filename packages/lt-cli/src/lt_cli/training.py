@@ -72,8 +72,8 @@ class TrainingCommand(LightningCLI):
         for name in os.environ:
             if name.startswith(prefix) and name not in known:
                 warn(
-                    f"The environment variable {name} is no argument and was not read.{did_you_mean(name, known)} The "
-                    "arguments of a class that was chosen go into one variable as YAML: "
+                    f"The environment variable {name} is not an argument and was not read.{did_you_mean(name, known)} "
+                    "The arguments of a class that was chosen go into one variable as YAML: "
                     f"{prefix}MODEL='{{class_path: my.Net, init_args: {{lr: 0.1}}}}'.",
                     code="LT161",
                 )

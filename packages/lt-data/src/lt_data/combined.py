@@ -252,7 +252,7 @@ def _again(part: Part) -> Any:
     batch = part.next()
     if batch is END:
         raise DataError(
-            f"A loader of the CombinedLoader ({type(part.loader).__name__}) gives no batch when it is read anew. Is "
+            f"A loader of the CombinedLoader ({type(part.loader).__name__}) gives no batch when it is read again. Is "
             "it empty, or a generator? Pass a list or a DataLoader.",
             code="LT461",
         )

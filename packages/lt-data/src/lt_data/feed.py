@@ -303,7 +303,7 @@ class LoaderFeed(Feed):
         if expected is not None and got != expected:
             warn(
                 f"{type(self.loader).__name__} says that it has {expected} batches and gave {got} in epoch "
-                f"{self._epoch}. Correct its __len__, or leave it out: progress, limits and val_check_interval go by "
+                f"{self._epoch}. Correct its __len__, or remove it: progress, limits and val_check_interval rely on "
                 "it.",
                 code="LT411",
             )

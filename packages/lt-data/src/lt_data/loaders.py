@@ -173,13 +173,13 @@ def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
     if (own.rank, own.num_replicas) != shard:
         raise DataError(
             f"The loader's DistributedSampler is for rank {own.rank} of {own.num_replicas}; this is rank "
-            f"{shard.index} of {shard.count}. Leave it out: lt shards a plain DataLoader by itself.",
+            f"{shard.index} of {shard.count}. Remove it: lt shards a plain DataLoader by itself.",
             code="LT454",
         )
     if not training and len(own.dataset) % own.num_replicas and not own.drop_last:  # type: ignore[arg-type]
         warn(
-            "A DistributedSampler repeats samples to give each rank as many, so that metrics count them twice. Leave "
-            "it out: lt shards a plain DataLoader, and counts each sample once.",
+            "A DistributedSampler repeats samples to give each rank as many, so that metrics count them twice. Remove "
+            "it: lt shards a plain DataLoader, and counts each sample once.",
             code="LT455",
         )
     return True

@@ -138,7 +138,7 @@ class Rows:
             if number is None:
                 raise LogError(
                     f"log_metrics: {name!r} must be one number, got {_described(value)}. Reduce it first "
-                    "(value.mean()), or use trainer.log_media for what is no number.",
+                    "(value.mean()), or use trainer.log_media for anything else.",
                     code="LT545",
                 )
             row[name] = number

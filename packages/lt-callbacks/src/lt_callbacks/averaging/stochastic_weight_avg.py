@@ -155,7 +155,7 @@ class StochasticWeightAveraging(Callback):
             raise ConfigError(f"{who} works with one optimizer, and there are {len(trainer.optimizers)}.", code="LT178")
         if isinstance(self._swa_epoch_start, float) and (trainer.max_epochs is None or trainer.max_epochs < 0):
             raise ConfigError(
-                f"{who}(swa_epoch_start={self._swa_epoch_start}) is a share of max_epochs, which the Trainer has not. "
+                f"{who}(swa_epoch_start={self._swa_epoch_start}) is a share of max_epochs, which the Trainer lacks. "
                 "Give it max_epochs, or give the first epoch as a whole number.",
                 code="LT178",
             )

@@ -286,7 +286,7 @@ class KeptCheckpoints:
     def _leave_behind(self) -> None:
         warn(
             f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-            f"{self.files.folder}. Those that are not there are left alone and count no more; those that came along "
+            f"{self.files.folder}. Those that are not there are left alone and no longer count; those that came along "
             "count, and none of them is deleted.",
             code="LT632",
         )

@@ -25,7 +25,7 @@ def check_template(who: str, template: str) -> str:
     try:
         fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
     except ValueError as error:
-        raise ConfigError(f"{who}(filename={template!r}) is no format string: {error}.", code="LT176") from error
+        raise ConfigError(f"{who}(filename={template!r}) is not a format string: {error}.", code="LT176") from error
     if "" in fields:
         raise ConfigError(f"{who}(filename={template!r}): each {{}} needs a metric's name.", code="LT176")
     _check_inside(who, template, template)

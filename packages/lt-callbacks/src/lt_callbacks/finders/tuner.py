@@ -77,7 +77,7 @@ class Tuner:
         _check("scale_batch_size", method, dataloaders)
         if train_dataloaders is not None and not hasattr(train_dataloaders, "train_dataloader"):
             raise ConfigError(
-                "scale_batch_size() cannot change loaders that are made already. Define train_dataloader in the module "
+                "scale_batch_size() cannot change loaders that already exist. Define train_dataloader in the module "
                 f"or a datamodule, and make the loader there from self.{batch_arg_name}.",
                 code="LT181",
             )

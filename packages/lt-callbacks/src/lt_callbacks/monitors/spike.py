@@ -76,7 +76,7 @@ class SpikeDetection(Callback):
         self.warmup = whole("SpikeDetection", "warmup", warmup, 0)
         if atol is None and rtol is None:
             raise ConfigError(
-                "SpikeDetection(atol=None, rtol=None) would find every step a spike. Give one.", code="LT178"
+                "SpikeDetection(atol=None, rtol=None) would call every step a spike. Give one.", code="LT178"
             )
         self.atol, self.rtol = atol, rtol
         self.exclude_batches_path = exclude_batches_path

@@ -162,7 +162,7 @@ def _check(given: dict[str, Any]) -> None:
     for name in given:
         if name not in known:
             raise ConfigError(
-                f"PyTorchProfiler({name}=...): torch.profiler.profile knows no such argument."
+                f"PyTorchProfiler({name}=...): torch.profiler.profile has no such argument."
                 f"{did_you_mean(name, known)} Known: {', '.join(sorted(known))}.",
                 code="LT178",
             )

@@ -215,7 +215,7 @@ def _measure(module: nn.Module, layers: dict[str, nn.Module], wrap: Run | None) 
             _call(wrap(module) if wrap is not None else module, module.example_input_array, module)
     except Exception as error:
         warn(
-            f"The weights summary goes without sizes: example_input_array could not be run through "
+            f"The weights summary has no sizes: example_input_array could not be run through "
             f"{type(module).__name__}.forward ({type(error).__name__}: {error}).",
             code="LT241",
         )

@@ -261,7 +261,7 @@ class Watched:
         if self._trust_quiet and number > _QUIET and not self._draws_late():
             warn(
                 f"{type(self.sampler).__name__} draws random numbers at batch {number}, but drew none at the {_QUIET} "
-                "before, so it was looked at only now and then. A resume in this epoch may read other samples. Draw at "
+                "before, so it was checked only now and then. A resume in this epoch may read other samples. Draw at "
                 "its start, or give it a generator of its own (an attribute torch.Generator()).",
                 code="LT448",
             )
@@ -271,7 +271,7 @@ class Watched:
             own = self.sampler.sampler if type(self.sampler) is BatchSampler else self.sampler
             warn(
                 f"{type(own).__name__} draws random numbers from the process's generators at each batch. After "
-                f"{_MOST_NOTES} batches its draws are no longer noted, so a resume in this epoch may read other "
+                f"{_MOST_NOTES} batches they are no longer noted, so a resume in this epoch may read other "
                 "samples. Give it a generator of its own (an attribute torch.Generator()), or draw at its start.",
                 code="LT441",
             )
