@@ -285,7 +285,7 @@ class Slot:
         shape = f" of shape {tuple(value.shape)} and {value.dtype}" if isinstance(value, Tensor) else ""
         return LogError(
             f"self.log({self.name!r}) in {self.phase.name!r}: expected a number, a tensor of one element or a metric, "
-            f"got {type(value).__name__}{shape}. Log its mean, or use trainer.log_media for what is no number.",
+            f"got {type(value).__name__}{shape}. Log its mean, or use trainer.log_media for anything else.",
             code="LT507",
         )
 
