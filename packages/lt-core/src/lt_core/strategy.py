@@ -14,15 +14,13 @@ from torch.optim import Optimizer
 
 from lt_core.accelerator import Accelerator
 from lt_core.batch import move_to_device
+from lt_core.checkpoint import CheckpointIO, SupportsShards, need_shards, shards_of
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
 from lt_core.older import adapt
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
-
-if TYPE_CHECKING:
-    from lt_core.checkpoint import CheckpointIO
 
 __all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy", "SupportsMesh"]
 
@@ -373,13 +371,18 @@ class Strategy(_Names):
         """
 
     def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-        """Write ``tree`` to ``path``; called on every rank, by default only rank 0 writes."""
-        if self.rank == 0:
+        """Write ``tree`` to ``path``; called on every rank. Rank 0 writes, or each a part (``sharded_checkpoints``)."""
+        if self.capabilities.sharded_checkpoints:
+            need_shards(io).save_shards(tree, path, self)
+        elif self.rank == 0:
             io.save_checkpoint(tree, path)
 
     def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
         """Read the tree at ``path``; called on every rank."""
-        return io.load_checkpoint(path, map_location="cpu", trusted=trusted)
+        shards = self._shards(io)
+        if shards is None:
+            return io.load_checkpoint(path, map_location="cpu", trusted=trusted)
+        return shards.load_shards(path, self, trusted=trusted)
 
     def verify_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
         """Return if the checkpoint at ``path`` is complete and undamaged; called in one process, before the launch.
@@ -387,12 +390,15 @@ class Strategy(_Names):
         Raises:
             CheckpointError: path, reason, way out.
         """
-        io.verify(path)
+        (self._shards(io) or io).verify(path)
 
     def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:
-            io.remove_checkpoint(path)
+            (self._shards(io) or io).remove_checkpoint(path)
+
+    def _shards(self, io: CheckpointIO) -> SupportsShards | None:
+        return shards_of(io) if self.capabilities.sharded_parameters else None
 
 
 class SupportsMesh(Protocol):

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from os import PathLike
 from typing import Any, Literal
 
 import torch
@@ -25,7 +24,6 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
-from lt_core.checkpoint import CheckpointIO, need_shards, shards_of
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
@@ -261,24 +259,6 @@ class FSDP(Distributed):
 
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
         sharded_state.load_optimizer(optimizer, state)
-
-    def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-        if self.capabilities.sharded_checkpoints:
-            need_shards(io).save_shards(tree, path, self)
-        else:
-            super().save_checkpoint(io, tree, path)
-
-    def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
-        shards = shards_of(io)
-        if shards is None:
-            return super().load_checkpoint(io, path, trusted=trusted)
-        return shards.load_shards(path, self, trusted=trusted)
-
-    def verify_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
-        super().verify_checkpoint(shards_of(io) or io, path)
-
-    def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
-        super().remove_checkpoint(shards_of(io) or io, path)
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
