@@ -18,9 +18,9 @@ LIMITS = {
     "files in the largest circle": 0,
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 5,
-    "lines of lt-core": 9_097,
+    "lines of lt-core": 9_093,
     "lines of lt-loops": 10_832,
-    "lines of all packages": 53_535,
+    "lines of all packages": 53_564,
     "files in the fullest folder": 40,
 }
 
