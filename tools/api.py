@@ -41,6 +41,7 @@ MODULES = {
         "lt_core.logging.media",
         "lt_core.logging.media_files",
         "lt_core.overrides",
+        "lt_core.partial_save",
         "lt_core.plain_data",
         "lt_core.plugins",
         "lt_core.profiler",

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-from lt_core.errors import CheckpointError
-
 try:
     import fcntl
 except ImportError:
@@ -27,7 +25,6 @@ REST_FILE = "rest.ckpt"
 
 __all__ = [
     "REST_FILE",
-    "check_ending",
     "clean_folders",
     "draft_of",
     "held",
@@ -40,39 +37,8 @@ _PARTIAL = re.compile(r"^\..+\.partial$")
 _OLD = re.compile(r"^\.(.+)\.old(\.[^.]+)?$")
 
 
-def check_ending(path: str | PathLike[str]) -> None:
-    """Refuse a checkpoint by a name that says that it is something else.
-
-    Raises:
-        CheckpointError: for the ending of another format, and for no name at all.
-    """
-    name = os.fspath(path)
-    if not name or name == ".":
-        raise CheckpointError(
-            "A checkpoint was not written: its path is empty. Give the file a name, such as 'checkpoints/last.ckpt'.",
-            code="LT625",
-        )
-    ending = next((ending for ending in _FOREIGN if name.lower().endswith(ending)), None)
-    if ending is not None:
-        raise CheckpointError(
-            f"{name} was not written: a checkpoint is no {ending} file, and programs that read these by their name "
-            f"would fail. Take {name[: -len(ending)]}.ckpt. The weights alone as safetensors: lt ckpt export "
-            f"{name[: -len(ending)]}.ckpt weights.safetensors.",
-            code="LT609",
-        )
-
-
-_FOREIGN = (".safetensors", ".gguf", ".onnx", ".h5", ".hdf5", ".npz", ".npy", ".json")
-"""Endings of other formats, which other programs read by their name."""
-
-
 def draft_of(path: str | PathLike[str]) -> Path:
-    """Return where the folder ``path`` is written until it is complete.
-
-    Raises:
-        CheckpointError: for a name with the ending of another format.
-    """
-    check_ending(path)
+    """Return where the folder ``path`` is written until it is complete."""
     return Path(path).with_name(f".{Path(path).name}.partial")
 
 

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
-from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending
 from lt_core.atomic_file import sync_directory
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
 from lt_core.checkpoint_header import Header
@@ -55,6 +55,7 @@ class ShardedCheckpointIO(SupportsShards):
         Raises:
             CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
         """
+        check_ending(path)
         target = Path(path)
         draft = draft_of(target)
         with ExitStack() as lock:

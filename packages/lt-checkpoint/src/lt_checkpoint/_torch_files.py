@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -11,8 +14,7 @@ from typing import IO, Any
 
 import torch
 
-from lt_checkpoint._archive import Archive
-from lt_checkpoint._atomic_folder import REST_FILE, check_ending, clean_folders, standing
+from lt_checkpoint._atomic_folder import REST_FILE, clean_folders, standing
 from lt_checkpoint._header import read_header
 from lt_checkpoint._host_copy import host_tree
 from lt_checkpoint._links import name_also, point_at
@@ -28,9 +30,9 @@ from lt_checkpoint._safe_read import read_checkpoint, verify_checkpoint
 from lt_core.atomic_file import write_atomically, writing_errors
 from lt_core.checkpoint import OneFile, is_remote
 from lt_core.checkpoint_header import Header
-from lt_core.errors import ConfigTypeError
+from lt_core.errors import CheckpointError, ConfigTypeError
 
-__all__ = ["StrPath", "TorchCheckpointIO"]
+__all__ = ["StrPath", "TorchCheckpointIO", "check_ending"]
 
 StrPath = str | PathLike[str]
 
@@ -152,6 +154,32 @@ class TorchCheckpointIO(OneFile):
             verify_checkpoint(source, name=name)
 
 
+def check_ending(path: str | PathLike[str]) -> None:
+    """Refuse a checkpoint by a name that says that it is something else.
+
+    Raises:
+        CheckpointError: for the ending of another format, and for no name at all.
+    """
+    name = os.fspath(path)
+    if not name or name == ".":
+        raise CheckpointError(
+            "A checkpoint was not written: its path is empty. Give the file a name, such as 'checkpoints/last.ckpt'.",
+            code="LT625",
+        )
+    ending = next((ending for ending in _FOREIGN if name.lower().endswith(ending)), None)
+    if ending is not None:
+        raise CheckpointError(
+            f"{name} was not written: a checkpoint is no {ending} file, and programs that read these by their name "
+            f"would fail. Take {name[: -len(ending)]}.ckpt. The weights alone as safetensors: lt ckpt export "
+            f"{name[: -len(ending)]}.ckpt weights.safetensors.",
+            code="LT609",
+        )
+
+
+_FOREIGN = (".safetensors", ".gguf", ".onnx", ".h5", ".hdf5", ".npz", ".npy", ".json")
+"""Endings of other formats, which other programs read by their name."""
+
+
 def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
     with_checksums = torch.serialization.get_crc32_options()
     if not with_checksums:
@@ -169,8 +197,12 @@ def _bytes_of(file: IO[bytes], start: int, end: int) -> bytes:
 
 
 def _check_written(file: IO[bytes]) -> None:
-    """Check that the archive is whole: all records in their places, the last byte the last. A load checks the bytes."""
-    Archive(file).read("data.pkl")
+    """Check that the archive is whole: its directory, and the record that names all others. A load checks the rest."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            archive.read(next(name for name in archive.namelist() if name.endswith("/data.pkl")))
+    except (zipfile.BadZipFile, StopIteration) as error:
+        raise OSError(errno.EIO, f"what was written is read back otherwise: {error}") from error
 
 
 def _local(path: StrPath) -> Path:

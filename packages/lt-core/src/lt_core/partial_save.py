@@ -11,44 +11,28 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
 
-__all__ = ["Contents", "check_left_out", "check_patterns", "leave_out"]
+__all__ = ["check_left_out", "check_patterns", "leave_out"]
 
 _checksums: Any = WeakTensorKeyDictionary()  # frozen weights are summed once: tensor -> (its version, checksum)
 
 
-class Contents(NamedTuple):
-    """What goes into a checkpoint.
-
-    Attributes:
-        weights_only: only weights and hyperparameters, nothing that a resume needs.
-        trainable_only: leave out the parameters that do not require gradients (buffers stay).
-        exclude: leave out the weights whose names fit one of these patterns, as in ``"backbone.*"``.
-    """
-
-    weights_only: bool = False
-    trainable_only: bool = False
-    exclude: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, weights_only: bool, trainable_only: bool, exclude: str | Iterable[str]) -> Contents:
-        """Return the contents that a user's arguments ask for: one pattern may stand without a list."""
-        return cls(weights_only, trainable_only, (exclude,) if isinstance(exclude, str) else tuple(exclude))
-
-
-def leave_out(state: dict[str, Any], module: nn.Module, contents: Contents) -> dict[str, dict[str, Any]]:
+def leave_out(
+    state: dict[str, Any], module: nn.Module, trainable_only: bool, exclude: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
     """Take weights out of a state dict.
 
     Args:
         state: loses the keys.
         module: whose state it is.
-        contents: which ones go.
+        trainable_only: the parameters that do not require gradients go (buffers stay).
+        exclude: weights whose names fit one of these patterns go.
 
     Returns:
         For each key that went its shape, dtype and CRC-32 (None where the tensor lies on several ranks).
@@ -58,8 +42,8 @@ def leave_out(state: dict[str, Any], module: nn.Module, contents: Contents) -> d
     """
     own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     if state:  # of a sharded module one rank may hold it all
-        check_patterns(contents.exclude, module, state)
-    gone = [key for key in state if _goes(key, own.get(key), contents)]
+        check_patterns(exclude, module, state)
+    gone = [key for key in state if _goes(key, own.get(key), trainable_only, exclude)]
     return {key: _described(state.pop(key), own.get(key)) for key in gone}
 
 
@@ -117,9 +101,9 @@ def _differs(one: object, other: int | None) -> bool:
     return None not in (one, other) and one != other
 
 
-def _goes(key: str, tensor: Tensor | None, contents: Contents) -> bool:
-    frozen = contents.trainable_only and isinstance(tensor, nn.Parameter) and not tensor.requires_grad
-    return frozen or any(fnmatchcase(key, pattern) for pattern in contents.exclude)
+def _goes(key: str, tensor: Tensor | None, trainable_only: bool, exclude: tuple[str, ...]) -> bool:
+    frozen = trainable_only and isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+    return frozen or any(fnmatchcase(key, pattern) for pattern in exclude)
 
 
 def _described(value: Any, tensor: Tensor | None) -> dict[str, Any]:

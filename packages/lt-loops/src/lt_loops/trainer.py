@@ -21,7 +21,6 @@ from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenc
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
-from lt_core.partial_save import Contents
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
@@ -39,6 +38,7 @@ from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.results import take_over
+from lt_loops.run.saves import Contents
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others

@@ -32,12 +32,13 @@ from lt_core.from_checkpoint import load_state_dict_strictly
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_core.partial_save import Contents, check_left_out, leave_out
+from lt_core.partial_save import check_left_out, leave_out
 from lt_core.seed import capture_generators
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.checkpoint.loops import LAYOUT_VERSION, loop_counters
 from lt_loops.former_names import understood_by
 from lt_loops.run.owner import Saved
+from lt_loops.run.saves import Contents
 from lt_loops.setup.hook_calls import callback_hook
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ __all__ = [
     "restore_training",
 ]
 
-EVERYTHING = Contents()
 
-
-def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], Exception | None]:
+def capture(run: Run, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
     """Return everything that a resume needs, as plain data and tensors; called on every rank.
 
     What is optional keeps nothing from being saved: see :class:`~lt_loops.checkpoint.gaps.Gaps`.
@@ -99,7 +98,7 @@ def capture(run: Run, contents: Contents = EVERYTHING) -> tuple[dict[str, Any], 
         tree["gaps"] = gaps.found
     if contents.trainable_only or contents.exclude:
         tree["state_dict"] = dict(tree["state_dict"])
-        tree["left_out"] = leave_out(tree["state_dict"], run.module, contents)
+        tree["left_out"] = leave_out(tree["state_dict"], run.module, contents.trainable_only, contents.exclude)
     return tree, gaps.error
 
 
