@@ -160,7 +160,7 @@ def rooms_of_a_save(folder, stops):
     """Return the modules that ``trainer.save_checkpoint`` enters, in order, in all threads.
 
     What a function of ``stops`` calls is not walked: it hands something over whole, and whoever follows the save reads
-    what it returns.
+    what it returns. A property is read where it stands too.
     """
     rooms, inside = [], threading.local()
 
@@ -170,8 +170,9 @@ def rooms_of_a_save(folder, stops):
             inside.depth = depth + 1
         elif event == "return" and depth:
             inside.depth = depth - 1
-        module = frame.f_globals.get("__name__", "")
-        if event == "call" and depth == 0 and module.partition(".")[0] in OURS and module not in rooms:
+        module, owner = frame.f_globals.get("__name__", ""), type(frame.f_locals.get("self"))
+        walked = not isinstance(getattr(owner, frame.f_code.co_name, None), property)
+        if event == "call" and depth == 0 and walked and module.partition(".")[0] in OURS and module not in rooms:
             rooms.append(module)
 
     class Saving(Net):

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from lt_checkpoint._host_copy import HostCopies, num_bytes
-from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_checkpoint._torch_files import StrPath
+from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_header import Header
 from lt_core.errors import warn
 
 __all__ = ["AsyncCheckpointIO", "available_memory"]
@@ -20,7 +20,7 @@ MEMORY_SHARE = 0.8
 """The part of the free memory that copies may take; for more, saving waits until the file is written."""
 
 
-class AsyncCheckpointIO(CheckpointIO):
+class AsyncCheckpointIO(Wrapping):
     """Copies the checkpoint into buffers that it keeps, and has a thread write it by another ``CheckpointIO``.
 
     What is asked for later happens later: a new save waits for the one before; links and removals take their turn, and
@@ -34,7 +34,7 @@ class AsyncCheckpointIO(CheckpointIO):
     _errors: list[tuple[str, Exception]]
 
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
-        self.io = checkpoint_io or TorchCheckpointIO()
+        super().__init__(checkpoint_io)
         self._reset()
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
@@ -47,21 +47,6 @@ class AsyncCheckpointIO(CheckpointIO):
         else:
             self.io.save_checkpoint(checkpoint, path, storage_options)
 
-    def load_checkpoint(
-        self,
-        path: StrPath | IO[bytes],
-        map_location: Any = None,
-        weights_only: bool | None = None,
-        *,
-        trusted: bool = False,
-        mmap: bool = False,
-        verify: bool = True,
-    ) -> dict[str, Any]:
-        """Wait for the writer, then return the tree at ``path``."""
-        self._settle()
-        trusted = trusted or weights_only is False
-        return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
-
     def remove_checkpoint(self, path: StrPath) -> None:
         """Delete the checkpoint at ``path`` when the saves before are complete; not if the last of them failed."""
         self._afterwards(self.io.remove_checkpoint, path)
@@ -73,30 +58,6 @@ class AsyncCheckpointIO(CheckpointIO):
     def add_name(self, target: StrPath, name: StrPath) -> None:
         """Give ``target`` a second name when the saves before are complete; not if the last of them failed."""
         self._afterwards(self.io.add_name, target, name)
-
-    def exists(self, path: StrPath) -> bool:
-        """Wait for the writer, then return whether there is a checkpoint at ``path``."""
-        self._settle()
-        return self.io.exists(path)
-
-    def times(self, folder: StrPath) -> dict[str, int]:
-        """Wait for the writer, then return the checkpoints in ``folder`` with the time of each."""
-        self._settle()
-        return self.io.times(folder)
-
-    def header(self, path: StrPath) -> Header | None:
-        """Wait for the writer, then return what the file at ``path`` says of itself."""
-        self._settle()
-        return self.io.header(path)
-
-    def clean(self, folder: StrPath) -> None:
-        """Delete what killed writes have left in ``folder``; what the thread writes stays."""
-        self.io.clean(folder)
-
-    def verify(self, path: StrPath) -> None:
-        """Wait for the writer, then verify what is at ``path``."""
-        self._settle()
-        self.io.verify(path)
 
     def wait(self) -> None:
         """Return when all is written; raise what has failed since the last call, further errors as its notes."""

@@ -27,6 +27,7 @@ from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
 from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending
+from lt_checkpoint._wrapping import Wrapping
 from lt_core.atomic_file import sync_directory
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
 from lt_core.checkpoint_header import Header
@@ -36,7 +37,7 @@ from lt_core.ranks import Ranks
 __all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]
 
 
-class ShardedCheckpointIO(SupportsShards):
+class ShardedCheckpointIO(Wrapping, SupportsShards):
     """Writes and reads folders to which every rank contributes, and files by another ``CheckpointIO``.
 
     Read by one process, a folder is a tree with the whole weights and everything but the optimizers' states, which only
@@ -45,9 +46,6 @@ class ShardedCheckpointIO(SupportsShards):
     Args:
         checkpoint_io: what writes and reads files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
     """
-
-    def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
-        self.io = checkpoint_io or TorchCheckpointIO()
 
     def save_shards(self, tree: dict[str, Any], path: StrPath, ranks: Ranks) -> None:
         """Write a checkpoint to which every rank contributes; the folder appears only when it is complete.
@@ -87,9 +85,6 @@ class ShardedCheckpointIO(SupportsShards):
         ]
         return tree
 
-    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
-        self.io.save_checkpoint(checkpoint, path, storage_options)
-
     def load_checkpoint(
         self,
         path: StrPath | IO[bytes],
@@ -101,9 +96,8 @@ class ShardedCheckpointIO(SupportsShards):
         verify: bool = True,
     ) -> dict[str, Any]:
         """Return the tree at ``path``: of a folder the whole weights, and everything but the optimizers' states."""
-        trusted = trusted or weights_only is False
         if not isinstance(path, (str, PathLike)) or not is_one(path):
-            return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
+            return super().load_checkpoint(path, map_location, weights_only, trusted=trusted, mmap=mmap, verify=verify)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "whole.ckpt"
             consolidate(path, file)
@@ -115,24 +109,9 @@ class ShardedCheckpointIO(SupportsShards):
         else:
             self.io.remove_checkpoint(path)
 
-    def point_last(self, target: StrPath, link: StrPath) -> None:
-        self.io.point_last(target, link)
-
-    def add_name(self, target: StrPath, name: StrPath) -> None:
-        self.io.add_name(target, name)
-
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``, a folder or a file."""
         return is_one(path) or self.io.exists(path)
-
-    def times(self, folder: StrPath) -> dict[str, int]:
-        return self.io.times(folder)
-
-    def header(self, path: StrPath) -> Header | None:
-        return self.io.header(path)
-
-    def clean(self, folder: StrPath) -> None:
-        self.io.clean(folder)
 
     def verify(self, path: StrPath) -> None:
         """Return if it is complete: every file that a folder's manifest names is there, with its size and checksum.
@@ -149,18 +128,6 @@ class ShardedCheckpointIO(SupportsShards):
         files = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu").get("files", {})
         if bad := _damaged(folder, files):
             raise _broken(path, bad)
-
-    def wait(self) -> None:
-        self.io.wait()
-
-    def is_writing(self) -> bool:
-        return self.io.is_writing()
-
-    def failures(self) -> dict[str, Exception]:
-        return self.io.failures()
-
-    def teardown(self) -> None:
-        self.io.teardown()
 
 
 class _StoredModule(Stored):
