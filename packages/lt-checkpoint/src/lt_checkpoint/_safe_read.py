@@ -9,8 +9,8 @@ from __future__ import annotations
 import pickle
 import threading
 import zipfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -71,17 +71,12 @@ def read_checkpoint(
     map_location = _checked_location(map_location)
     path = Path(source) if isinstance(source, (str, PathLike)) else None
     shown = name or str(source if path else getattr(source, "name", "the open file"))
-    try:
-        with _opened(source, path, shown) as file:
-            archive, found = _check(file, trusted)
-            with _verifying(archive, path, verify and not mmap):
-                file.seek(0)
-                location = map_location or ("cpu" if found.device_tensors else _where_it_was)
-                tree = _load(path if mmap and path else file, location, found, trusted, mmap, shown)
-    except (DamagedError, RefusedError, _ForeignError) as error:
-        raise _refusal(shown, error) from error
-    except OSError as error:
-        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
+    with _opened(source, path, shown) as file:
+        archive, found = _check(file, trusted)
+        with _verifying(archive, path, verify and not mmap):
+            file.seek(0)
+            location = map_location or ("cpu" if found.device_tensors else _where_it_was)
+            tree = _load(path if mmap and path else file, location, found, trusted, mmap, shown)
     if not isinstance(tree, dict):
         raise CheckpointError(
             f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT658"
@@ -97,20 +92,27 @@ def verify_checkpoint(source: str | PathLike[str] | IO[bytes], *, name: str | No
     """
     path = Path(source) if isinstance(source, (str, PathLike)) else None
     shown = name or str(source if path else getattr(source, "name", "the open file"))
+    with _opened(source, path, shown) as file:
+        archive, _ = _check(file, trusted=False)
+        if archive is not None:
+            archive.verify()
+
+
+@contextmanager
+def _opened(source: Any, path: Path | None, shown: str) -> Iterator[IO[bytes]]:
+    """Return a context with the file to read; one of the caller's stays open. Every error names it."""
     try:
-        with _opened(source, path, shown) as file:
-            archive, _ = _check(file, trusted=False)
-            if archive is not None:
-                archive.verify()
+        with nullcontext(source) if path is None else _open(path, shown) as file:
+            yield file
+            if path is None:
+                file.seek(0)
     except (DamagedError, RefusedError, _ForeignError) as error:
         raise _refusal(shown, error) from error
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
 
 
-def _opened(source: str | PathLike[str] | IO[bytes], path: Path | None, shown: str) -> Any:
-    if path is None:
-        return _KeptOpen(source)  # type: ignore[arg-type]
+def _open(path: Path, shown: str) -> IO[bytes]:
     if path.is_dir():
         raise CheckpointError(
             f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder, and the strategy that wrote "
@@ -122,19 +124,6 @@ def _opened(source: str | PathLike[str] | IO[bytes], path: Path | None, shown: s
         gone = f"points to {str(path.readlink())!r}, which is gone" if path.is_symlink() else "is not there"
         raise CheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT656")
     return path.open("rb", buffering=0)  # reading without a buffer of Python's leaves the GIL to the checksums
-
-
-class _KeptOpen:
-    """A file of the caller's, which stays open."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-
-    def __enter__(self) -> IO[bytes]:
-        return self.file
-
-    def __exit__(self, *error: object) -> None:
-        self.file.seek(0)
 
 
 def _verifying(archive: Archive | None, path: Path | None, verify: bool) -> AbstractContextManager[None]:

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["FORMAT", "HEADER_KEY", "Header"]
+__all__ = ["FORMAT", "HEADER_KEY", "Contents", "Header"]
 
 FORMAT = 2
 """The number of the layout that this version writes; files of 0.1, which carry none, count as 1."""
 
 HEADER_KEY = "lt_header"
 """Where the header stands in the tree."""
+
+
+class Contents(NamedTuple):
+    """What goes into a checkpoint, by the arguments of :meth:`TrainerAPI.save_checkpoint`."""
+
+    weights_only: bool = False
+    trainable_only: bool = False
+    exclude: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, weights_only: bool, trainable_only: bool, exclude: str | Iterable[str]) -> Contents:
+        """Return the contents for a user's arguments: one pattern may stand without a list."""
+        return cls(weights_only, trainable_only, (exclude,) if isinstance(exclude, str) else tuple(exclude))
 
 
 class Header(NamedTuple):

@@ -15,6 +15,7 @@ import torch
 from lt_core import CallbackBase, plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
+from lt_core.checkpoint_header import Contents
 from lt_core.data import DataSource, Feed
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced
@@ -38,7 +39,6 @@ from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.results import take_over
-from lt_loops.run.saves import Contents
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lt_core.checkpoint_header import Contents
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
 from lt_core.from_checkpoint import load_state_dict_strictly
@@ -38,7 +39,6 @@ from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.checkpoint.loops import LAYOUT_VERSION, loop_counters
 from lt_loops.former_names import understood_by
 from lt_loops.run.owner import Saved
-from lt_loops.run.saves import Contents
 from lt_loops.setup.hook_calls import callback_hook
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lt_core.checkpoint import CheckpointIO, SupportsShards
-from lt_core.checkpoint_header import Header
+from lt_core.checkpoint_header import Contents, Header
 from lt_core.errors import CheckpointError, warn
 
 if TYPE_CHECKING:
@@ -18,21 +18,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["Capture", "Contents", "SaveRequest", "Saves"]
-
-
-class Contents(NamedTuple):
-    """What goes into a checkpoint, by the arguments of :meth:`TrainerAPI.save_checkpoint`."""
-
-    weights_only: bool = False
-    trainable_only: bool = False
-    exclude: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, weights_only: bool, trainable_only: bool, exclude: str | Iterable[str]) -> Contents:
-        """Return the contents for a user's arguments: one pattern may stand without a list."""
-        return cls(weights_only, trainable_only, (exclude,) if isinstance(exclude, str) else tuple(exclude))
-
+__all__ = ["Capture", "SaveRequest", "Saves"]
 
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""
