@@ -9,7 +9,7 @@ import pytest
 from tests.patience import PATIENCE
 
 from lt_core import Strategy
-from lt_core.data import prepare
+from lt_core.data_setup import prepare
 from lt_core.environment import Environment
 from lt_core.errors import DataError, RankError
 from lt_data import LightningDataModule, prepare_once
