@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,4 +39,10 @@ def as_in_1_x(hook: Callable[..., Any], offered: Sequence[str], extra: Mapping[s
         offered: names of today's arguments.
         extra: further ones that lt can give.
     """
+    try:
+        own = inspect.signature(hook).parameters
+    except (TypeError, ValueError):  # no function, or one that takes fewer than Trainer and module
+        return None
+    if not own.keys() & {*_CONSTANTS, *_SYNONYMS, *extra}:
+        return None  # no hook of 1.x but a mistake, which lt explains
     return matched(hook, offered, constants={**_CONSTANTS, **extra}, synonyms=_SYNONYMS)
