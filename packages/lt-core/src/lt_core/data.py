@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,7 @@ from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
 
-__all__ = ["DataSource", "Feed", "length_of", "make_feed", "set_epoch"]
+__all__ = ["DataSource", "Feed", "each_loader", "holds_loaders", "length_of", "make_feed", "set_epoch"]
 
 
 class DataSource:
@@ -286,6 +286,37 @@ def make_feed(
             code="LT104",
         )
     return Feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
+
+
+def holds_loaders(given: Any) -> bool:
+    """Return whether ``given`` is a list or dict of loaders, and not one loader such as a list of batches."""
+    if isinstance(given, (list, tuple)):
+        return bool(given) and all(_is_loader(item) for item in given)
+    return isinstance(given, Mapping)
+
+
+def each_loader(given: Any) -> list[Any]:
+    """Return the flat list of single loaders in what a user gives; none for None, or an empty list.
+
+    A list or dict of loaders stands for several, and so does a combined loader that reads one after the other.
+    """
+    if getattr(given, "mode", None) == "sequential" and getattr(given, "limits", 0) is None:
+        return [one for loader in given.flattened for one in each_loader(loader)]
+    if given is None or (isinstance(given, (list, tuple)) and not given):
+        return []
+    if not holds_loaders(given):
+        return [given]
+    return [one for part in (given.values() if isinstance(given, Mapping) else given) for one in each_loader(part)]
+
+
+def _is_loader(item: Any) -> bool:
+    """Return whether an item of a list is a loader rather than a batch."""
+    if isinstance(item, (list, tuple, Mapping)):
+        parts = item.values() if isinstance(item, Mapping) else item
+        return bool(item) and all(_is_loader(part) for part in parts)
+    plain = isinstance(item, (torch.Tensor, str, bytes, int, float)) or hasattr(item, "dtype") or hasattr(item, "keys")
+    movable = hasattr(item, "to") and not hasattr(item, "dataset")  # a batch of a class of its own
+    return hasattr(item, "__iter__") and not plain and not movable
 
 
 def set_epoch(loader: Any, epoch: int) -> None:

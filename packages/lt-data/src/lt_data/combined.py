@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from lt_core.data import length_of, set_epoch
+from lt_core.data import holds_loaders, length_of, set_epoch
 from lt_core.errors import ConfigError, DataError, did_you_mean
 from lt_data.shards import seed_for
 
-__all__ = ["MODES", "CombinedLoader", "is_loader_tree", "map_tree"]
+__all__ = ["MODES", "CombinedLoader", "map_tree"]
 
 MODES = ("min_size", "max_size", "max_size_cycle", "sequential", "weighted")
 
@@ -311,33 +310,10 @@ def map_tree(function: Callable[[Any], Any], tree: Any, *, top: bool = True) -> 
     """
     if isinstance(tree, Mapping):
         return {name: map_tree(function, value, top=False) for name, value in tree.items()}
-    if isinstance(tree, (list, tuple)) and (top or not _is_list_of_batches(tree)):
+    if isinstance(tree, (list, tuple)) and (top or holds_loaders(tree)):
         parts = [map_tree(function, value, top=False) for value in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return function(tree)
-
-
-def is_loader_tree(loader: Any) -> bool:
-    """Return whether ``loader`` is a list or dict of loaders, and not one loader such as a list of batches."""
-    if isinstance(loader, Mapping):
-        return True
-    return isinstance(loader, (list, tuple)) and not _is_list_of_batches(loader)
-
-
-def _is_list_of_batches(items: Sequence[Any]) -> bool:
-    return not items or not all(_is_loader(item) for item in items)
-
-
-def _is_loader(item: Any) -> bool:
-    """Return whether an element of a list is a loader rather than a batch."""
-    if isinstance(item, (DataLoader, CombinedLoader)):
-        return True
-    if isinstance(item, Mapping):
-        return bool(item) and all(_is_loader(value) for value in item.values())
-    if isinstance(item, (list, tuple)):
-        return bool(item) and all(_is_loader(value) for value in item)
-    plain = isinstance(item, (Tensor, str, bytes, int, float)) or type(item).__module__ == "numpy"
-    return not plain and hasattr(item, "__iter__") and not hasattr(item, "to")
 
 
 def _check_counts(loader: CombinedLoader) -> None:

@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
+from lt_core.data import holds_loaders
 from lt_core.errors import DataError, warn
 from lt_core.strategy import Shard
-from lt_data.combined import CombinedLoader, is_loader_tree
+from lt_data.combined import CombinedLoader
 from lt_data.feed import LoaderFeed
 from lt_data.fingerprint import require_same
 from lt_data.lookahead import plain_cuda_device
@@ -45,7 +46,7 @@ def feed(
     Raises:
         DataError: for what is no loader, and for a training loader without batches.
     """
-    if is_loader_tree(loader):
+    if holds_loaders(loader):
         loader = CombinedLoader(loader, "max_size_cycle" if stage == "fit" else "sequential")
     check_loader(loader, stage)
     exact = stage == "fit"

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.collectives import Collectives
+from lt_core.data import each_loader
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_loops.arguments.limits import Limit, Limits
 from lt_loops.run.position import Position
-from lt_loops.setup.feeds import eval_limits, flatten
+from lt_loops.setup.feeds import eval_limits
 
 if TYPE_CHECKING:
     from lt_core.accelerator import Accelerator
@@ -507,7 +508,7 @@ class TrainerView(Collectives):
 
     def all_loaders(self, stage: str) -> list[Any]:
         """Return the flat list of the user's loaders for ``"train"``, ``"val"``, ``"test"`` or ``"predict"``."""
-        return flatten(self._loaders({"val": "validate"}.get(stage, stage)))
+        return each_loader(self._loaders({"val": "validate"}.get(stage, stage)))
 
     # ---- metrics -----------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
+from lt_core.data import each_loader
 from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.limits import limited
-from lt_loops.setup.feeds import flatten
 from lt_loops.setup.parts import automatic_strategy
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _places(trainer: TrainerView, place: Imagined) -> str:
 
 
 def _data(trainer: TrainerView, loaders: Any, shards: int) -> str:
-    found = flatten(loaders)
+    found = each_loader(loaders)
     if not found:
         return ""
     loader = found[0]

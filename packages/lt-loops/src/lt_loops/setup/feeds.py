@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from lt_core import plugins
-from lt_core.data import DataSource, Feed, length_of, make_feed
+from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
 from lt_core.seed import (
@@ -31,33 +31,7 @@ if TYPE_CHECKING:
 
     from lt_loops.run.frame import Run
 
-__all__ = ["check_loader", "eval_limits", "flatten", "make_eval_feeds", "make_train_feed", "make_transfer"]
-
-
-def flatten(loaders: Any) -> list[Any]:
-    """Return the flat list of single loaders in what a user gives for evaluation.
-
-    A list or dict of loaders stands for several, and so does a combined loader that reads one after the other; a list
-    of batches is one loader.
-    """
-    if getattr(loaders, "mode", None) == "sequential" and getattr(loaders, "limits", 0) is None:
-        return [one for value in loaders.flattened for one in flatten(value)]
-    if loaders is None or (isinstance(loaders, (list, tuple)) and not loaders):
-        return []
-    if isinstance(loaders, Mapping):
-        return [one for value in loaders.values() for one in flatten(value)]
-    if isinstance(loaders, (list, tuple)) and loaders and all(_is_loader(item) for item in loaders):
-        return [one for value in loaders for one in flatten(value)]
-    return [loaders]
-
-
-def _is_loader(item: Any) -> bool:
-    if isinstance(item, (Tensor, str, bytes, int, float)):
-        return False
-    if isinstance(item, (list, tuple)):
-        return bool(item) and all(_is_loader(part) for part in item)
-    a_batch = isinstance(item, Mapping) or hasattr(item, "keys") or hasattr(item, "dtype")  # a dict, an array
-    return hasattr(item, "__iter__") and not a_batch
+__all__ = ["checked_loaders", "eval_limits", "make_eval_feeds", "make_train_feed", "make_transfer"]
 
 
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
@@ -160,10 +134,10 @@ def make_train_feed(run: Run) -> Feed:
             "module.",
             code="LT403",
         )
-    loaders = check_loader(loaders, "train")
+    _check_loader(loaders, "train")
     if run.job.settings.overfit_batches:
         loaders = in_order(loaders)
-    several = len(flatten(loaders)) > 1 or isinstance(loaders, Mapping)
+    several = len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)
     if several and plugins.find("data", "feed") is None:
         raise ConfigError(
             f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}", code="LT104"
@@ -191,7 +165,7 @@ def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
     """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
     with _when_asked_for(run, kind):
         given = run.job.loaders.get(kind)
-    loaders = [check_loader(loader, kind) for loader in flatten(given)]
+    loaders = checked_loaders(given, kind)
     if run.job.settings.overfit_batches and kind == "validate":
         loaders = [in_order(loader) for loader in loaders]
     _tell_empty(loaders, kind)
@@ -227,17 +201,25 @@ def _tell_empty(loaders: list[Any], kind: str) -> None:
 _NOUNS = {"validate": "validation", "test": "test", "predict": "prediction"}
 
 
-def check_loader(loader: Any, kind: str) -> Any:
-    """Return ``loader`` if batches can be read from it.
+def checked_loaders(given: Any, kind: str) -> list[Any]:
+    """Return the flat list of loaders to validate, test or predict on.
 
     Raises:
-        ConfigTypeError: for a class, a module, a datamodule in the wrong place, or what cannot be iterated.
+        ConfigTypeError: for one from which no batches can be read.
     """
+    loaders = each_loader(given)
+    for loader in loaders:
+        _check_loader(loader, kind)
+    return loaders
+
+
+def _check_loader(loader: Any, kind: str) -> None:
+    """Refuse a class, a module, a datamodule in the wrong place, and what cannot be iterated."""
     argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
     expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
     for part in loader if isinstance(loader, (list, tuple)) else ():
         if isinstance(part, (DataSource, type)):
-            check_loader(part, kind)
+            _check_loader(part, kind)
     if isinstance(loader, DataSource):
         raise ConfigTypeError(
             f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405"
@@ -249,7 +231,7 @@ def check_loader(loader: Any, kind: str) -> Any:
     if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
         raise ConfigTypeError(f"{expected} {shown(loader)} ({type(loader).__name__}).", code="LT405")
     if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
-        return loader
+        return
     remedy = " Call it." if callable(loader) else ""
     raise ConfigTypeError(f"{expected} {type_name(loader)}, which cannot be iterated.{remedy}", code="LT405")
 

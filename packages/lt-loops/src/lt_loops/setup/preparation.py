@@ -28,7 +28,7 @@ from lt_loops.checkpoint.state import (
     restore_sharded_module,
     restore_training,
 )
-from lt_loops.setup.feeds import check_loader, flatten, make_train_feed
+from lt_loops.setup.feeds import checked_loaders, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
 from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
@@ -171,8 +171,7 @@ def _check_given_loaders(run: Run) -> None:
     given = run.job.loaders.given.get("validate")
     if run.stage != "fit" or given is None or not run.evaluation.validates:
         return
-    loaders = [check_loader(loader, "validate") for loader in flatten(given)]
-    if len(loaders) > 1:
+    if len(checked_loaders(given, "validate")) > 1:
         check_takes_index(run.module, "validation_step")
 
 
