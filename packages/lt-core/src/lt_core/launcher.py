@@ -72,7 +72,7 @@ class Launcher:
 
         Raises:
             Exception: whatever ``fn`` raised on the rank that failed first, with all of its text where it cannot be
-                pickled. Where this process is rank 0 itself, a RankError may tell of another rank's.
+                pickled. Where this process is rank 0 itself, a RankError may name another rank's.
             RankError: when a process died without an exception; names its rank and the signal, or the exit status.
         """
         return fn(*args)

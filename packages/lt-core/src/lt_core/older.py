@@ -1,5 +1,7 @@
 """Strategies that were written for an older interface: arguments that came later are dropped.
 
+A class is adapted while it is made, before there is an object of it: members are called from loops, callbacks and the
+user's own code, so a look at the signature where one of these calls would leave out the others.
 One that has its default value is dropped in silence, any other with a warning, once; and one without which the numbers
 would be wrong is an error.
 """
@@ -58,18 +60,18 @@ def _dropping(cls: type, name: str, own: FunctionType, newest: FunctionType) -> 
     variable = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
     known = inspect.signature(newest).parameters
     order = [key for key, parameter in known.items() if parameter.kind not in _VARIABLE]
-    told = False
+    warned = False
 
     @functools.wraps(own)
     def taking_less(*args: Any, **kwargs: Any) -> Any:
-        nonlocal told
+        nonlocal warned
         kept_args = args if variable else args[:positions]
         kept = {key: value for key, value in kwargs.items() if key in signature.parameters}
         lost = dict(zip([*order, *map(str, range(len(args)))][len(kept_args) :], args[len(kept_args) :], strict=False))
         lost |= {key: value for key, value in kwargs.items() if key not in kept}
         lost = {key: value for key, value in lost.items() if key not in known or value is not known[key].default}
-        if lost and (not told or not _CHANGES_NUMBERS.isdisjoint(lost)):
-            told = True
+        if lost and (not warned or not _CHANGES_NUMBERS.isdisjoint(lost)):
+            warned = True
             _complain(cls, name, lost)
         return own(*kept_args, **kept)
 

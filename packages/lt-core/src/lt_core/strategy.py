@@ -248,7 +248,7 @@ class Strategy(_Names):
         self.placement.accelerator.open(self.device)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Leave a run; with ``error``, tell the other ranks so that none waits for this one.
+        """Leave a run; with ``error``, let the other ranks know, so that none waits for this one.
 
         Talk and save go on working, until the next :meth:`setup` with what the last one made: a user may call
         ``trainer.save_checkpoint`` after ``fit``.
@@ -367,7 +367,7 @@ class Strategy(_Names):
         """Take back what :meth:`state_dict` returned on this rank; called after :meth:`setup`, when module and
         optimizers have their states.
 
-        Not called where there was none, or where the run was saved on another number of ranks (a warning tells).
+        Not called where there was none, or where the run was saved on another number of ranks (a warning says so).
         """
 
     def save_checkpoint(self, io: CheckpointIO, tree: dict[str, Any], path: str | PathLike[str]) -> None:

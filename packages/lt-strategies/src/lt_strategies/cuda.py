@@ -70,7 +70,7 @@ class Cuda(Accelerator):
             ("power_watts", lambda where: torch.cuda.power_draw(where) / 1000),
         )
         for name, read in readings:
-            with contextlib.suppress(Exception):  # no nvidia-ml-py, or a driver that does not tell
+            with contextlib.suppress(Exception):  # no nvidia-ml-py, or a driver that does not say
                 found[name] = float(read(device))
         return found
 
@@ -87,7 +87,7 @@ class Cuda(Accelerator):
 
 
 def _installed() -> int:
-    """Return how many GPUs the machine has, visible or not; 0 where that cannot be told."""
+    """Return how many GPUs the machine has, visible or not; 0 where that is not known."""
     with contextlib.suppress(Exception):
         return max(0, torch.cuda._raw_device_count_nvml())
     return 0

@@ -45,7 +45,7 @@ class _Step(nn.Module):
 
 
 class _SearchedStep(_Step):
-    """For ``find_unused_parameters``: tells torch that a step without a loss uses every parameter.
+    """For ``find_unused_parameters``: shows torch that a step without a loss uses every parameter.
 
     The loops then run backward from a loss of zeros over all of them, so that the other ranks need not wait.
     """
@@ -61,14 +61,14 @@ class DDP(Distributed):
     """Runs a copy of the module on every rank and averages gradients by torch's DistributedDataParallel.
 
     Args:
-        find_unused_parameters: look in each step for parameters that the loss does not depend on; their names are told
-            once. Costs a walk over the graph.
+        find_unused_parameters: look in each step for parameters that the loss does not depend on; their names are
+            reported once. Costs a walk over the graph.
         static_graph: promise that the graph is the same in each step.
         gradient_as_bucket_view: let ``p.grad`` be a view of the buckets, which saves one copy of the gradients.
         bucket_cap_mb: size of a bucket in MiB; torch's default is 25.
         broadcast_buffers: rank 0's buffers go to the others before each forward.
         ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for
-            each rank; of any other (torch's PowerSGD) a resume says that it begins anew.
+            each rank; of any other (torch's PowerSGD) a resume says that it starts afresh.
         ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it.
         ddp_comm_wrapper: wraps the hook (``fp16_compress_wrapper``).
         launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
@@ -238,7 +238,7 @@ def _first_output(wrapper: DistributedDataParallel, *args: Any, **kwargs: Any) -
 
 
 def _trained(module: nn.Module) -> list[int]:
-    """Return what tells one set of trained parameters from another."""
+    """Return what identifies a set of trained parameters."""
     return [id(param) for param in module.parameters() if param.requires_grad]
 
 

@@ -180,9 +180,9 @@ class Distributed(Strategy):
             raise
         if any(not torch.equal(other, mine) for other in found):
             calls = [bytes(other[:-1].tolist()).rstrip(b"\0").decode(errors="replace") for other in found]
-            told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
+            made = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(calls))
             raise RankError(
-                f"The ranks make different calls. {told}. All must make the same ones. In a step of validation, test "
+                f"The ranks make different calls. {made}. All must make the same ones. In a step of validation, test "
                 "or prediction they cannot: nothing is padded, so ranks may have different numbers of batches, and of "
                 "samples in one. Gather at the epoch's end.",
                 code="LT709",

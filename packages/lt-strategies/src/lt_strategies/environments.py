@@ -304,7 +304,7 @@ def _address(guess: str) -> str:
     """Return MASTER_ADDR where it is set, else ``guess``.
 
     Raises:
-        ConfigError: when neither tells it.
+        ConfigError: when neither says it.
     """
     address = os.environ.get("MASTER_ADDR", guess)
     if not address:

@@ -116,7 +116,7 @@ def leave_group(*, failed: bool = False) -> None:
     """Leave the process group, whoever made it; the rank that holds the store goes last.
 
     Args:
-        failed: leave at once, so that the other ranks' collectives fail now. The group cannot be entered again.
+        failed: leave without waiting, so that the other ranks' collectives fail now. The group cannot be entered again.
     """
     global _group, _broken
     mine, _group = _group, None
@@ -203,7 +203,7 @@ def _meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
     """Wait until all ranks are there, and return a name that this meeting alone has.
 
     The store may be that of an agent, and hold what ranks of a failed attempt wrote; and no number that ranks are given
-    tells attempts apart: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
+    distinguishes attempts: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
     never used before, the others answer the newest call by a name of their own, and a meeting begins when rank 0 has
     written down who answered: who finds itself there meets those that are alive.
     The waiting is done in Python, where signals reach us; torch's own wait cannot be interrupted.

@@ -1,4 +1,4 @@
-"""A rank's seat in a job that lt launched: where it tells the watcher how far it is and what went wrong."""
+"""A rank's seat in a job that lt launched: where it says how far it is and what went wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _seat: Seat | None = None
 def seat() -> Seat | None:
     """Return this process's seat, or None where lt has launched nothing (yet)."""
     global _seat
-    if _seat is None and _told_by_watcher():
+    if _seat is None and _started_by_watcher():
         _seat = Seat(os.environ["LT_JOB"], int(os.environ["LT_RANK"]), int(os.environ["LT_WORLD_SIZE"]))
         sys.excepthook = _seat.quiet_excepthook
         atexit.register(_leave_group)
@@ -52,7 +52,7 @@ def made_folder(world_size: int) -> str:
     return folder
 
 
-def _told_by_watcher() -> bool:
+def _started_by_watcher() -> bool:
     """The variables count only in a process that the watcher itself started, not in what the user starts from there."""
     mine = os.environ.get("LT_WATCHER") == str(os.getppid()) or (os.name == "nt" and "LT_WATCHER" in os.environ)
     return mine and "LT_JOB" in os.environ
@@ -109,7 +109,7 @@ class Seat(Supervisor):
         self._page.write(rank, self._line)
 
     def take(self) -> Self:
-        """Make this the seat of this process, for launchers whose processes are not told by variables."""
+        """Make this the seat of this process, for launchers whose processes get no variables."""
         global _seat
         _seat = self
         return self
@@ -154,10 +154,10 @@ class Seat(Supervisor):
         return Supervisor, ()
 
     def report(self, error: BaseException) -> dict[str, Any]:
-        """Tell the watcher that this rank failed, once; return what was told."""
-        told = page.read_report(self.folder, self.rank)
-        if told is None:
-            told = {
+        """Leave the watcher a report of this rank's failure, once; return it."""
+        found = page.read_report(self.folder, self.rank)
+        if found is None:
+            found = {
                 "rank": self.rank,
                 "time": time.time(),
                 "place": place_of(self._line, error),
@@ -166,8 +166,8 @@ class Seat(Supervisor):
                 "consequence": is_consequence(error),
                 "interrupt": isinstance(error, KeyboardInterrupt),
             }
-            page.save_json(self.folder / f"report_{self.rank}.json", told)
-        return told
+            page.save_json(self.folder / f"report_{self.rank}.json", found)
+        return found
 
     def quiet_excepthook(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
         """Hand an uncaught error to the watcher, which prints one message for the whole job."""
@@ -189,19 +189,19 @@ class Seat(Supervisor):
             time.sleep(0.02)
 
     def _raise_cause(self, error: BaseException) -> None:
-        """Raise what another rank did to us in place of a broken connection; else tell the watcher of ``error``."""
+        """Raise what another rank did to us in place of a broken connection; else report ``error``."""
         if isinstance(error, RankError) and self.heard:
             self._mark(page.IDLE)
             error.__suppress_context__ = True
             return
-        told = self.report(error)
-        verdict = self.wait_for_verdict(PATIENCE + 1.5) if told["consequence"] else None
+        report = self.report(error)
+        verdict = self.wait_for_verdict(PATIENCE + 1.5) if report["consequence"] else None
         self._mark(page.IDLE)
         if verdict is not None and verdict.rank != self.rank:
             self._hear()
             raise RankError(verdict.text, code="LT701") from None
         if self.world_size > 1:
-            error.add_note(f"(rank {self.rank} of {self.world_size}, {told['place']})")
+            error.add_note(f"(rank {self.rank} of {self.world_size}, {report['place']})")
 
     def _on_verdict(self, _number: int, _frame: Any) -> None:
         verdict = self.wait_for_verdict(0.0)
@@ -244,7 +244,7 @@ _PHASES = {"training": "train", "train": "train", "validation": "validate", "tes
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Return whether an error only tells that another rank is gone."""
+    """Return whether an error only says that another rank is gone."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, (RuntimeError, OSError)) and stacks.CONSEQUENCE.search(f"{type(seen).__name__}: {seen}"):

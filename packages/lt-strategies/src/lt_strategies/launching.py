@@ -20,7 +20,7 @@ def must_start(strategy: Ranks) -> bool:
 
 
 def run_here(fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
-    """Call ``fn(*args)`` in this rank's process, telling whoever supervises the job of an error."""
+    """Call ``fn(*args)`` in this rank's process; whoever supervises the job gets its error."""
     mine = seat()
     if mine is not None:
         return mine.run(fn, args, strategy)

@@ -188,7 +188,7 @@ class ScaledMixed(Mixed):
         self._state = state or None
 
     def _finish_step(self) -> None:
-        """Adapt the scale once all optimizers of a window have stepped: the next loss, or a save, tells so."""
+        """Adapt the scale once all optimizers of a window have stepped: the next loss, or a save, shows it."""
         self._unscaled.clear()
         if self._stepped:
             self._stepped = False

@@ -25,7 +25,7 @@ class XLA(Strategy):
     """Runs on one XLA device. A step's operations are recorded and run as one program when the batch is done.
 
     Nothing may read a value within a step: an ``.item()`` there runs the program half-way. Each new shape of a batch,
-    and each other path through the user's code, is compiled anew; a fit tells at its end how often that happened.
+    and each other path through the user's code, is compiled again; a fit says at its end how often that happened.
     """
 
     name = "xla"
@@ -67,7 +67,7 @@ class XLA(Strategy):
 
     def close(self, error: BaseException | None = None) -> None:
         if error is None:
-            self.compilations.tell()
+            self.compilations.report()
         elif "device_ready_queues_" in str(error):
             error.add_note(
                 "A backward on another device has run in this process before torch-xla's runtime started, and torch "
@@ -170,7 +170,7 @@ class Compilations:
         self.begin()
 
     def begin(self) -> None:
-        """Start to count anew."""
+        """Count from 0 again."""
         self.runs, self._base, self._warm, self._told = 0, _compiled() if _loaded() else 0, 0, False
 
     @property
@@ -194,7 +194,7 @@ class Compilations:
                 code="LT755",
             )
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Write one line about a fit."""
         if self.runs:
             sys.stdout.write(f"XLA compiled {self.count} programs for {self.runs} runs of training batches\n")

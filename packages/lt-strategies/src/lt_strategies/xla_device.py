@@ -43,7 +43,7 @@ class Xla(Accelerator):
         import torch_xla  # noqa: F401  from here on torch knows the device
 
     def stats(self, device: torch.device) -> dict[str, float]:
-        """Return memory in bytes, where the runtime tells it (not on the CPU)."""
+        """Return memory in bytes, where the runtime reports it (not on the CPU)."""
         from torch_xla.core import xla_model
 
         try:

@@ -45,7 +45,7 @@ class Stillness:
         self._used = 0.0
 
     def seen(self, lines: Mapping[int, Line]) -> bool:
-        """Return whether :data:`STILL` seconds have passed like that; then begin anew. Looks once a second."""
+        """Return whether :data:`STILL` seconds have passed like that; then starts again. Looks once a second."""
         now = time.monotonic()
         if now - self._looked < 1.0:
             return False
@@ -59,7 +59,7 @@ class Stillness:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has used; infinite where the platform does not tell."""
+    """Return the processor time that a process has used; infinite where the platform does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -20,7 +20,7 @@ _HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
 OURS = re.compile(
     r"[/\\](src|site-packages|dist-packages)[/\\](lt_[a-z]+|torch)[/\\]|[/\\]multiprocessing[/\\]|<frozen "
 )
-"""Files whose frames tell a user nothing."""
+"""Files whose frames say nothing to a user."""
 
 
 _COMPILES = re.compile(r"[/\\](convert_frame|compile_fx)\.py")

@@ -81,7 +81,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self.members, self.world_size, self.deadline = Path(folder), members, world_size, deadline
-        self.suspicion, self.say, self.clock = suspicion, say or tell, clock
+        self.suspicion, self.say, self.clock = suspicion, say or report, clock
         self.page = Page(self.folder / "page")
         self._pace = Pace()
         self._asked = clock()
@@ -120,11 +120,11 @@ class Watch:
 
         Args:
             verdict: what :meth:`look` returned.
-            spare: a rank that is told to raise, and only killed as long as it is in a run.
+            spare: a rank that is asked to raise, and only killed as long as it is in a run.
         """
         save_json(self.folder / "verdict.json", verdict._asdict())
         start = time.monotonic()
-        told = False
+        asked = False
         while not self.all_ended() and time.monotonic() - start < LAST_GRACE + 1.0:
             late = time.monotonic() - start
             for rank, member in self.members.items():
@@ -134,9 +134,9 @@ class Watch:
                 spare = None if self.members[spare].status() is not None else spare
                 if all(m.status() is not None for r, m in self.members.items() if r != spare):
                     return
-            elif spare is not None and late > 0.5 and not told and RAISE_SIGNAL is not None:
+            elif spare is not None and late > 0.5 and not asked and RAISE_SIGNAL is not None:
                 self.members[spare].send(RAISE_SIGNAL)
-                told = True
+                asked = True
             elif spare is not None and late > LAST_GRACE:
                 self.members[spare].send(KILL)
             time.sleep(POLL / 2)
@@ -264,7 +264,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Write a report to standard error, below a progress bar's line."""
     start = "\n" if sys.stderr.isatty() else ""
     sys.stderr.write(f"{start}lt: {text}\n")
