@@ -18,9 +18,9 @@ LIMITS = {
     "files in the largest circle": 0,
     "files that write slots of Run or its owners": 0,
     "unpromised names that siblings use": 1,
-    "lines of lt-core": 9_125,
-    "lines of lt-loops": 10_815,
-    "lines of all packages": 53_564,
+    "lines of lt-core": 9_123,
+    "lines of lt-loops": 10_812,
+    "lines of all packages": 53_557,
     "files in the fullest folder": 40,
     "members of Strategy": 33,
 }
