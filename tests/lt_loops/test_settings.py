@@ -208,3 +208,11 @@ def test_a_discouraged_value_is_taken_and_noted_with_the_new_spelling(given, not
     with pytest.warns(LtDeprecationWarning, match=r"\[LT901\]") as noted:
         Settings.checked(given)
     assert [note in str(warning.message) for warning in noted] == [True]
+
+
+def test_the_notes_of_a_call_can_be_silenced_in_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Settings.checked({"precision": 16, "model_registry": "mine", "silence": ["LT901", "LT147"]})
+    with pytest.warns(LtWarning, match="LT147"):
+        Settings.checked({"model_registry": "mine"})

@@ -174,7 +174,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     ) -> None:
         """Check all arguments and make the objects that names stand for; see the class for the arguments."""
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        self._set_up(Settings.checked({**given, **unknown}, find_unknown))
+        settings = Settings.checked({**given, **unknown}, find_unknown)
+        with silenced(settings.silence):
+            self._set_up(settings)
 
     def _set_up(self, settings: Settings) -> None:
         self._settings = settings

@@ -23,7 +23,7 @@ from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
-from lt_core.errors import ConfigTypeError, LtDeprecationWarning, did_you_mean, warn
+from lt_core.errors import ConfigTypeError, LtDeprecationWarning, did_you_mean, silenced, warn
 from lt_core.launcher import Launcher
 from lt_core.logger import Logger
 from lt_core.precision import Precision
@@ -312,19 +312,14 @@ class Settings:
             problems += _problems(given, look_up)
         if problems:
             raise_problems(problems, "Trainer", code="LT140")
-        for name, value in given.items():
-            _note(name, value)
+        with silenced(given.get("silence") or ()):
+            for name, value in given.items():
+                _note(name, value)
         written = {
             name: settled(name, value)
             for name, value in given.items()
             if value is not None or ARGUMENTS[name].none_counts
         }
-        if "model_registry" in written:
-            warn(
-                f"model_registry={written['model_registry']!r}: registries of models belong to Lightning's platform, "
-                "lt has none; nothing is uploaded.",
-                code="LT147",
-            )
         return cls(**{**written, **_follows(written)}, given=dict(given))
 
     def changed(self, **overrides: Any) -> Settings:
@@ -359,7 +354,13 @@ def _problems(given: Mapping[str, Any], look_up: LookUp | None) -> list[Problem]
 
 
 def _note(name: str, value: Any) -> None:
-    """Warn of a value that should be written otherwise."""
+    """Warn of a value that should be written otherwise, or does nothing."""
+    if name == "model_registry" and value is not None:
+        warn(
+            f"model_registry={value!r}: registries of models belong to Lightning's platform, lt has none; nothing is "
+            "uploaded.",
+            code="LT147",
+        )
     note = ARGUMENTS[name].note
     if value is not None and note is not None and (instead := note(value)):
         text = f"{name}={shown(value)} is a spelling of 1.x: {instead}"
