@@ -17,6 +17,7 @@ LIMITS = {
     "files in import circles": 0,
     "files in the largest circle": 0,
     "files that write slots of Run or its owners": 0,
+    "slots of the largest owner": 14,
     "unpromised names that siblings use": 1,
     "lines of lt-core": 9_123,
     "lines of lt-loops": 10_812,
@@ -45,13 +46,23 @@ def imports(name: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def arrows(files: dict[str, Path]) -> dict[str, set[str]]:
-    """Return which modules each module imports; a package's ``__init__`` only names what is elsewhere."""
-    found = {}
+    """Return which modules each module imports; a name that a package's ``__init__`` hands on leads to where it is."""
+    handed_on = {
+        (name, what): module
+        for name, path in files.items()
+        if path.name == "__init__.py"
+        for module, what in imports(name, path)
+    }
+    found: dict[str, set[str]] = {}
     for name, path in files.items():
-        targets = {
-            f"{module}.{what}" if f"{module}.{what}" in files else module for module, what in imports(name, path)
-        }
+        targets = set()
+        for module, what in imports(name, path):
+            while (module, what) in handed_on and handed_on[module, what] != module:
+                module = handed_on[module, what]
+            targets.add(f"{module}.{what}" if f"{module}.{what}" in files else module)
         found[name] = {t for t in targets if t in files and t != name and files[t].name != "__init__.py"}
+        if path.name == "__init__.py":
+            found[name] = set()
     return found
 
 
@@ -96,12 +107,36 @@ def written_slots(files: dict[str, Path]) -> dict[str, set[str]]:
         if not name.startswith("lt_loops.") or name == "lt_loops.run.frame":  # the class Run itself
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else targets
-            flat = [part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])]
-            for target in flat:
+            for target in _changed(node):
                 if isinstance(target, ast.Attribute) and re.fullmatch(written, ast.unparse(target.value)):
                     found.setdefault(name, set()).add(target.attr)
+    return found
+
+
+_CHANGING = ("add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "sort", "update")
+"""Methods of a list, dict or set that change it."""
+
+
+def _changed(node: ast.AST) -> list[ast.expr]:
+    """Return what a node assigns, or changes by a subscript or a method of collections."""
+    if isinstance(node, ast.Call):
+        method = node.func
+        return [method.value] if isinstance(method, ast.Attribute) and method.attr in _CHANGING else []
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+    targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else targets
+    flat = [part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])]
+    return [t.value if isinstance(t, ast.Subscript) else t for t in flat]
+
+
+def slots_of_owners(files: dict[str, Path]) -> dict[str, int]:
+    """Return how many attributes each owner of lt_loops sets on itself."""
+    found = {}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))) if name.startswith("lt_loops.") else ():
+            if isinstance(node, ast.ClassDef) and "Owner" in map(ast.unparse, node.bases):
+                targets = [target for inner in ast.walk(node) for target in _changed(inner)]
+                own = {t.attr for t in targets if isinstance(t, ast.Attribute) and ast.unparse(t.value) == "self"}
+                found[f"{name}.{node.name}"] = len(own)
     return found
 
 
@@ -143,6 +178,7 @@ def figures() -> dict[str, int]:
         "files in import circles": sum(map(len, rings)),
         "files in the largest circle": max(map(len, rings), default=0),
         "files that write slots of Run or its owners": len(written_slots(files)),
+        "slots of the largest owner": max(slots_of_owners(files).values()),
         "unpromised names that siblings use": len(unpromised(files)),
         "lines of lt-core": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_core"),
         "lines of lt-loops": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_loops"),
@@ -159,6 +195,8 @@ def main() -> None:
         print(f"circle of {len(ring)}: {', '.join(ring)}")
     for module, slots in sorted(written_slots(files).items()):
         print(f"{module} writes {', '.join(sorted(slots))}")
+    for owner, slots in sorted(slots_of_owners(files).items()):
+        print(f"{owner} has {slots} slots")
     for name, users in sorted(unpromised(files).items()):
         print(f"{name} is used by {', '.join(sorted(users))}")
     for name, found in figures().items():

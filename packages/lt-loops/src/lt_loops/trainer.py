@@ -406,7 +406,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
             lenient=self.lenient,
         )
-        return Run(job, last=self._fitted if continues else None)
+        return Run(job, self._shows, last=self._fitted if continues else None)
 
     def _finish(self, run: Run, result: RunResult) -> None:
         """Take over what a run left, say why it ended, end the script where a signal asked for it."""
@@ -618,7 +618,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     # ---- for the loops -----------------------------------------------------------------------------------------------
 
-    def shows(self, run: Run) -> None:
+    def _shows(self, run: Run) -> None:
         """Have what users read be of ``run`` from here on; a run calls this when it begins."""
         self._run = run
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
-from lt_core.logger import DummyLogger
 from lt_core.seed import preserve_generators
 from lt_loops.arguments.limits import LIMITS
 from lt_loops.fit import train_epoch
@@ -90,7 +89,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
         finally:
             inner.recorder.reset("train")
             inner.data.close()
-            outer.trainer.shows(outer)
+            outer.show()
             attach(outer)
 
 
@@ -153,12 +152,7 @@ def _snapshot(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _overridden(run: Run, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
-    loggers = list(run.loggers)
-    run.loggers[:] = [DummyLogger()] * bool(loggers)  # the module's own calls of self.logger go nowhere
     limits = {name: value for name, value in overrides.items() if name in LIMITS}
     limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
-    try:
-        with run.job.limits.overridden(**limits):
-            yield
-    finally:
-        run.loggers[:] = loggers
+    with run.without_loggers(), run.job.limits.overridden(**limits):
+        yield

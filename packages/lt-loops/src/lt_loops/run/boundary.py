@@ -66,9 +66,7 @@ def _reloads(run: Run, kind: str) -> bool:
 
 
 def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
-    """Call ``on_train_batch_start``; return whether one of them skips the rest of the epoch (-1), which then ends
-    here.
-    """
+    """Call ``on_train_batch_start``; return whether one of them returned -1: the epoch ends here."""
     answers = [hook(batch, index) for hook in hooks]
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
@@ -153,10 +151,7 @@ def validate(run: Run) -> None:
 
 
 def leave_training(run: Run) -> None:
-    """Note where the data stands, and let go of what only training needs.
-
-    Says so when much of the time went to waiting for data.
-    """
+    """Note where the data stands, let go of what only training needs, and say where much time went to waiting."""
     run.enter_phase("")
     run.data.leave()
     run.training.let_go()

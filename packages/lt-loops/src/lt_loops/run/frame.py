@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
+from lt_core.logger import DummyLogger
 from lt_core.logging.recorder import Recorder
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.report.compile_report import CompileReport
@@ -45,26 +47,20 @@ class Run:
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
         model: the module as the strategy set it up.
-        origin: the checkpoint that it starts from.
+        origin, data, training, losses, stopping, evaluation, log, saves: the owners; each class says what it holds.
         ahead: how far the loop runs before it looks up.
-        data: the feed of the training loaders, and the place in it.
-        training: optimizers, schedulers, and the plan of a step.
-        losses: what watches the losses.
-        stopping: where the run ends, and why.
-        evaluation: when a validation is due, the feeds of loaders that are evaluated, what a resume repeats.
-        log: what takes values to the loggers, and when.
-        saves: what is to be saved, what is being written, and what became of it.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
     """
 
-    def __init__(self, job: Job, last: Run | None = None) -> None:
+    def __init__(self, job: Job, shows: Callable[[Run], None], last: Run | None = None) -> None:
         """Describe a run that has not begun: nothing here is tied to a process.
 
         Args:
             job: what it is to do.
+            shows: has users read of this run from here on; called when it begins.
             last: the fit of the same module that this one continues.
         """
-        self.job, self.trainer, self.stage = job, job.trainer, job.stage
+        self.job, self._shows, self.trainer, self.stage = job, shows, job.trainer, job.stage
         module, settings, limits, parts = job.module, job.settings, job.limits, job.parts
         self.module, self.strategy, self.precision = module, parts.strategy, parts.precision
         self.callbacks, self.loggers = parts.callbacks, parts.loggers
@@ -102,7 +98,7 @@ class Run:
 
         Its loaders are asked for anew, and nothing of it goes to a logger.
         """
-        run = Run(self.job.inside(callbacks))
+        run = Run(self.job.inside(callbacks), self._shows)
         run.model = self.model
         run.training.take(self.training.made)
         run.begin(None)
@@ -123,7 +119,7 @@ class Run:
     def begin(self, profiler: Profiler | None) -> None:
         """Begin in this process: users read of this run from here on; ``profiler`` measures its hooks and loggers."""
         self.begun = True
-        self.trainer.shows(self)
+        self.show()
         self.recorder.rank = self.strategy.rank
         if profiler is not None:
             profiler.start(self.stage, self.trainer.log_dir)
@@ -131,6 +127,10 @@ class Run:
             self.compile_report = CompileReport()
         self.hooks = HookCalls(self.trainer, self.module, self.callbacks, profiler)
         self.open_log(profiler)
+
+    def show(self) -> None:
+        """Have users read of this run from here on."""
+        self._shows(self)
 
     def open_log(self, profiler: Profiler | None = None) -> None:
         """Begin to send values to the loggers."""
@@ -143,6 +143,21 @@ class Run:
         """Go on with the model and the optimizers as the strategy has set them up."""
         self.model = model
         self.training.placed(optimizers)
+
+    def take_callbacks(self, callbacks: list[Callback]) -> None:
+        """Have these be called from here on, in this order."""
+        self.callbacks[:] = callbacks
+        self.hooks.forget()
+
+    @contextmanager
+    def without_loggers(self) -> Iterator[None]:
+        """Have the module's own calls of ``self.logger`` go nowhere for a while."""
+        loggers = list(self.loggers)
+        self.loggers[:] = [DummyLogger()] * bool(loggers)
+        try:
+            yield
+        finally:
+            self.loggers[:] = loggers
 
     def enter_phase(self, phase: str) -> None:
         """Do something else from here on."""

@@ -23,14 +23,11 @@ __all__ = ["Host", "Job"]
 
 
 class Host(TrainerAPI, Protocol):
-    """The Trainer as its runs know it: what hooks get, and where users read what the present run does."""
+    """The Trainer as its runs know it: what hooks get."""
 
     @property
     def log_axis(self) -> str:
         """Where rows stand on the x axis of the loggers."""
-
-    def shows(self, run: Any) -> None:
-        """Have what users read be of this run from here on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

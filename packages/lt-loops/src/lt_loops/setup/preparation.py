@@ -115,11 +115,10 @@ def _attach_callbacks(run: Run) -> None:
             )
     replaced = {type(callback) for callback in extra}
     kept = [cb for cb in run.callbacks if type(cb) not in replaced or cb in extra]
-    run.callbacks[:] = order_callbacks(kept + [cb for cb in extra if cb not in kept])
+    run.take_callbacks(order_callbacks(kept + [cb for cb in extra if cb not in kept]))
     problem = repeated("the list of callbacks, with those of configure_callbacks,", run.callbacks)
     if problem is not None:
         raise ConfigError(f"{problem.text[0].upper()}{problem.text[1:]}", code="LT575")
-    run.hooks.forget()
     attach(run)
 
 
