@@ -700,3 +700,19 @@ def test_one_metric_object_for_two_loaders_is_told_once(shared, trainer):
     assert [str(warning.message)[-7:] for warning in told] == (["[LT514]"] if shared else [])
     assert (first["x/dataloader_idx_0"] == MEAN) is not shared
     assert (second["x/dataloader_idx_1"] == 7.0) is not shared
+
+
+def test_a_callbacks_own_log_is_its_own(trainer):
+    class Writes(Callback):
+        def __init__(self):
+            self.lines, self.log_dict = [], "mine"
+
+        def log(self, text):
+            self.lines.append(text)
+
+        def on_train_start(self, trainer, pl_module):
+            self.log("started")
+
+    callback = Writes()
+    trainer(callbacks=callback, max_steps=1).fit(Base())
+    assert (callback.lines, callback.log_dict) == (["started"], "mine")

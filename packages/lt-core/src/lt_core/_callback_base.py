@@ -31,6 +31,8 @@ class CallbackBase:
     role: str = ""
     batch_hooks_every: int = 1
 
+    _logs_as: Any = None  # the module of the run that goes on
+
     @property
     def state_key(self) -> str:
         """Key of this callback's state in a checkpoint; two of one class need different ones."""
@@ -53,9 +55,13 @@ class CallbackBase:
 
     def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
         """Log as ``LightningModule.log`` does; outside of a run nothing happens."""
+        if self._logs_as is not None:
+            self._logs_as.log(name, value, *args, **kwargs)
 
     def log_dict(self, dictionary: Any, *args: Any, **kwargs: Any) -> None:
         """Log each item of ``dictionary`` as ``LightningModule.log_dict`` does; outside of a run nothing happens."""
+        if self._logs_as is not None:
+            self._logs_as.log_dict(dictionary, *args, **kwargs)
 
     def on_saved(self, path: str) -> None:
         """A checkpoint that this callback asked for by ``trainer.request_save(path, owner=self)`` is with the writer.

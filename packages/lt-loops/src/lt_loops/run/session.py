@@ -172,8 +172,7 @@ def attach(run: Run) -> None:
     if run.job.datamodule is not None:
         run.job.datamodule.trainer = run.trainer  # type: ignore[attr-defined]
     for callback in run.callbacks:
-        callback.__dict__["log"] = run.module.log
-        callback.__dict__["log_dict"] = run.module.log_dict
+        callback.__dict__["_logs_as"] = run.module
 
 
 def detach(run: Run) -> None:
@@ -183,8 +182,7 @@ def detach(run: Run) -> None:
         part.__dict__.pop("_recorder", None)
         part.__dict__.pop("_manual", None)
     for callback in run.callbacks:
-        callback.__dict__.pop("log", None)
-        callback.__dict__.pop("log_dict", None)
+        callback.__dict__.pop("_logs_as", None)
 
 
 def _tear_down_data(source: DataSource | None, stage: str) -> None:
