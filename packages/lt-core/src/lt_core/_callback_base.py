@@ -30,7 +30,6 @@ class CallbackBase:
     monitors: bool = False
     role: str = ""
     batch_hooks_every: int = 1
-
     _logs_as: Any = None  # the module of the run that goes on
 
     @property

@@ -199,8 +199,7 @@ _PASSED_OVER = frozenset(
 def from_signal_handler(error: BaseException) -> bool:
     """Return whether ``error`` was raised by the handler of a signal, so that what it interrupted did not fail.
 
-    torch's handler of SIGCHLD raises wherever the process is when a DataLoader worker was killed, and so do time-outs
-    by SIGALRM. Whoever catches the exceptions of other people's code to go on without it lets these pass.
+    torch's handler of SIGCHLD raises wherever the process is when a DataLoader worker was killed; let such errors pass.
     """
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers}
