@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lt_core.errors import LogError, did_you_mean, warn
+from lt_core.errors import LogError, did_you_mean, nearest_name, warn
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden, nearest_name
+from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -49,7 +49,7 @@ class Monitor:
         who = self._who
         validates = sum(trainer.num_val_batches) > 0
         off = not validates and is_overridden(trainer.lightning_module, "validation_step", LightningModule)
-        if off and nearest_name(monitor, names) is None:
+        if off and nearest_name(monitor, names, slip=True) is None:
             warn(
                 f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), and "
                 f"nothing of this name is logged in training, so {self._hence}.",

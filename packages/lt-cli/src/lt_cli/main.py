@@ -122,7 +122,7 @@ def _unknown(word: str) -> str:
 
         return f"lt: {word!r} comes with {KNOWN[word][1]}: {install_hint(KNOWN[word][1])} [LT150]"
     names = [command.name for command in commands()]
-    near = difflib.get_close_matches(word, names, n=1)
+    near = difflib.get_close_matches(word, names, n=1)  # not by lt_core: to import torch takes seconds
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"lt: there is no command {word!r}.{hint} Commands: {', '.join(names)}. [LT150]"
 

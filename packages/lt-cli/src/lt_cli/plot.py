@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,8 +164,9 @@ def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[
         elif name in names:
             chosen.setdefault(_panel_of(name), []).append(name)
         else:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            from lt_core.errors import did_you_mean  # imports torch, which plotting has no use for
+
+            hint = did_you_mean(name, names)
             raise CommandError(f"no run logged {name!r}.{hint} There are: {', '.join(names)}.", code="LT166")
     return chosen
 

@@ -48,14 +48,15 @@ def _add_argparse_args(trainer: type, parent_parser: ArgumentParser, use_argumen
     """
     _note("Trainer.add_argparse_args(parser)", "LightningCLI, or parser.add_argument for those that you need")
     target: Any = parent_parser.add_argument_group(trainer.__name__) if use_argument_group else parent_parser
-    lines = dict(re.findall(r"^ +(\w+): (.*)$", inspect.getdoc(trainer) or "", re.MULTILINE))
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(trainer) or "", re.MULTILINE)
+    lines = {name: " ".join(line.split()).replace("``", "").replace("%", "%%") for name, line in found}
     for name in (*_parameters(trainer), *OLD_ARGUMENTS):
         if name in _NO_OPTION:
             continue
         parameter = _parameters(trainer).get(name)
         option: dict[str, Any] = {"dest": name, "type": str if name in _TEXT else _value, "metavar": "VALUE"}
         option["default"] = SUPPRESS if parameter is None else parameter.default
-        option["help"] = SUPPRESS if parameter is None else lines.get(name, "").replace("``", "").replace("%", "%%")
+        option["help"] = SUPPRESS if parameter is None else lines.get(name, "")
         if name in _FLAGS or (parameter is not None and "bool" in str(parameter.annotation)):
             option.update(nargs="?", const=True)
         try:

@@ -43,6 +43,6 @@ def as_in_1_x(hook: Callable[..., Any], offered: Sequence[str], extra: Mapping[s
         own = inspect.signature(hook).parameters
     except (TypeError, ValueError):  # no function, or one that takes fewer than Trainer and module
         return None
-    if not own.keys() & {*_CONSTANTS, *_SYNONYMS, *extra}:
+    if not own.keys() & ({*_CONSTANTS, *_SYNONYMS, *extra} - set(offered)):
         return None  # no hook of 1.x but a mistake, which lt explains
     return matched(hook, offered, constants={**_CONSTANTS, **extra}, synonyms=_SYNONYMS)

@@ -46,6 +46,7 @@ __all__ = [
     "PluginError",
     "RankError",
     "did_you_mean",
+    "nearest_name",
     "from_signal_handler",
     "near_files",
     "silence",
@@ -206,11 +207,17 @@ def from_signal_handler(error: BaseException) -> bool:
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
+def nearest_name(name: str, choices: Iterable[str], *, slip: bool = False) -> str | None:
+    """Return the choice that is most like ``name``; with ``slip`` only one that is a letter or two off."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.87 if slip else 0.6)
+    return by_lower[near[0]] if near else None
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the choice nearest to ``name``, or an empty string."""
-    by_lower = {choice.lower(): choice for choice in choices}
-    near = difflib.get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.6)
-    return f" Did you mean {by_lower[near[0]]!r}?" if near else ""
+    near = nearest_name(name, choices)
+    return "" if near is None else f" Did you mean {near!r}?"
 
 
 def near_files(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import inspect
 import types
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.checkpoint_header import HEADER_KEY
-from lt_core.errors import CheckpointError, ConfigError, did_you_mean, warn
+from lt_core.errors import CheckpointError, ConfigError, did_you_mean, nearest_name, warn
 from lt_core.hparams import (
     AttributeDict,
     annotated_classes,
@@ -327,5 +326,5 @@ def _listed(what: str, entries: list[str]) -> str:
 
 def _nearest(key: str, others: list[str], place: str = "file") -> str:
     ending = [other for other in others if other.endswith("." + key) or key.endswith("." + other)]
-    near = ending[:1] or difflib.get_close_matches(key, others[:2000], n=1, cutoff=0.6)
-    return f" (nearest in the {place}: {near[0]})" if near else ""
+    near = next(iter(ending), None) or nearest_name(key, others[:2000])
+    return "" if near is None else f" (nearest in the {place}: {near})"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from lt_core.errors import warn
+from lt_core.errors import nearest_name, warn
 
-__all__ = ["is_overridden", "nearest_name", "warn_of_misspelt_hooks", "warn_of_misspelt_settings"]
+__all__ = ["is_overridden", "warn_of_misspelt_hooks", "warn_of_misspelt_settings"]
 
 
 def is_overridden(owner: object, name: str, base: type) -> bool:
@@ -52,19 +51,13 @@ def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
     """
     names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
     for name in sorted(names.difference(known)):
-        near = nearest_name(name, known)
+        near = nearest_name(name, known, slip=True)
         if near is not None:
             warn(
                 f"{type(owner).__name__}.{name} is set, and nothing reads it. Did you mean {near!r}? If it is an "
                 "attribute of your own, another name avoids this note.",
                 code="LT184",
             )
-
-
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the one of ``known`` that ``name`` is a slip of: a letter or two off."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.87)
-    return near[0] if near else None
 
 
 def _is_users(part: object) -> bool:
@@ -90,7 +83,7 @@ def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
         name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)
     ):
         return None
-    return nearest_name(name, known)
+    return nearest_name(name, known, slip=True)
 
 
 _TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")

@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lt_core.dialect import NOT_MINE, attribute_of
-from lt_core.errors import warn
-from lt_core.overrides import nearest_name
+from lt_core.errors import nearest_name, warn
 from lt_loops.arguments.table import ARGUMENTS
 from lt_loops.former_names import ATTRIBUTES, CLASS_METHODS, understood_by
 
@@ -60,7 +59,7 @@ def check_attribute(kind: type, name: str) -> None:
         raise AttributeError(f"trainer.{name} cannot be set. {remedy}")
     if known is not None or any(name in vars(part) for part in kind.__mro__):
         return
-    near = nearest_name(name, _settable(kind))
+    near = nearest_name(name, _settable(kind), slip=True)
     if near is not None:
         warn(
             f"trainer.{name} is set, and nothing reads it. Did you mean {near!r}? If it is an attribute of your own, "

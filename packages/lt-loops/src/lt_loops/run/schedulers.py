@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from lt_core.errors import ConfigError, did_you_mean, warn
+from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden, nearest_name
+from lt_core.overrides import is_overridden
 from lt_loops.run.position import NEVER
 from lt_loops.setup.signatures import fitted
 
@@ -99,7 +99,7 @@ class Schedulers:
             "'frequency' so that it steps when a validation has run."
         )
         off = is_overridden(self._module, "validation_step", LightningModule) and not self._evaluation.validates
-        if config.strict and not (off and nearest_name(config.monitor or "", list(metrics)) is None):
+        if config.strict and not (off and nearest_name(config.monitor or "", metrics, slip=True) is None):
             raise ConfigError(message, code="LT321")
         warn(message, code="LT321")
         return None

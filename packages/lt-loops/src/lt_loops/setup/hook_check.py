@@ -12,10 +12,10 @@ from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import spoken
-from lt_core.errors import HookError, did_you_mean, warn
+from lt_core.errors import HookError, did_you_mean, nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden, nearest_name
+from lt_core.overrides import is_overridden
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
 from lt_loops.setup.signatures import (
@@ -194,7 +194,7 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
     for who, monitor in waiting:
         if not isinstance(monitor, str) or monitor in names:
             continue
-        if monitor.startswith("val") or nearest_name(monitor, names):
+        if monitor.startswith("val") or nearest_name(monitor, names, slip=True):
             warn(
                 f"{who} monitors {monitor!r}, and the validation batches of the sanity check did not log it. They "
                 f"logged: {', '.join(map(repr, names)) or 'nothing'}.{did_you_mean(monitor, names)} If it is not there "

@@ -67,7 +67,8 @@ def understood(
     function: Callable[..., Any], name: str, offered: Sequence[str], extra: Mapping[str, Any] | None = None
 ) -> Callable[..., Any] | None:
     """Return a hook that does not fit as an installed dialect calls it; None where none understands it."""
-    found = (dialect.fitted(function, name, offered, extra or {}) for dialect in dialects())
+    asked = dialects() if callable(function) else []
+    found = (dialect.fitted(function, name, offered, extra or {}) for dialect in asked)
     return next((hook for hook in found if hook is not None), None)
 
 
