@@ -315,11 +315,8 @@ class Settings:
         with silenced(given.get("silence") or ()):
             for name, value in given.items():
                 _note(name, value)
-        written = {
-            name: settled(name, value)
-            for name, value in given.items()
-            if value is not None or ARGUMENTS[name].none_counts
-        }
+        counted = {name: value for name, value in given.items() if value is not None or ARGUMENTS[name].none_counts}
+        written = {name: settled(name, value) for name, value in counted.items()}
         return cls(**{**written, **_follows(written)}, given=dict(given))
 
     def changed(self, **overrides: Any) -> Settings:
