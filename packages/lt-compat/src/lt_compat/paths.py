@@ -1,135 +1,134 @@
 """Module paths of Lightning below ``lt``: ``from lt.callbacks.early_stopping import EarlyStopping`` and the like.
 
 lt itself has one module for each kind of thing (``lt.callbacks``). The paths below those, and the modules that only
-old code knows (``lt.core``, ``lt.profiler``), are here; a module is made when somebody imports it.
+old code knows (``lt.core``, ``lt.profiler``), are here; a module is made when somebody imports it. A name that lt has
+comes from lt's own table, so that where it is defined is written once. lt needs this package and not the other way
+round: without lt there is no ``lt.callbacks`` to have paths below, and its names are left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+
 __all__ = ["NAMES"]
 
-NAMES: dict[str, dict[str, str]] = {
-    "accelerators.accelerator": {
-        "Accelerator": "lt_core.accelerator:Accelerator",
+_MOVED: dict[str, dict[str, str]] = {
+    "accelerators.accelerator": {"accelerators": "Accelerator"},
+    "accelerators.cpu": {"accelerators": "CPUAccelerator"},
+    "accelerators.cuda": {"accelerators": "CUDAAccelerator"},
+    "accelerators.gpu": {"accelerators": "GPUAccelerator"},
+    "accelerators.mps": {"accelerators": "MPSAccelerator"},
+    "accelerators.tpu": {"accelerators": "TPUAccelerator"},
+    "accelerators.xla": {"accelerators": "XLAAccelerator"},
+    "callbacks.base": {"callbacks": "Callback"},
+    "callbacks.batch_size_finder": {"callbacks": "BatchSizeFinder"},
+    "callbacks.callback": {"callbacks": "Callback"},
+    "callbacks.checkpoint": {"callbacks": "Checkpoint"},
+    "callbacks.device_stats_monitor": {"callbacks": "DeviceStatsMonitor"},
+    "callbacks.early_stopping": {"callbacks": "EarlyStopping"},
+    "callbacks.finetuning": {"callbacks": "BackboneFinetuning BaseFinetuning"},
+    "callbacks.gradient_accumulation_scheduler": {"callbacks": "GradientAccumulationScheduler"},
+    "callbacks.lambda_function": {"callbacks": "LambdaCallback"},
+    "callbacks.lr_finder": {"callbacks": "LearningRateFinder"},
+    "callbacks.lr_monitor": {"callbacks": "LearningRateMonitor"},
+    "callbacks.model_checkpoint": {"callbacks": "ModelCheckpoint"},
+    "callbacks.model_summary": {"callbacks": "ModelSummary"},
+    "callbacks.on_exception_checkpoint": {"callbacks": "OnExceptionCheckpoint"},
+    "callbacks.prediction_writer": {"callbacks": "BasePredictionWriter"},
+    "callbacks.progress": {"callbacks": "ProgressBar ProgressBarBase RichProgressBar TQDMProgressBar"},
+    "callbacks.progress.base": {"callbacks": "ProgressBarBase"},
+    "callbacks.progress.progress_bar": {"callbacks": "ProgressBar"},
+    "callbacks.progress.rich_progress": {"callbacks": "RichProgressBar RichProgressBarTheme"},
+    "callbacks.progress.tqdm_progress": {"callbacks": "TQDMProgressBar"},
+    "callbacks.pruning": {"callbacks": "ModelPruning"},
+    "callbacks.rich_model_summary": {"callbacks": "RichModelSummary"},
+    "callbacks.spike": {"callbacks": "SpikeDetection"},
+    "callbacks.stochastic_weight_avg": {"callbacks": "StochasticWeightAveraging"},
+    "callbacks.throughput_monitor": {"callbacks": "ThroughputMonitor"},
+    "callbacks.timer": {"callbacks": "Timer"},
+    "callbacks.weight_averaging": {"callbacks": "EMAWeightAveraging WeightAveraging"},
+    "core": {"": "LightningDataModule LightningModule"},
+    "core.datamodule": {"": "LightningDataModule"},
+    "core.lightning": {"": "LightningModule"},
+    "core.memory": {"utilities": "ModelSummary"},
+    "core.module": {"": "LightningModule"},
+    "loggers.base": {"loggers": "LightningLoggerBase"},
+    "loggers.comet": {"loggers": "CometLogger"},
+    "loggers.csv_logs": {"loggers": "CSVLogger"},
+    "loggers.logger": {"loggers": "Logger"},
+    "loggers.mlflow": {"loggers": "MLFlowLogger"},
+    "loggers.tensorboard": {"loggers": "TensorBoardLogger"},
+    "loggers.wandb": {"loggers": "WandbLogger"},
+    "plugins.environments": {"plugins": "ClusterEnvironment"},
+    "plugins.io": {"plugins": "AsyncCheckpointIO CheckpointIO TorchCheckpointIO"},
+    "plugins.precision": {
+        "plugins": "BitsandbytesPrecision DoublePrecision HalfPrecision Mixed MixedPrecision MixedPrecisionPlugin "
+        "Precision PrecisionPlugin ScaledMixed TransformerEnginePrecision TruePrecision"
     },
-    "accelerators.cpu": {
-        "CPUAccelerator": "lt_core.accelerator:Cpu",
+    "plugins.training_type": {"plugins": "DDPPlugin DDPSpawnPlugin"},
+    "profiler": {
+        "profilers": "AdvancedProfiler PassThroughProfiler Profiler PyTorchProfiler SimpleProfiler XLAProfiler"
     },
-    "accelerators.cuda": {
-        "CUDAAccelerator": "lt_strategies.cuda:Cuda",
+    "profilers.advanced": {"profilers": "AdvancedProfiler"},
+    "profilers.profiler": {"profilers": "Profiler"},
+    "profilers.pytorch": {"profilers": "PyTorchProfiler"},
+    "profilers.simple": {"profilers": "SimpleProfiler"},
+    "profilers.xla": {"profilers": "XLAProfiler"},
+    "strategies.ddp": {"strategies": "DDPStrategy"},
+    "strategies.fsdp": {"strategies": "FSDPStrategy"},
+    "strategies.model_parallel": {"strategies": "ModelParallelStrategy"},
+    "strategies.parallel": {"strategies": "ParallelStrategy"},
+    "strategies.single_device": {"strategies": "SingleDeviceStrategy"},
+    "strategies.strategy": {"strategies": "Strategy"},
+    "strategies.xla": {"strategies": "XLAStrategy"},
+    "trainer": {"": "Trainer seed_everything"},
+    "trainer.supporters": {"data": "CombinedLoader"},
+    "trainer.trainer": {"": "Trainer"},
+    "tuner.tuning": {"tuner": "Tuner"},
+    "utilities.apply_func": {"utilities": "apply_to_collection move_data_to_device"},
+    "utilities.cli": {"cli": "LightningArgumentParser LightningCLI SaveConfigCallback"},
+    "utilities.combined_loader": {"utilities": "CombinedLoader"},
+    "utilities.data": {"utilities": "suggested_max_num_workers"},
+    "utilities.distributed": {
+        "utilities": "rank_zero_debug rank_zero_deprecation rank_zero_info rank_zero_only rank_zero_warn"
     },
-    "accelerators.gpu": {
-        "GPUAccelerator": "lt_strategies.cuda:Cuda",
+    "utilities.enums": {"utilities": "GradClipAlgorithmType LightningEnum"},
+    "utilities.exceptions": {
+        "errors": "CheckpointError ConfigError ConfigTypeError DataError HookError "
+        "LogError LtError PluginError RankError",
+        "utilities": "MisconfigurationException",
     },
-    "accelerators.mps": {
-        "MPSAccelerator": "lt_strategies.mps:Mps",
+    "utilities.grads": {"utilities": "grad_norm"},
+    "utilities.model_helpers": {"utilities": "is_overridden"},
+    "utilities.model_summary": {"utilities": "ModelSummary"},
+    "utilities.parsing": {"utilities": "AttributeDict is_picklable"},
+    "utilities.rank_zero": {
+        "utilities": "rank_zero_debug rank_zero_deprecation rank_zero_info rank_zero_only rank_zero_warn"
     },
-    "accelerators.tpu": {
-        "TPUAccelerator": "lt_strategies.xla_device:Xla",
-    },
-    "accelerators.xla": {
-        "XLAAccelerator": "lt_strategies.xla_device:Xla",
-    },
-    "callbacks.base": {
-        "Callback": "lt_core.callback:Callback",
-    },
-    "callbacks.batch_size_finder": {
-        "BatchSizeFinder": "lt_callbacks:BatchSizeFinder",
-    },
-    "callbacks.callback": {
-        "Callback": "lt_core.callback:Callback",
-    },
-    "callbacks.checkpoint": {
-        "Checkpoint": "lt_callbacks:Checkpoint",
-    },
-    "callbacks.device_stats_monitor": {
-        "DeviceStatsMonitor": "lt_callbacks:DeviceStatsMonitor",
-    },
-    "callbacks.early_stopping": {
-        "EarlyStopping": "lt_callbacks:EarlyStopping",
-    },
+    "utilities.seed": {"utilities": "isolate_rng seed_everything"},
+    "utilities.warnings": {"errors": "LtDeprecationWarning LtWarning silence"},
+}
+"""By module: names of lt, by the module below ``lt`` that has them."""
+
+_OWN: dict[str, dict[str, str]] = {
     "callbacks.finetuning": {
-        "BackboneFinetuning": "lt_callbacks:BackboneFinetuning",
-        "BaseFinetuning": "lt_callbacks:BaseFinetuning",
         "multiplicative": "lt_callbacks.finetuning:multiplicative",
     },
-    "callbacks.gradient_accumulation_scheduler": {
-        "GradientAccumulationScheduler": "lt_callbacks:GradientAccumulationScheduler",
-    },
-    "callbacks.lambda_function": {
-        "LambdaCallback": "lt_callbacks:LambdaCallback",
-    },
-    "callbacks.lr_finder": {
-        "LearningRateFinder": "lt_callbacks:LearningRateFinder",
-    },
-    "callbacks.lr_monitor": {
-        "LearningRateMonitor": "lt_callbacks:LearningRateMonitor",
-    },
-    "callbacks.model_checkpoint": {
-        "ModelCheckpoint": "lt_callbacks:ModelCheckpoint",
-    },
-    "callbacks.model_summary": {
-        "ModelSummary": "lt_callbacks:ModelSummary",
-    },
-    "callbacks.on_exception_checkpoint": {
-        "OnExceptionCheckpoint": "lt_callbacks:OnExceptionCheckpoint",
-    },
     "callbacks.prediction_writer": {
-        "BasePredictionWriter": "lt_callbacks:BasePredictionWriter",
         "WriteInterval": "lt_callbacks.prediction_writer:WriteInterval",
-    },
-    "callbacks.progress": {
-        "ProgressBar": "lt_callbacks:ProgressBar",
-        "ProgressBarBase": "lt_callbacks.progress.progress_bar:ProgressBar",
-        "RichProgressBar": "lt_callbacks:RichProgressBar",
-        "TQDMProgressBar": "lt_callbacks:TQDMProgressBar",
     },
     "callbacks.progress.base": {
         "ProgressBar": "lt_callbacks.progress.progress_bar:ProgressBar",
-        "ProgressBarBase": "lt_callbacks.progress.progress_bar:ProgressBar",
-    },
-    "callbacks.progress.progress_bar": {
-        "ProgressBar": "lt_callbacks:ProgressBar",
-    },
-    "callbacks.progress.rich_progress": {
-        "RichProgressBar": "lt_callbacks:RichProgressBar",
-        "RichProgressBarTheme": "lt_callbacks:RichProgressBarTheme",
     },
     "callbacks.progress.tqdm_progress": {
-        "TQDMProgressBar": "lt_callbacks:TQDMProgressBar",
         "Tqdm": "lt_callbacks.progress.tqdm_progress:Tqdm",
         "convert_inf": "lt_callbacks.progress.tqdm_progress:convert_inf",
     },
-    "callbacks.pruning": {
-        "ModelPruning": "lt_callbacks:ModelPruning",
-    },
-    "callbacks.rich_model_summary": {
-        "RichModelSummary": "lt_callbacks:RichModelSummary",
-    },
-    "callbacks.spike": {
-        "SpikeDetection": "lt_callbacks:SpikeDetection",
-    },
-    "callbacks.stochastic_weight_avg": {
-        "StochasticWeightAveraging": "lt_callbacks:StochasticWeightAveraging",
-    },
-    "callbacks.throughput_monitor": {
-        "ThroughputMonitor": "lt_callbacks:ThroughputMonitor",
-    },
-    "callbacks.timer": {
-        "Timer": "lt_callbacks:Timer",
-    },
-    "callbacks.weight_averaging": {
-        "EMAWeightAveraging": "lt_callbacks:EMAWeightAveraging",
-        "WeightAveraging": "lt_callbacks:WeightAveraging",
-    },
     "core": {
         "HyperparametersMixin": "lt_core.hparams:HyperparametersMixin",
-        "LightningDataModule": "lt_data:LightningDataModule",
-        "LightningModule": "lt_core.module:LightningModule",
         "LightningOptimizer": "lt_core.optimizer:LightningOptimizer",
-    },
-    "core.datamodule": {
-        "LightningDataModule": "lt_data:LightningDataModule",
     },
     "core.decorators": {
         "auto_move_data": "lt_compat.answers:auto_move_data",
@@ -137,17 +136,8 @@ NAMES: dict[str, dict[str, str]] = {
     "core.hooks": {
         "DataHooks": "lt_core.data:DataSource",
     },
-    "core.lightning": {
-        "LightningModule": "lt_core.module:LightningModule",
-    },
-    "core.memory": {
-        "ModelSummary": "lt_callbacks.summary.module_table:ModuleTable",
-    },
     "core.mixins": {
         "HyperparametersMixin": "lt_core.hparams:HyperparametersMixin",
-    },
-    "core.module": {
-        "LightningModule": "lt_core.module:LightningModule",
     },
     "core.optimizer": {
         "LightningOptimizer": "lt_core.optimizer:LightningOptimizer",
@@ -172,32 +162,14 @@ NAMES: dict[str, dict[str, str]] = {
     "loggers.base": {
         "DummyExperiment": "lt_core.logger:DummyExperiment",
         "DummyLogger": "lt_core.logger:DummyLogger",
-        "LightningLoggerBase": "lt_core.logger:Logger",
         "rank_zero_experiment": "lt_core.logger:rank_zero_experiment",
-    },
-    "loggers.comet": {
-        "CometLogger": "lt_loggers:CometLogger",
-    },
-    "loggers.csv_logs": {
-        "CSVLogger": "lt_loggers:CSVLogger",
     },
     "loggers.logger": {
         "DummyExperiment": "lt_core.logger:DummyExperiment",
         "DummyLogger": "lt_core.logger:DummyLogger",
-        "Logger": "lt_core.logger:Logger",
         "rank_zero_experiment": "lt_core.logger:rank_zero_experiment",
     },
-    "loggers.mlflow": {
-        "MLFlowLogger": "lt_loggers:MLFlowLogger",
-    },
-    "loggers.tensorboard": {
-        "TensorBoardLogger": "lt_loggers:TensorBoardLogger",
-    },
-    "loggers.wandb": {
-        "WandbLogger": "lt_loggers:WandbLogger",
-    },
     "plugins.environments": {
-        "ClusterEnvironment": "lt_core.environment:Environment",
         "Environment": "lt_core.environment:Environment",
         "KubeflowEnvironment": "lt_strategies.environments:Kubernetes",
         "LSFEnvironment": "lt_strategies.environments:Lsf",
@@ -206,77 +178,9 @@ NAMES: dict[str, dict[str, str]] = {
         "SLURMEnvironment": "lt_strategies.environments:Slurm",
         "TorchElasticEnvironment": "lt_strategies.environments:Torchrun",
     },
-    "plugins.io": {
-        "AsyncCheckpointIO": "lt_checkpoint:AsyncCheckpointIO",
-        "CheckpointIO": "lt_core.checkpoint:CheckpointIO",
-        "TorchCheckpointIO": "lt_checkpoint:TorchCheckpointIO",
-    },
-    "plugins.precision": {
-        "BitsandbytesPrecision": "lt_strategies.bitsandbytes:Bitsandbytes",
-        "DoublePrecision": "lt_strategies.precision:double",
-        "HalfPrecision": "lt_strategies.precision:TruePrecision",
-        "Mixed": "lt_strategies.precision:Mixed",
-        "MixedPrecision": "lt_strategies.precision:Mixed",
-        "MixedPrecisionPlugin": "lt_strategies.precision:Mixed",
-        "Precision": "lt_core.precision:Precision",
-        "PrecisionPlugin": "lt_core.precision:Precision",
-        "ScaledMixed": "lt_strategies.precision:ScaledMixed",
-        "TransformerEnginePrecision": "lt_strategies.transformer_engine:TransformerEngine",
-        "TruePrecision": "lt_strategies.precision:TruePrecision",
-    },
-    "plugins.training_type": {
-        "DDPPlugin": "lt_strategies.ddp:DDP",
-        "DDPSpawnPlugin": "lt_strategies.ddp:ddp_spawn",
-    },
     "profiler": {
         "AbstractProfiler": "lt_core.profiler:Profiler",
-        "AdvancedProfiler": "lt_callbacks.profilers.advanced:AdvancedProfiler",
         "BaseProfiler": "lt_core.profiler:Profiler",
-        "PassThroughProfiler": "lt_core.profiler:Profiler",
-        "Profiler": "lt_core.profiler:Profiler",
-        "PyTorchProfiler": "lt_callbacks.profilers.pytorch:PyTorchProfiler",
-        "SimpleProfiler": "lt_callbacks.profilers.simple:SimpleProfiler",
-        "XLAProfiler": "lt_callbacks.profilers.xla:XLAProfiler",
-    },
-    "profilers.advanced": {
-        "AdvancedProfiler": "lt_callbacks.profilers.advanced:AdvancedProfiler",
-    },
-    "profilers.profiler": {
-        "Profiler": "lt_core.profiler:Profiler",
-    },
-    "profilers.pytorch": {
-        "PyTorchProfiler": "lt_callbacks.profilers.pytorch:PyTorchProfiler",
-    },
-    "profilers.simple": {
-        "SimpleProfiler": "lt_callbacks.profilers.simple:SimpleProfiler",
-    },
-    "profilers.xla": {
-        "XLAProfiler": "lt_callbacks.profilers.xla:XLAProfiler",
-    },
-    "strategies.ddp": {
-        "DDPStrategy": "lt_strategies.ddp:DDP",
-    },
-    "strategies.fsdp": {
-        "FSDPStrategy": "lt_strategies.fsdp:FSDP",
-    },
-    "strategies.model_parallel": {
-        "ModelParallelStrategy": "lt_strategies.fsdp:ModelParallel",
-    },
-    "strategies.parallel": {
-        "ParallelStrategy": "lt_strategies.distributed:Distributed",
-    },
-    "strategies.single_device": {
-        "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
-    },
-    "strategies.strategy": {
-        "Strategy": "lt_core.strategy:Strategy",
-    },
-    "strategies.xla": {
-        "XLAStrategy": "lt_strategies.xla:XLA",
-    },
-    "trainer": {
-        "Trainer": "lt_loops:Trainer",
-        "seed_everything": "lt_core.seed:seed_everything",
     },
     "trainer.states": {
         "RunningStage": "lt_core.states:RunningStage",
@@ -284,30 +188,9 @@ NAMES: dict[str, dict[str, str]] = {
         "TrainerState": "lt_core.states:TrainerState",
         "TrainerStatus": "lt_core.states:TrainerStatus",
     },
-    "trainer.supporters": {
-        "CombinedLoader": "lt_data:CombinedLoader",
-    },
-    "trainer.trainer": {
-        "Trainer": "lt_loops:Trainer",
-    },
-    "tuner.tuning": {
-        "Tuner": "lt_callbacks:Tuner",
-    },
-    "utilities.apply_func": {
-        "apply_to_collection": "lt_compat.answers:apply_to_collection",
-        "move_data_to_device": "lt_core.batch:move_to_device",
-    },
-    "utilities.cli": {
-        "LightningArgumentParser": "lt_cli:LightningArgumentParser",
-        "LightningCLI": "lt_cli:LightningCLI",
-        "SaveConfigCallback": "lt_cli:SaveConfigCallback",
-    },
     "utilities.cloud_io": {
         "get_filesystem": "lt_compat.answers:get_filesystem",
         "load": "lt_compat.answers:load",
-    },
-    "utilities.combined_loader": {
-        "CombinedLoader": "lt_data:CombinedLoader",
     },
     "utilities.data": {
         "extract_batch_size": "lt_compat.answers:extract_batch_size",
@@ -315,34 +198,9 @@ NAMES: dict[str, dict[str, str]] = {
         "has_len": "lt_compat.answers:has_len",
         "has_len_all_ranks": "lt_compat.answers:has_len_all_ranks",
         "sized_len": "lt_compat.answers:sized_len",
-        "suggested_max_num_workers": "lt_compat.answers:suggested_max_num_workers",
-    },
-    "utilities.distributed": {
-        "rank_zero_debug": "lt_core.rank:rank_zero_debug",
-        "rank_zero_deprecation": "lt_core.rank:rank_zero_deprecation",
-        "rank_zero_info": "lt_core.rank:rank_zero_info",
-        "rank_zero_only": "lt_core.rank:rank_zero_only",
-        "rank_zero_warn": "lt_core.rank:rank_zero_warn",
-    },
-    "utilities.enums": {
-        "GradClipAlgorithmType": "lt_core.states:GradClipAlgorithmType",
-        "LightningEnum": "lt_core.states:LightningEnum",
     },
     "utilities.exceptions": {
-        "CheckpointError": "lt_core.errors:CheckpointError",
-        "ConfigError": "lt_core.errors:ConfigError",
-        "ConfigTypeError": "lt_core.errors:ConfigTypeError",
-        "DataError": "lt_core.errors:DataError",
-        "HookError": "lt_core.errors:HookError",
-        "LogError": "lt_core.errors:LogError",
-        "LtError": "lt_core.errors:LtError",
-        "MisconfigurationException": "lt_core.errors:MisconfigurationException",
-        "PluginError": "lt_core.errors:PluginError",
-        "RankError": "lt_core.errors:RankError",
         "SIGTERMException": "lt_compat.answers:SIGTERMException",
-    },
-    "utilities.grads": {
-        "grad_norm": "lt_core.optimizer:grad_norm",
     },
     "utilities.imports": {
         "_BITSANDBYTES_AVAILABLE": "lt_compat.answers:_BITSANDBYTES_AVAILABLE",
@@ -378,18 +236,14 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "utilities.model_helpers": {
         "get_torchvision_model": "lt_compat.answers:get_torchvision_model",
-        "is_overridden": "lt_compat.answers:is_overridden",
     },
     "utilities.model_summary": {
         "LayerSummary": "lt_callbacks.summary.module_table:LayerRow",
-        "ModelSummary": "lt_callbacks.summary.module_table:ModuleTable",
         "get_human_readable_count": "lt_callbacks.summary.module_table:human_count",
         "summarize": "lt_callbacks.summary.module_table:ModuleTable",
     },
     "utilities.parsing": {
-        "AttributeDict": "lt_core.hparams:AttributeDict",
         "get_init_args": "lt_compat.answers:get_init_args",
-        "is_picklable": "lt_compat.answers:is_picklable",
         "lightning_getattr": "lt_compat.answers:lightning_getattr",
         "lightning_hasattr": "lt_compat.answers:lightning_hasattr",
         "lightning_setattr": "lt_compat.answers:lightning_setattr",
@@ -398,17 +252,10 @@ NAMES: dict[str, dict[str, str]] = {
         "LightningDeprecationWarning": "lt_core.errors:LtDeprecationWarning",
         "WarningCache": "lt_compat.answers:WarningCache",
         "rank_prefixed_message": "lt_compat.answers:rank_prefixed_message",
-        "rank_zero_debug": "lt_core.rank:rank_zero_debug",
-        "rank_zero_deprecation": "lt_core.rank:rank_zero_deprecation",
-        "rank_zero_info": "lt_core.rank:rank_zero_info",
-        "rank_zero_only": "lt_core.rank:rank_zero_only",
-        "rank_zero_warn": "lt_core.rank:rank_zero_warn",
     },
     "utilities.seed": {
-        "isolate_rng": "lt_core.seed:isolate_rng",
         "pl_worker_init_function": "lt_core.seed:pl_worker_init_function",
         "reset_seed": "lt_core.seed:reset_seed",
-        "seed_everything": "lt_core.seed:seed_everything",
     },
     "utilities.signature_utils": {
         "is_param_in_hook_signature": "lt_compat.answers:is_param_in_hook_signature",
@@ -432,10 +279,21 @@ NAMES: dict[str, dict[str, str]] = {
         "_PREDICT_OUTPUT": "lt_compat.answers:_PREDICT_OUTPUT",
     },
     "utilities.warnings": {
-        "LtDeprecationWarning": "lt_core.errors:LtDeprecationWarning",
-        "LtWarning": "lt_core.errors:LtWarning",
         "PossibleUserWarning": "lt_core.errors:LtWarning",
-        "silence": "lt_core.errors:silence",
     },
 }
+"""By module: names that lt has not, with where each comes from."""
+
+
+def _names() -> dict[str, dict[str, str]]:
+    """Return all names, in the form of ``lt.names.NAMES``."""
+    lt: Mapping[str, Mapping[str, str]] = import_module("lt.names").NAMES if find_spec("lt") is not None else {}
+    found: dict[str, dict[str, str]] = {}
+    for module in sorted(_MOVED.keys() | _OWN):
+        names = {name: lt[home][name] for home, line in _MOVED.get(module, {}).items() for name in line.split() if lt}
+        found[module] = dict(sorted({**names, **_OWN.get(module, {})}.items()))
+    return found
+
+
+NAMES = _names()
 """As ``lt.names.NAMES``: by module below ``lt``, each name with where it comes from."""
