@@ -394,6 +394,7 @@ def test_a_missing_or_unknown_hparams_file_says_so(tmp_path, path):
 
 def test_urls_can_be_loaded_from():
     pytest.importorskip("fsspec")
+    pytest.importorskip("lt_checkpoint", reason="URLs come with lt-checkpoint")
     save(Model(3), "memory://run/a.ckpt")
     assert Model.load_from_checkpoint("memory://run/a.ckpt").hparams.width == 3
 

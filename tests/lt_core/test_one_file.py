@@ -73,7 +73,6 @@ def test_the_header_is_read(path):
     "ask",
     [
         lambda: io.save_checkpoint({}, "s3://bucket/a.ckpt"),
-        lambda: io.save_checkpoint({}, "a.ckpt", storage_options={"key": 1}),
         lambda: io.load_checkpoint("s3://bucket/a.ckpt"),
         lambda: io.exists("s3://bucket/a.ckpt"),
         lambda: io.times("s3://bucket"),

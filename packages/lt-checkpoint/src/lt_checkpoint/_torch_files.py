@@ -28,9 +28,9 @@ from lt_checkpoint._remote_file import (
 )
 from lt_checkpoint._safe_read import read_checkpoint, verify_checkpoint
 from lt_core.atomic_file import write_atomically, writing_errors
-from lt_core.checkpoint import OneFile, is_remote
+from lt_core.checkpoint import OneFile, is_remote, local_path
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, ConfigTypeError
+from lt_core.errors import CheckpointError
 
 __all__ = ["StrPath", "TorchCheckpointIO", "check_ending"]
 
@@ -66,15 +66,9 @@ class TorchCheckpointIO(OneFile):
         if is_remote(path):
             write_remote(str(path), write, storage_options)
             return
-        if storage_options:
-            raise ConfigTypeError(
-                f"storage_options={storage_options!r}: they are arguments of a file system behind a URL (s3://...), "
-                f"and {path} is a local path. Leave them out, or give the Trainer a CheckpointIO that takes them "
-                "(plugins=[...]).",
-                code="LT666",
-            )
+        file = local_path(path, storage_options)
         with writing_errors(path):
-            write_atomically(_local(path), write, _check_written)
+            write_atomically(file, write, _check_written)
 
     def load_checkpoint(
         self,
@@ -100,27 +94,27 @@ class TorchCheckpointIO(OneFile):
             remove_remote(str(path))
             return
         with writing_errors(path):
-            _local(path).unlink(missing_ok=True)
+            local_path(path).unlink(missing_ok=True)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
         if is_remote(target) or is_remote(link):
             self.save_checkpoint(self.load_checkpoint(target), link)
             return
         with writing_errors(link):
-            point_at(_local(target), _local(link))
+            point_at(local_path(target), local_path(link))
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
         if is_remote(target) or is_remote(name):
             self.save_checkpoint(self.load_checkpoint(target), name)
             return
         with writing_errors(name):
-            name_also(_local(target), _local(name))
+            name_also(local_path(target), local_path(name))
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``: a file, or a sharded one's folder."""
         if is_remote(path):
             return remote_exists(str(path))
-        return _local(path).is_file() or (standing(_local(path)) / REST_FILE).is_file()
+        return local_path(path).is_file() or (standing(local_path(path)) / REST_FILE).is_file()
 
     def times(self, folder: StrPath) -> dict[str, int]:
         return remote_files(str(folder), ".ckpt") if is_remote(folder) else super().times(folder)
@@ -136,7 +130,7 @@ class TorchCheckpointIO(OneFile):
         """
         if is_remote(path):
             return read_header(partial(remote_bytes, str(path)))
-        place = standing(_local(path))
+        place = standing(local_path(path))
         try:
             with (place / REST_FILE if place.is_dir() else place).open("rb", buffering=0) as file:
                 return read_header(partial(_bytes_of, file))
@@ -147,7 +141,7 @@ class TorchCheckpointIO(OneFile):
         """Delete what killed writes of files and of sharded checkpoints have left in ``folder``."""
         if not is_remote(folder):
             super().clean(folder)
-            clean_folders(_local(folder))
+            clean_folders(local_path(folder))
 
     def verify(self, path: StrPath) -> None:
         with _source(path) as (source, name):
@@ -205,10 +199,6 @@ def _check_written(file: IO[bytes]) -> None:
         raise OSError(errno.EIO, f"what was written is read back otherwise: {error}") from error
 
 
-def _local(path: StrPath) -> Path:
-    return Path(str(path).removeprefix("file://"))
-
-
 @contextmanager
 def _source(path: StrPath | IO[bytes]) -> Iterator[tuple[Path | IO[bytes], str | None]]:
     """Return a context with what to read and what to call it."""
@@ -218,4 +208,4 @@ def _source(path: StrPath | IO[bytes]) -> Iterator[tuple[Path | IO[bytes], str |
         with local_copy(str(path)) as file:
             yield file, str(path)
     else:
-        yield _local(path), str(path)
+        yield local_path(path), str(path)

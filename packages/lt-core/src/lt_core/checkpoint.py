@@ -25,7 +25,7 @@ from torch import Tensor
 from lt_core import plugins
 from lt_core.atomic_file import clean_leftovers, name_beside, write_atomically, writing_errors
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, ConfigError, near_files, warn
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, near_files, warn
 from lt_core.older import adapt
 from lt_core.plain_data import plain_tree
 from lt_core.ranks import Ranks
@@ -37,6 +37,7 @@ __all__ = [
     "SupportsShards",
     "default_io",
     "is_remote",
+    "local_path",
     "need_shards",
     "shards_of",
 ]
@@ -208,7 +209,7 @@ class OneFile(CheckpointIO):
     """One plain file for each checkpoint, by what torch and Python bring."""
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
-        file = _local(path, storage_options)
+        file = local_path(path, storage_options)
         tree = plain_tree(dict(checkpoint), tensor=_on_cpu)
         with writing_errors(path):
             write_atomically(file, partial(torch.save, tree))
@@ -239,28 +240,28 @@ class OneFile(CheckpointIO):
 
     def remove_checkpoint(self, path: StrPath) -> None:
         with writing_errors(path):
-            _local(path).unlink(missing_ok=True)
+            local_path(path).unlink(missing_ok=True)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
         self.add_name(target, link)
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
         """Link ``name`` to the same file, or copy it where there are no links."""
-        source, beside = _found(target), name_beside(_local(name))
+        source, beside = _found(target), name_beside(local_path(name))
         with writing_errors(name):
             try:
                 os.link(source, beside)
             except OSError:
                 shutil.copyfile(source, beside)
-            beside.replace(_local(name))
+            beside.replace(local_path(name))
             beside.unlink(missing_ok=True)  # replacing a name by the same file leaves both
 
     def exists(self, path: StrPath) -> bool:
-        return _local(path).is_file()
+        return local_path(path).is_file()
 
     def times(self, folder: StrPath) -> dict[str, int]:
         found: dict[str, int] = {}
-        for path in _local(folder).glob("*.ckpt"):
+        for path in local_path(folder).glob("*.ckpt"):
             with suppress(FileNotFoundError):  # the other processes of a job may delete it just now
                 found[str(path.resolve())] = path.stat().st_mtime_ns
         return found
@@ -272,7 +273,7 @@ class OneFile(CheckpointIO):
         return None
 
     def clean(self, folder: StrPath) -> None:
-        clean_leftovers(_local(folder))
+        clean_leftovers(local_path(folder))
 
     def verify(self, path: StrPath) -> None:
         self.load_checkpoint(path)
@@ -282,18 +283,31 @@ def _on_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu()
 
 
-def _local(path: StrPath, storage_options: Any = None) -> Path:
-    if is_remote(path) or storage_options:
+def local_path(path: StrPath, storage_options: Any = None) -> Path:
+    """Return a path on this machine.
+
+    Raises:
+        CheckpointError: for a URL.
+        ConfigTypeError: for ``storage_options``, for which a local path has no use.
+    """
+    if is_remote(path):
         raise CheckpointError(
-            f"{path}: checkpoints behind URLs, and storage_options for them, come with lt-checkpoint: "
-            f"{plugins.install_hint('lt-checkpoint')}. Or give a folder on this machine.",
+            f"{path}: checkpoints behind URLs come with lt-checkpoint: {plugins.install_hint('lt-checkpoint')}. Or "
+            "give a folder on this machine.",
             code="LT630",
+        )
+    if storage_options:
+        raise ConfigTypeError(
+            f"storage_options={storage_options!r}: they are arguments of a file system behind a URL (s3://...), and "
+            f"{path} is a local path. Leave them out, or give the Trainer a CheckpointIO that takes them "
+            "(plugins=[...]).",
+            code="LT666",
         )
     return Path(str(path).removeprefix("file://"))
 
 
 def _found(path: StrPath) -> Path:
-    file = _local(path)
+    file = local_path(path)
     if file.is_dir():
         raise CheckpointError(
             f"{path} is a folder: expected a file. Sharded checkpoints, which are folders, come with lt-checkpoint: "
