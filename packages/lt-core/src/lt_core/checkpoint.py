@@ -1,8 +1,7 @@
 """What writes and reads checkpoints: ``CheckpointIO``, the interface, and a default that keeps each in one plain file.
 
-The default is enough to save and to resume exactly. Where lt-checkpoint is installed it takes that place, by the group
-``lt.checkpoint_io``, and brings the rest: links, files behind URLs, Lightning's files, errors that say what is wrong
-with a file, saving in the background, sharded checkpoints.
+The default is enough to save and to resume exactly. lt-checkpoint takes its place, by the group ``lt.checkpoint_io``,
+and brings the rest: URLs, Lightning's files, saving in the background, sharded checkpoints, errors that say more.
 """
 
 from __future__ import annotations
@@ -202,9 +201,6 @@ class CheckpointIO:
         """Wait, then give back threads and buffers. The object can be used again."""
 
 
-# ---- the default -----------------------------------------------------------------------------------------------------
-
-
 class OneFile(CheckpointIO):
     """One plain file for each checkpoint, by what torch and Python bring."""
 
@@ -267,7 +263,6 @@ class OneFile(CheckpointIO):
         return found
 
     def header(self, path: StrPath) -> Header | None:
-        """Return the header of the tree, whose tensors are mapped and not read."""
         with suppress(CheckpointError):
             return Header.of(self.load_checkpoint(path, mmap=True))
         return None
@@ -284,12 +279,7 @@ def _on_cpu(tensor: Tensor) -> Tensor:
 
 
 def local_path(path: StrPath, storage_options: Any = None) -> Path:
-    """Return a path on this machine.
-
-    Raises:
-        CheckpointError: for a URL.
-        ConfigTypeError: for ``storage_options``, for which a local path has no use.
-    """
+    """Return a path on this machine; raise for a URL, and for options that only a URL has a use for."""
     if is_remote(path):
         raise CheckpointError(
             f"{path}: checkpoints behind URLs come with lt-checkpoint: {plugins.install_hint('lt-checkpoint')}. Or "
@@ -330,7 +320,6 @@ def _compare_checksums(file: Path | IO[bytes]) -> None:
 
 @contextmanager
 def _reading_errors(path: Any) -> Iterator[None]:
-    """Turn whatever torch says of a file into an error that names it, the reason and the way out."""
     try:
         yield
     except OSError as error:
@@ -351,9 +340,6 @@ def _reading_errors(path: Any) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
-
-
-# ---- checkpoints to which every rank contributes ---------------------------------------------------------------------
 
 
 class Stored(dict[str, Any]):
@@ -388,9 +374,6 @@ class SupportsShards(CheckpointIO):
         raise NotImplementedError
 
 
-# ---- which one -------------------------------------------------------------------------------------------------------
-
-
 def default_io() -> CheckpointIO:
     """Return what a Trainer saves with: what a package provides as ``default``, else lt-checkpoint's in the background,
     else one that writes plain files.
@@ -401,7 +384,6 @@ def default_io() -> CheckpointIO:
 
 
 def _default() -> CheckpointIO:
-    """Return what does the work of a bare ``CheckpointIO``."""
     io: CheckpointIO = (plugins.find("checkpoint_io", "torch") or OneFile)()
     return io
 
