@@ -26,3 +26,26 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
     assert (loss.prog_bar, loss.forks, loss.reduce, loss.sync_dist) == (True, True, "max", True)
     assert loss.step_name == "loss_step/dataloader_idx_1"
     assert (own.step_name, own.to_logger) == ("own", False)
+
+
+@pytest.mark.slow  # importing torch's compiler
+def test_a_compiled_step_that_raises_leaves_nothing_of_what_it_logged():
+    from lt_core.logging.compiled import log_from_the_graph, log_when_done
+
+    recorder, given = Recorder(), (None,) * 9
+
+    calls = []
+
+    def step():
+        if calls:
+            return
+        calls.append(1)
+        log_from_the_graph(recorder, "loss", torch.tensor(1.0), given, None)
+        raise ValueError("the user's")
+
+    logging_step = log_when_done(step, recorder)
+    with pytest.raises(ValueError, match="the user's"):
+        logging_step()
+    assert recorder.deferred is None
+    logging_step()
+    assert not recorder.slots

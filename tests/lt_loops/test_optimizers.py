@@ -10,6 +10,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, ReduceLROnPlateau, StepLR
 
 from lt_core import HookError, LightningModule, LtDeprecationWarning, LtWarning
+from lt_loops.run import schedulers
 from lt_loops.setup.optimizers import SchedulerConfig, check_schedule_length, parse_optimizers
 
 
@@ -156,6 +157,17 @@ class Odd:
 def test_an_odd_scheduler_is_fine_where_the_module_steps_it(net, a):
     net.lr_scheduler_step = lambda scheduler, metric: scheduler.step(epoch=0)
     assert parse_optimizers(([a], [Odd(a)]), net).schedulers[0].optimizer is a
+
+
+def test_the_modules_own_scheduler_step_is_looked_at_once_not_in_every_step(net, a, monkeypatch):
+    looked, stepped = [], []
+    monkeypatch.setattr(schedulers, "fitted", lambda hook, name: looked.append(name) or hook)
+    net.lr_scheduler_step = lambda scheduler, metric: stepped.append(metric)
+    owner = schedulers.Schedulers(None, net, None, None)
+    owner.take(parse_optimizers(([a], [{"scheduler": Odd(a), "interval": "step"}]), net).schedulers)
+    for count in (1, 2, 3):
+        owner.step("step", count)
+    assert (looked, stepped) == (["lr_scheduler_step"], [None] * 3)
 
 
 def test_an_optimizer_of_no_torch_class_is_taken_by_what_it_can(net, a):

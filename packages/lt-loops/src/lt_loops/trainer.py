@@ -324,7 +324,18 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         datamodule: DataSource | None = None,
         ckpt_path: str | PathLike[str] | None = None,
     ) -> Iterator[Any]:
-        """Yield the outputs of ``predict_step`` one batch at a time, on this process, so that memory stays bounded."""
+        """Yield the outputs of ``predict_step`` one batch at a time, on this process, so that memory stays bounded.
+
+        Raises:
+            ConfigError: where the strategy would have to start other processes for it.
+        """
+        if self.strategy.world_size > 1 and not self.strategy.environment.processes_exist:
+            raise ConfigError(
+                f"predict_iter() hands over each output in this process, and strategy={self.strategy.name!r} starts its "
+                f"{self.strategy.world_size} processes for a call as a whole. Use predict(), predict_iter() with "
+                "Trainer(devices=1), or start the script by torchrun.",
+                code="LT595",
+            )
         return self._yielded(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
 
     def _yielded(self, run: Run) -> Iterator[Any]:

@@ -37,8 +37,13 @@ def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[...,
 
     def logging_step(*args: Any, **kwargs: Any) -> Any:
         outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
-        output = step(*args, **kwargs)
-        recorder.deferred = outer
+        try:
+            output = step(*args, **kwargs)
+        except BaseException:
+            deferred.clear()
+            raise
+        finally:
+            recorder.deferred = outer
         for call in deferred:
             _log(recorder, *call)
         deferred.clear()

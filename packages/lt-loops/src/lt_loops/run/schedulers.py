@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -28,16 +29,18 @@ class Schedulers:
         configs: the schedulers with when they step, in declared order.
     """
 
-    __slots__ = ("_ahead", "_evaluation", "_module", "_recorder", "configs")
+    __slots__ = ("_ahead", "_evaluation", "_module", "_own_step", "_recorder", "configs")
 
     def __init__(self, ahead: Ahead, module: LightningModule, recorder: Recorder, evaluation: Evaluation) -> None:
         """Begin without any."""
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
         self.configs: list[SchedulerConfig] = []
+        self._own_step: Callable[..., Any] | None = None
 
     def take(self, configs: list[SchedulerConfig]) -> None:
         """Step these from here on."""
-        self.configs = configs
+        self.configs, own = configs, is_overridden(self._module, "lr_scheduler_step", LightningModule)
+        self._own_step = fitted(self._module.lr_scheduler_step, "lr_scheduler_step") if own else None
 
     def step(self, interval: str, count: int) -> None:
         """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.
@@ -80,8 +83,8 @@ class Schedulers:
             metric = self._monitored(config)
             if metric is None:
                 return
-        if is_overridden(self._module, "lr_scheduler_step", LightningModule):
-            fitted(self._module.lr_scheduler_step, "lr_scheduler_step")(config.scheduler, metric)
+        if self._own_step is not None:
+            self._own_step(config.scheduler, metric)
         elif metric is None:
             config.scheduler.step()
         else:
