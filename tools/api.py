@@ -47,6 +47,7 @@ MODULES = {
         "lt_core.profiler",
         "lt_core.rank",
         "lt_core.seed",
+        "lt_core.states",
     ),
 }
 """Further modules whose names are public, for authors of plug-ins."""

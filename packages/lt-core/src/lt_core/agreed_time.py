@@ -28,7 +28,6 @@ class AgreedTime:
     """
 
     def __init__(self) -> None:
-        """Begin to count calls."""
         self._began = monotonic()
         self._calls, self._ask_at = 0, 1
 

@@ -15,13 +15,14 @@ from lt_core.data import DataSource
 from lt_core.errors import RankError
 from lt_core.overrides import is_overridden
 from lt_core.ranks import Ranks
+from lt_core.states import Stage
 
 __all__ = ["Done", "prepare", "setup_once", "teardown"]
 
 _ALL_STAGES = "*"
 """Stands for every stage: ``setup()`` without one."""
 
-_STAGES = frozenset({"fit", "validate", "test", "predict"})
+_STAGES = frozenset(stage.run for stage in Stage)
 
 _POLL_SECONDS = 0.02, 1.0
 """Shortest and longest pause between two looks at whether another process has finished preparing."""
@@ -75,12 +76,7 @@ class Done:
 def setup_once(source: DataSource, stage: str, call: Call = None) -> None:
     """Call ``source.setup(stage)`` unless it was called for this stage before, by hand or for an earlier run.
 
-    A second call would split the data anew. :func:`teardown` makes it due again.
-
-    Args:
-        source: a datamodule or module.
-        stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-        call: what to call in place of the method itself.
+    A second call would split the data anew. :func:`teardown` makes it due again. ``call`` takes the method's place.
     """
     call = call or (lambda: source.setup(stage))
     if getattr(source.setup, "keeps_count", False) is True:  # a datamodule's skips its second call by itself
@@ -90,13 +86,7 @@ def setup_once(source: DataSource, stage: str, call: Call = None) -> None:
 
 
 def teardown(source: DataSource, stage: str, call: Call = None) -> None:
-    """Call ``source.teardown(stage)``; where the user defines it, ``setup`` of that stage is due again.
-
-    Args:
-        source: a datamodule or module.
-        stage: the stage of the run that ends.
-        call: what to call in place of the method itself.
-    """
+    """Call ``source.teardown(stage)``, or ``call``; where the user defines it, ``setup`` of that stage is due again."""
     (call or (lambda: source.teardown(stage)))()
     if is_overridden(source, "teardown", DataSource):
         Done(source).discard(stage)

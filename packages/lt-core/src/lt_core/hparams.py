@@ -333,48 +333,35 @@ def _init_arguments(owner: object, frame: FrameType) -> dict[str, Any] | None:
 _NO_ARGUMENTS = inspect.ArgInfo([], None, None, {})
 
 
-def _chosen(owner: object, args: tuple[Any, ...], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
+def _chosen(owner: object, args: Sequence[Any], given: dict[str, Any] | None) -> tuple[Mapping[str, Any], str | None]:
     """Return what to keep, and the name of the argument that takes it (``"kwargs"``: each by its own name)."""
+    kind = type(owner).__qualname__
     objects = [arg for arg in args if not isinstance(arg, str)]
-    if len(objects) == 1 and len(args) == 1:
-        holder = objects[0]
-        name = next((name for name, value in (given or {}).items() if value is holder), None)
-        return _contents(holder), name
     if objects:
-        raise ConfigTypeError(
-            f"save_hyperparameters{args!r}: expected names of arguments, or one dict, Namespace or dataclass instance.",
-            code="LT192",
-        )
+        holder, found = objects[0], _opened(objects[0])
+        if len(args) > 1 or not isinstance(found, Mapping):
+            raise ConfigTypeError(
+                f"save_hyperparameters got a {type(holder).__qualname__}{' among others' * (len(args) > 1)}: expected "
+                "names of arguments, or one dict, Namespace or dataclass instance.",
+                code="LT192",
+            )
+        return found, next((name for name, value in (given or {}).items() if value is holder), None)
     if given is None:
         raise ConfigError(
-            f"save_hyperparameters was called outside of {type(owner).__qualname__}.__init__, so there are no "
-            "arguments to keep. Call it in __init__, or give it a dict of hyperparameters.",
+            f"save_hyperparameters was called outside of {kind}.__init__, so there are no arguments to keep. Call it "
+            "in __init__, or give it a dict of hyperparameters.",
             code="LT193",
         )
     if not args:
         return given, "kwargs" if given else None
-    return {name: _named(owner, name, given) for name in args}, "kwargs"
-
-
-def _named(owner: object, name: str, given: dict[str, Any]) -> Any:
-    if name not in given:
-        raise ConfigError(
-            f"save_hyperparameters({name!r}): {type(owner).__qualname__}.__init__ has no argument {name!r}; it has "
-            f"{', '.join(given) or 'none'}.{did_you_mean(name, given)}",
-            code="LT193",
-        )
-    return given[name]
-
-
-def _contents(holder: Any) -> Mapping[str, Any]:
-    found = _opened(holder)
-    if isinstance(found, Mapping):
-        return found
-    raise ConfigTypeError(
-        f"save_hyperparameters got a {type(holder).__qualname__}: expected names of arguments, or one dict, Namespace "
-        "or dataclass instance.",
-        code="LT192",
-    )
+    for name in args:
+        if name not in given:
+            raise ConfigError(
+                f"save_hyperparameters({name!r}): {kind}.__init__ has no argument {name!r}; it has "
+                f"{', '.join(given) or 'none'}.{did_you_mean(name, given)}",
+                code="LT193",
+            )
+    return {name: given[name] for name in args}, "kwargs"
 
 
 def _opened(value: Any) -> Any:

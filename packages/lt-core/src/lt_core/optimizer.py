@@ -44,7 +44,6 @@ class LightningOptimizer:
         toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]],
         zero: Callable[..., None] | None = None,
     ) -> None:
-        """Wrap ``optimizer``."""
         self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _toggled=toggled)
         if zero is not None:
             self.__dict__["zero_grad"] = partial(zero, optimizer)

@@ -22,13 +22,7 @@ def is_overridden(owner: object, name: str, base: type) -> bool:
 
 
 def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> None:
-    """Warn of public methods of ``owner``'s class that are nearly, but not quite, a hook.
-
-    Args:
-        owner: a module or callback.
-        base: the class whose own methods are not looked at.
-        known: the names of hooks.
-    """
+    """Warn of public methods of a module's or callback's class, those of ``base`` aside, that are nearly a hook."""
     for name in _own_methods(type(owner), base):
         if name in known or hasattr(base, name):
             continue
@@ -43,12 +37,7 @@ def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> 
 
 
 def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
-    """Warn of attributes of ``owner`` or its class that are nearly, but not quite, one that lt reads.
-
-    Args:
-        owner: a module or datamodule.
-        known: the attributes that lt reads of it.
-    """
+    """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads (``known``)."""
     names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
     for name in sorted(names.difference(known)):
         near = nearest_name(name, known, slip=True)

@@ -74,14 +74,10 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
 
 
 def reset_seed() -> int | None:
-    """Seed again with what :func:`seed_everything` left in the environment, as a process just started needs it.
-
-    Returns:
-        The seed, or None where nobody called :func:`seed_everything`.
-    """
+    """Seed a process just started with what :func:`seed_everything` left in the environment, and return it, or None."""
     seed = seed_of_environment()
     if seed is not None:
-        seed_everything(seed, workers=_workers_are_seeded(), verbose=False)
+        seed_everything(seed, workers=any(os.environ.get(name) == "1" for name in _WORKERS_VARIABLES), verbose=False)
     return seed
 
 
@@ -154,18 +150,8 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 @contextmanager
-def preserve_generators() -> Iterator[None]:
-    """Leave all generators as they were found, whatever the block draws."""
-    state = capture_generators()
-    try:
-        yield
-    finally:
-        restore_generators(state)
-
-
-@contextmanager
 def isolate_rng(include_cuda: bool = True) -> Iterator[None]:
-    """Leave all generators as they were found; Lightning's name for :func:`preserve_generators`.
+    """Leave all generators as they were found, whatever the block draws.
 
     Args:
         include_cuda: False lets CUDA's generator move on.
@@ -177,6 +163,9 @@ def isolate_rng(include_cuda: bool = True) -> Iterator[None]:
         yield
     finally:
         restore_generators(state)
+
+
+preserve_generators = isolate_rng
 
 
 def _seed_generators(torch_seed: int, python_seed: int, numpy_seed: int) -> None:
@@ -204,10 +193,6 @@ def seed_of_environment() -> int | None:
         if variable in os.environ:
             return _check(os.environ[variable], variable)
     return None
-
-
-def _workers_are_seeded() -> bool:
-    return any(os.environ.get(variable) == "1" for variable in _WORKERS_VARIABLES)
 
 
 def _numpy_state(numpy: Any) -> dict[str, Any]:

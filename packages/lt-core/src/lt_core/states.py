@@ -1,4 +1,4 @@
-"""Words for the state of a Trainer: strings with the names that Lightning gives them."""
+"""Words for what a Trainer does and how far it is: strings; all but :class:`Stage` with Lightning's names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,63 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Self
 
-__all__ = ["GradClipAlgorithmType", "LightningEnum", "RunningStage", "TrainerFn", "TrainerState", "TrainerStatus"]
+__all__ = [
+    "GradClipAlgorithmType",
+    "LightningEnum",
+    "RunningStage",
+    "Stage",
+    "TrainerFn",
+    "TrainerState",
+    "TrainerStatus",
+]
+
+
+class Stage(StrEnum):
+    """One of the four loops. A member is a string: ``Stage.VALIDATE == "validate"``.
+
+    Attributes:
+        run: the Trainer's method that is named after it, and ``trainer.stage``: ``"fit"``, ``"validate"``...
+        short: as arguments and loaders have it: ``"val"`` in ``val_dataloader``, ``limit_val_batches``.
+        hook: as hooks have it: ``"validation"`` in ``on_validation_start``.
+        noun: as sentences have it: ``"training"``, ``"validation"``, ``"test"``, ``"prediction"``.
+    """
+
+    run: str
+    short: str
+    hook: str
+    noun: str
+
+    TRAIN = "train", "fit", "train", "train", "training"
+    VALIDATE = "validate", "validate", "val", "validation", "validation"
+    TEST = "test", "test", "test", "test", "test"
+    PREDICT = "predict", "predict", "predict", "predict", "prediction"
+
+    def __new__(cls, value: str, run: str = "", short: str = "", hook: str = "", noun: str = "") -> Self:
+        """Make a member of its words."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.run, member.short, member.hook, member.noun = run, short, hook, noun
+        return member
+
+    @classmethod
+    def _missing_(cls, value: object) -> Stage | None:
+        """Find a member by any of its words: ``Stage("fit")``, ``Stage("val")``, ``Stage("validation")``."""
+        return next((stage for stage in cls if value in (stage.run, stage.short, stage.hook, stage.noun)), None)
+
+    @property
+    def step(self) -> str:
+        """The module's method that it calls for each batch."""
+        return f"{'training' if self is Stage.TRAIN else self.hook}_step"
+
+    @property
+    def loader(self) -> str:
+        """The hook that returns its loaders."""
+        return f"{self.short}_dataloader"
+
+    @property
+    def limit(self) -> str:
+        """The Trainer's argument that limits its batches."""
+        return f"limit_{self.short}_batches"
 
 
 class LightningEnum(StrEnum):
@@ -67,7 +123,7 @@ class RunningStage(LightningEnum):
     @property
     def dataloader_prefix(self) -> str:
         """What the names of loaders begin with."""
-        return "val" if self in (RunningStage.VALIDATING, RunningStage.SANITY_CHECKING) else self.value
+        return "val" if self is RunningStage.SANITY_CHECKING else Stage(self.value).short
 
 
 class GradClipAlgorithmType(LightningEnum):
@@ -79,13 +135,7 @@ class GradClipAlgorithmType(LightningEnum):
 
 @dataclass
 class TrainerState:
-    """Status, method and loop in one.
-
-    Attributes:
-        status: how far the run is.
-        fn: the Trainer's method that runs.
-        stage: the loop that runs.
-    """
+    """How far the run is, which of the Trainer's methods runs, and which loop."""
 
     status: TrainerStatus = TrainerStatus.INITIALIZING
     fn: TrainerFn | None = None

@@ -15,6 +15,7 @@ from lt_core.data import DataSource
 from lt_core.data_setup import Done
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_core.hparams import HyperparametersMixin, makes_new
+from lt_core.states import Stage
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -145,14 +146,10 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         datamodule_kwargs |= {name: value for name, value in asked.items() if every or name in taken}
         datamodule = cls(**datamodule_kwargs)
         loader = partial(DataLoader, batch_size=batch_size, num_workers=num_workers)
-        for method, datasets in (
-            ("train_dataloader", train_dataset),
-            ("val_dataloader", val_dataset),
-            ("test_dataloader", test_dataset),
-            ("predict_dataloader", predict_dataset),
-        ):
+        every_dataset = (train_dataset, val_dataset, test_dataset, predict_dataset)
+        for stage, datasets in zip(Stage, every_dataset, strict=True):
             if datasets is not None:  # on the instance: a loader that it has not must not count as defined
-                setattr(datamodule, method, partial(_loaders, loader, datasets, shuffle=method == "train_dataloader"))
+                setattr(datamodule, stage.loader, partial(_loaders, loader, datasets, shuffle=stage is Stage.TRAIN))
         return datamodule
 
     @makes_new
@@ -188,7 +185,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
 
     def __repr__(self) -> str:
         """Show the class and what is ready."""
-        ready = sorted(what for what in ("prepare_data", "fit", "validate", "test", "predict") if what in Done(self))
+        ready = sorted(what for what in ("prepare_data", *(stage.run for stage in Stage)) if what in Done(self))
         return f"{type(self).__name__}({'done: ' + ', '.join(ready) if ready else 'nothing done yet'})"
 
 

@@ -14,6 +14,7 @@ from lt_core.dialect import method_of
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.states import Stage
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits, make_eval_feeds
 from lt_loops.setup.hook_check import check_takes_index
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["batch_hooks", "eval_feeds", "eval_step", "evaluate", "gradients_off", "model_in_eval_mode", "run_evaluate"]
 
-WORDS = {"validate": "validation", "test": "test", "predict": "predict"}
 """The word in hook names for each stage."""
 
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -74,7 +74,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         group: ``"validate"`` or ``"test"``.
         limit: batches of each loader, for the sanity check; None for what the Trainer was asked for.
     """
-    word, recorder = WORDS[group], run.recorder
+    word, recorder = Stage(group).hook, run.recorder
     feeds = eval_feeds(run, group)
     if not feeds:
         return []  # the method that was asked for loaders gave an empty list
@@ -108,7 +108,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
 
 def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limit: float) -> None:
     """Read one loader: the loop that a validation batch goes through."""
-    word, recorder = WORDS[group], run.recorder
+    word, recorder = Stage(group).hook, run.recorder
     step, taken = eval_step(run, f"{word}_step", several)
     starts, ends = batch_hooks(run, word)
     done = batch_done_of(run.strategy)

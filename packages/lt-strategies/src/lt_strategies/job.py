@@ -20,6 +20,7 @@ from lt_core.environment import Environment
 from lt_core.errors import RankError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks, Supervisor
+from lt_core.states import Stage
 from lt_strategies.watch import page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
@@ -233,14 +234,10 @@ def place_of(line: Line, error: BaseException) -> str:
 
 def _phase_of(name: str) -> str:
     """Return the phase of a hook by its name, or nothing for another function."""
-    for word, phase in _PHASES.items():
-        if name == f"{word}_step" or name.startswith((f"on_{word}_batch", f"on_{word}_epoch")):
-            return phase
+    for stage in Stage:
+        if name == stage.step or name.startswith((f"on_{stage.hook}_batch", f"on_{stage.hook}_epoch")):
+            return stage
     return ""
-
-
-_PHASES = {"training": "train", "train": "train", "validation": "validate", "test": "test", "predict": "predict"}
-"""The words in hooks' names, and what the loop calls these phases."""
 
 
 def is_consequence(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from lt_callbacks.profilers.advice import Advice, most_helpful
 from lt_callbacks.profilers.simple import SimpleProfiler
 from lt_callbacks.profilers.syncs import SyncWatch
+from lt_core.states import Stage
 
 __all__ = ["SpeedProfiler"]
 
@@ -17,7 +18,7 @@ _WARM_UP = 2
 """Batches that are not watched: first calls are not what later ones are."""
 _WATCHED = 5
 """Batches that are watched for host-device syncs; their time is left out, as watching costs time."""
-_STEPS = {"fit": "training_step", "validate": "validation_step", "test": "test_step", "predict": "predict_step"}
+_STEPS = {stage.run: stage.step for stage in Stage}
 
 
 class SpeedProfiler(SimpleProfiler):

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from lt_core.errors import LogError
 from lt_core.logging._merged_sums import merged_metric
 from lt_core.logging._metric_state import is_metric, metric_state, restore_metric
-from lt_core.logging._phase import Phase
+from lt_core.states import Stage
 
-__all__ = ["Given", "Home", "Key", "Slot"]
+__all__ = ["GROUPS", "PHASES", "Given", "Home", "Key", "Phase", "Slot"]
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
@@ -40,6 +40,39 @@ class Home(Protocol):
 
     def warn_of_shared_metric(self, slot: Slot, metric: Any) -> None:
         """Warn where another slot has logged the same metric object for other samples."""
+
+
+GROUPS = (Stage.TRAIN, Stage.VALIDATE, Stage.TEST)
+"""Whose epochs have sums of their own."""
+
+
+class Phase(NamedTuple):
+    """Hooks that share defaults and permissions of ``self.log``.
+
+    Attributes:
+        name: the hooks' common name, as errors show it and files keep it.
+        group: whose epoch it belongs to, one of :data:`GROUPS`.
+        on_step: default of ``on_step``; ``on_epoch`` is its opposite.
+        steps: whether ``on_step=True`` is allowed.
+    """
+
+    name: str
+    group: Stage
+    on_step: bool = False
+    steps: bool = False
+
+
+PHASES: dict[str, Phase] = {
+    phase.name: phase
+    for group in GROUPS
+    for phase in (
+        Phase(f"{group}_start", group),
+        Phase(f"{group}_epoch_start", group),
+        Phase(f"{group}_batch", group, on_step=group is Stage.TRAIN, steps=True),
+        Phase(f"{group}_epoch_end", group),
+    )
+}
+"""The phases in which ``self.log`` works; in all others (setup, fit_start, predict...) it is an error."""
 
 
 class Given(NamedTuple):

@@ -22,8 +22,7 @@ from lt_core.logging._metric_state import (
     states_of_metrics,
     with_shared_sums,
 )
-from lt_core.logging._phase import GROUPS, PHASES
-from lt_core.logging._slot import Given, Key, Slot
+from lt_core.logging._slot import GROUPS, PHASES, Given, Key, Slot
 
 __all__ = ["Recorder"]
 
@@ -45,7 +44,6 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        """Make an empty recorder."""
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0

@@ -28,6 +28,7 @@ from lt_core.launcher import Launcher
 from lt_core.logger import Logger
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
+from lt_core.states import Stage
 from lt_core.strategy import Strategy
 from lt_loops import former_names
 from lt_loops.arguments import rules
@@ -408,7 +409,7 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
     if written.get("barebones"):
         follows.update({name: values[0] for name, values in BAREBONES.items()})
     if batches := int(written.get("fast_dev_run", 0)):
-        limits = dict.fromkeys((f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")), batches)
+        limits = dict.fromkeys((stage.limit for stage in Stage), batches)
         follows.update(limits, max_epochs=1, max_steps=batches, max_time=None, min_epochs=None, min_steps=None)
         follows.update(val_check_interval=1.0, check_val_every_n_epoch=1, num_sanity_val_steps=0)
         follows.update(logger=False, enable_checkpointing=False)

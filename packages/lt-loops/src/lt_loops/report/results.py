@@ -6,9 +6,10 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
+from lt_core.states import Stage
+
 __all__ = ["format_results"]
 
-_NAMES = {"validate": "Validate", "validation": "Validate", "test": "Test", "predict": "Predict"}
 _LEAST = 10
 """Columns that names of metrics have at least, however narrow the terminal."""
 
@@ -24,7 +25,7 @@ def format_results(results: Sequence[Mapping[str, float]], stage: str, width: in
     names = list(dict.fromkeys(_plain(name, i) for i, row in enumerate(results) for name in row))
     if not names:
         return ""
-    title = f"{_NAMES.get(stage, stage.capitalize())} metric"
+    title = f"{Stage(stage).capitalize()} metric"
     labels = ["DataLoader 0"] if len(results) == 1 else [f"DataLoader {i}" for i in range(len(results))]
     columns = [[_number(_value(row, name, i)) for name in names] for i, row in enumerate(results)]
     room = width or shutil.get_terminal_size().columns

@@ -20,6 +20,7 @@ from lt_core.seed import (
     restore_generators,
     seed_of_environment,
 )
+from lt_core.states import Stage
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import shown, type_name
@@ -36,7 +37,7 @@ __all__ = ["checked_loaders", "eval_limits", "make_eval_feeds", "make_train_feed
 
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
     """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""
-    name = {"validate": "limit_val_batches", "test": "limit_test_batches", "predict": "limit_predict_batches"}[kind]
+    name = Stage(kind).limit
     return [limited(feed.num_batches, getattr(limits, name), name) for feed in feeds]
 
 
@@ -190,15 +191,12 @@ def _tell_empty(loaders: list[Any], kind: str) -> None:
     """Warn of loaders without a batch: their metrics will be missing, their predictions an empty list."""
     for index, loader in enumerate(loaders):
         if length_of(loader) == 0:
-            which = f"{_NOUNS[kind]} loader" + (f" {index}" if len(loaders) > 1 else "")
+            which = f"{Stage(kind).noun} loader" + (f" {index}" if len(loaders) > 1 else "")
             warn(
                 f"The {which} is empty (0 batches). Is the dataset empty, or smaller than one batch with "
                 "drop_last=True?",
                 code="LT408",
             )
-
-
-_NOUNS = {"validate": "validation", "test": "test", "predict": "prediction"}
 
 
 def checked_loaders(given: Any, kind: str) -> list[Any]:

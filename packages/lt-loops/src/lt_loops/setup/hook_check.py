@@ -16,6 +16,7 @@ from lt_core.errors import HookError, did_you_mean, nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.states import Stage
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
 from lt_loops.setup.signatures import (
@@ -42,7 +43,7 @@ __all__ = [
     "why_unfit",
 ]
 
-_EVALUATION = ("validation", "test", "predict")
+_EVALUATION = [stage.hook for stage in Stage if stage is not Stage.TRAIN]
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
 _BY_COUNT = {
     **{f"{word}_step": _OFFERED for word in _EVALUATION},

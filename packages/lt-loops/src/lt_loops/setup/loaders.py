@@ -10,17 +10,11 @@ from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.run.owner import Owner, Saved
 
 __all__ = ["Loaders", "module_of"]
-
-_METHODS = {
-    "train": "train_dataloader",
-    "validate": "val_dataloader",
-    "test": "test_dataloader",
-    "predict": "predict_dataloader",
-}
 
 
 class Loaders(Owner):
@@ -79,7 +73,7 @@ class Loaders(Owner):
             return self.given[kind]
         if kind not in self.asked:
             owner = self._owner(kind)
-            self.asked[kind] = None if owner is None else getattr(owner, _METHODS[kind])()
+            self.asked[kind] = None if owner is None else getattr(owner, Stage(kind).loader)()
         return self.asked[kind]
 
     def forget(self, kind: str) -> None:
@@ -103,7 +97,7 @@ class Loaders(Owner):
 
     def _owner(self, kind: str) -> DataSource | None:
         for owner in (self.datamodule, self.module):
-            if owner is not None and is_overridden(owner, _METHODS[kind], DataSource):
+            if owner is not None and is_overridden(owner, Stage(kind).loader, DataSource):
                 return owner
         return None
 

@@ -17,6 +17,7 @@ from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
+from lt_core.states import Stage
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.state import (
@@ -139,13 +140,14 @@ def _check_hooks(run: Run) -> None:
                 code="LT215",
             )
     elif run.stage in ("validate", "test"):
-        needed = {"validate": "validation_step", "test": "test_step"}[run.stage]
+        needed = Stage(run.stage).step
         if not is_overridden(module, needed, LightningModule):
             raise HookError(f"{run.stage} needs {name}.{needed}: define it in the module.", code="LT214")
     if run.stage != "fit" and not run.job.loaders.has(run.stage):
-        method = {"validate": "val_dataloader", "test": "test_dataloader", "predict": "predict_dataloader"}[run.stage]
         raise HookError(
-            f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {method} in the module.", code="LT403"
+            f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {Stage(run.stage).loader} in the "
+            "module.",
+            code="LT403",
         )
     check_signatures(run.hooks.understood, run.trainer, module, run.callbacks, run.job.datamodule)
     warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | spoken())
