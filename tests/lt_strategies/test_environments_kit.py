@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from lt_strategies import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun, job, watcher
+from lt_strategies import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun, job
+from lt_strategies.watch import page
 from lt_testing import EnvironmentKit
 
 
@@ -137,9 +138,9 @@ class TestLaunched(EnvironmentKit):
         self.folders = {size: tmp_path / str(size) for size in (1, 2, 3)}
         for size, folder in self.folders.items():
             folder.mkdir()
-            watcher.Page(folder / "page", size)
-        monkeypatch.setattr(watcher, "DUMP_SIGNAL", None)
-        monkeypatch.setattr(watcher, "RAISE_SIGNAL", None)
+            page.Page(folder / "page", size)
+        monkeypatch.setattr(page, "DUMP_SIGNAL", None)
+        monkeypatch.setattr(page, "RAISE_SIGNAL", None)
         monkeypatch.setattr(atexit, "register", lambda function: None)
         monkeypatch.setattr(sys, "excepthook", sys.excepthook)
         monkeypatch.setattr(job, "_seat", None)

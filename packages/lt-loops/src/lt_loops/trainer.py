@@ -331,8 +331,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         """
         if self.strategy.world_size > 1 and not self.strategy.environment.processes_exist:
             raise ConfigError(
-                f"predict_iter() hands over each output in this process, and strategy={self.strategy.name!r} starts its "
-                f"{self.strategy.world_size} processes for a call as a whole. Use predict(), predict_iter() with "
+                f"predict_iter() yields in this process, and strategy={self.strategy.name!r} starts its "
+                f"{self.strategy.world_size} processes for a call as a whole. Use predict(), or predict_iter() with "
                 "Trainer(devices=1), or start the script by torchrun.",
                 code="LT595",
             )
