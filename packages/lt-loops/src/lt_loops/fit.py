@@ -17,6 +17,7 @@ from lt_loops.run.boundary import (
     leave_training,
     look_ahead,
     open_first_epoch,
+    serve_at_end,
     skips_epoch,
 )
 from lt_loops.run.session import Session
@@ -63,7 +64,9 @@ def run_fit(run: Run) -> RunResult:
             lr_scheduler_step                         # schedulers that go by epochs
             (save, if asked for)
         on_train_end
+        (save, if asked for)
         on_fit_end
+        (save, if asked for)
         teardown("fit")
 
     Returns:
@@ -82,7 +85,9 @@ def run_fit(run: Run) -> RunResult:
             after_epoch(run)
         leave_training(run)
         run.call("on_train_end", phase="on_train_end")
+        serve_at_end(run)
         run.call("on_fit_end", phase="on_fit_end")
+        serve_at_end(run)
         run.end("interrupted" if run.stopping.signal is not None else "finished")
     return run.result()
 

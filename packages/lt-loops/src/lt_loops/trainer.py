@@ -527,9 +527,16 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header. The other
         arguments are those of :meth:`save_checkpoint`.
+
+        Raises:
+            ConfigTypeError: outside of ``fit``.
         """
-        if self._run is None:
-            raise ConfigTypeError("request_save() works inside a run only.", code="LT131")
+        if self._run is None or self._run.stage != "fit" or self._run.status != "running":
+            raise ConfigTypeError(
+                "request_save() works inside fit only: call it in a hook. Elsewhere trainer.save_checkpoint(path) "
+                "writes a checkpoint.",
+                code="LT131",
+            )
         contents = Contents.of(weights_only, trainable_only, exclude)
         self._run.saves.request(os.fspath(path), contents, owner, mark)
 

@@ -26,6 +26,7 @@ __all__ = [
     "leave_training",
     "look_ahead",
     "open_first_epoch",
+    "serve_at_end",
     "skips_epoch",
 ]
 
@@ -113,10 +114,15 @@ def _obeys_signal(run: Run) -> bool:
     """Return whether a signal ends the run here; then save what resumes it."""
     if not run.stopping.obeys_signal():
         return False
+    _announce_signal(run)
+    return True
+
+
+def _announce_signal(run: Run) -> None:
+    """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
     if run.stopping.announces_signal():
         run.call("on_interrupt", phase="on_interrupt")
         _save(run)
-    return True
 
 
 def end_of_data(run: Run) -> None:
@@ -143,7 +149,7 @@ def validate(run: Run) -> None:
     run.enter_phase("validate")
     evaluate(run, "validate")
     run.enter_phase("train")
-    if run.stopping.leaving:
+    if run.evaluation.cut_short:
         return  # the state that is saved is that before this validation; a resume repeats it
     run.evaluation.validated()
     _save(run)
@@ -152,6 +158,7 @@ def validate(run: Run) -> None:
 
 def leave_training(run: Run) -> None:
     """Note where the data stands, let go of what only training needs, and say where much time went to waiting."""
+    _announce_signal(run)  # one that came when the epoch's last boundary was done
     run.enter_phase("")
     run.data.leave()
     run.training.let_go()
@@ -159,6 +166,12 @@ def leave_training(run: Run) -> None:
     hint = feed.wait_hint() if feed is not None and run.strategy.rank == 0 else None
     if hint is not None:
         warn(hint, code="LT801")
+
+
+def serve_at_end(run: Run) -> None:
+    """Heed what came in a hook of the end, after which there is no boundary: a signal, a request to save."""
+    _announce_signal(run)
+    _save(run)
 
 
 def after_epoch(run: Run) -> None:

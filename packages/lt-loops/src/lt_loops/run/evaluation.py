@@ -138,6 +138,11 @@ class Evaluation(Owner):
         """Return all feeds that were made."""
         return [feed for feeds in self._feeds.values() for feed in feeds]
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the last validation inside ``fit`` did not come to its end, so that a resume repeats it."""
+        return self._before is not None
+
     def begins(self) -> None:
         """Note the state that counts until :meth:`ends`: a validation inside ``fit`` begins."""
         self._before = capture_generators(), dict(self._steps)

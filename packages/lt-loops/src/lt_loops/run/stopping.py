@@ -124,7 +124,7 @@ class Stopping(Owner):
 
     def announces_signal(self) -> bool:
         """Return whether the run's hooks must hear of the signal that ends it now: once."""
-        first = self.signal is not None and not self._announced
+        first = self.leaving and not self._announced
         self._announced = self._announced or first
         return first
 
