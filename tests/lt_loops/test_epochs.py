@@ -612,3 +612,49 @@ def test_the_strategy_answers_by_lightnings_names(trainer):
     assert (strategy.root_device.type, strategy.global_rank, strategy.is_global_zero) == ("cpu", 0, True)
     assert strategy.reduce_boolean_decision(True)
     assert not strategy.reduce_boolean_decision(False, all=False)
+
+
+@pytest.mark.parametrize("where", ["on_fit_start", "on_train_start", "on_train_batch_end", "on_train_epoch_end"])
+def test_a_training_loader_is_asked_for_anew_before_the_next_epoch(where, trainer, net, loader):
+    class Sized(net):
+        size = 4
+
+        def train_dataloader(self):
+            return loader(8, batch_size=self.size)
+
+        def on_train_batch_start(self, batch, batch_idx):
+            seen.append((self.current_epoch, len(batch[0])))
+
+    def halve(trainer, *rest):
+        if module.size == 4:
+            module.size = 2
+            trainer.reload_train_loader()
+
+    seen, module, callback = [], Sized(), Callback()
+    setattr(callback, where, halve)
+    trainer(max_epochs=2, callbacks=callback).fit(module)
+    first = [2] * 4 if where in {"on_fit_start", "on_train_start"} else [4, 4]
+    assert seen == [(0, size) for size in first] + [(1, 2)] * 4
+
+
+def test_the_epoch_in_which_the_next_loader_is_asked_for_is_read_to_its_end(trainer, net, loader, tmp_path):
+    class Notes(net):
+        def train_dataloader(self):
+            return loader(16, shuffle=False)
+
+        def on_train_batch_start(self, batch, batch_idx):
+            seen.append(batch[0][0, 0].item())
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if batch_idx == 1:
+                self.trainer.reload_train_loader()
+                self.trainer.request_save(tmp_path / "middle.ckpt")
+
+    seen = []
+    trainer().fit(Notes())
+    whole, seen[:] = list(seen), []
+    fitted = trainer()
+    fitted.fit(Notes(), ckpt_path=tmp_path / "middle.ckpt")
+    assert seen == whole[2:]
+    assert fitted.save_checkpoint(tmp_path / "end.ckpt") is None
+    assert torch.load(tmp_path / "end.ckpt", weights_only=True)["lt"]["position"]["samples"] == 16

@@ -616,11 +616,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     def reload_train_loader(self) -> None:
         """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
-        run = self._run
-        if run is None or run.stage != "fit":
-            return
-        run.data.drop()
-        run.job.loaders.forget("train")
+        if self._run is not None:
+            self._run.data.outdate()
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""

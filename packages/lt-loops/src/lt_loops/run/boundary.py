@@ -35,9 +35,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
     data = run.data
     run.enter_phase("train")
-    if data.feed is not None and run.position.batch == 0 and _reloads(run, "train"):
-        data.drop()
-        run.job.loaders.forget("train")
+    _drop_outdated(run)
     data.put_generators_back()
     feed = ensure_train_feed(run)
     if run.position.batch == 0:
@@ -57,7 +55,17 @@ def open_first_epoch(run: Run) -> None:
     """
     position = run.position
     if not (position.epoch or position.batch or run.origin.tree):
+        _drop_outdated(run)
+        ensure_train_feed(run)
         run.data.open()
+
+
+def _drop_outdated(run: Run) -> None:
+    """Let go of the training loaders where they are to be asked for again before the epoch that begins."""
+    data = run.data
+    if data.feed is not None and run.position.batch == 0 and (data.outdated or _reloads(run, "train")):
+        data.drop()
+        run.job.loaders.forget("train")
 
 
 def _reloads(run: Run, kind: str) -> bool:

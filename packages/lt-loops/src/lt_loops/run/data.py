@@ -24,9 +24,10 @@ class TrainingData(Owner):
 
     Attributes:
         feed: None before anybody wants its length, and outside of ``fit``.
+        outdated: the loaders are to be asked for again before the next epoch.
     """
 
-    __slots__ = ("_ahead", "_batches", "_clock", "_generators", "_limits", "_overfit", "_place", "feed")
+    __slots__ = ("_ahead", "_batches", "_clock", "_generators", "_limits", "_overfit", "_place", "feed", "outdated")
 
     def __init__(self, ahead: Ahead, limits: Limits, overfit: int | float) -> None:
         """Begin without a feed; ``overfit`` is the limit that comes before that of ``limits``, 0 for none."""
@@ -36,6 +37,7 @@ class TrainingData(Owner):
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
         self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
         self._clock = 0.0
+        self.outdated = False
 
     # ---- the feed ----------------------------------------------------------------------------------------------------
 
@@ -46,11 +48,16 @@ class TrainingData(Owner):
             feed.load_state_dict(self._place)
         self.count_batches()
 
+    def outdate(self) -> None:
+        """Have another feed made before the next epoch: what is being read, or counted, is read to its end."""
+        self.outdated = True
+
     def drop(self) -> None:
         """Close the feed, so that another one is made at the next use."""
+        self.outdated = False
         if self.feed is not None:
             self.feed.close()
-            self.feed = self._place = None
+            self.feed = self._place = self._batches = None
 
     def count_batches(self) -> None:
         """Work out how many training batches this epoch has; a loader may have grown since the last one."""
