@@ -273,3 +273,30 @@ class FailsToPrepare(LightningDataModule):
 def test_an_error_in_prepare_data_ends_the_job(tmp_path):
     with pytest.raises(ValueError, match="the server is away"):
         make_trainer(2, tmp_path).fit(Line(), datamodule=FailsToPrepare())
+
+
+class Weighted(Line):
+    """Gives each sample a weight of its own."""
+
+    def training_step(self, batch, batch_idx):
+        x, y, index = batch
+        weights = index.float() + 1
+        loss = ((self.layer(x) - y) ** 2).mul(weights.view(-1, 1)).sum() / weights.sum()
+        return {"loss": loss, "loss_weight": weights.sum().item()}
+
+
+@pytest.mark.parametrize("kind", [Line, Weighted])
+def test_the_gradients_of_half_a_window_on_two_ranks_go_on_on_one_and_three(tmp_path, kind):
+    path = tmp_path / "window.ckpt"
+
+    def fit(ranks, start=None, **arguments):
+        seed_everything(1, verbose=False)
+        line, batch_size = kind(), 6 // ranks
+        trainer = make_trainer(ranks, tmp_path, max_epochs=1, accumulate_grad_batches=3, **arguments)
+        trainer.fit(line, DataLoader(table(36), batch_size=batch_size), ckpt_path=start)
+        return line.layer.weight.detach()
+
+    expected = fit(2)
+    fit(2, callbacks=[SaveAndStop(path, 2)])
+    for ranks in (1, 2, 3):
+        assert torch.allclose(fit(ranks, path), expected, atol=1e-6), ranks

@@ -18,18 +18,20 @@ class Saved(NamedTuple):
         ranks: each rank's own.
         mine: that of the rank whose place this one takes.
         same_ranks: whether as many ranks go on as there were; else what belongs to a rank begins anew.
+        world_size: how many ranks go on.
     """
 
     shared: Mapping[str, Any]
     ranks: Sequence[Mapping[str, Any]]
     mine: Mapping[str, Any]
     same_ranks: bool
+    world_size: int
 
     @classmethod
     def of(cls, part: Mapping[str, Any], rank: int, world_size: int) -> Saved:
         """Read the checkpoint's own part for one of ``world_size`` ranks."""
         same = part["world_size"] == world_size
-        return cls(part, part["ranks"], part["ranks"][rank if same else 0], same)
+        return cls(part, part["ranks"], part["ranks"][rank if same else 0], same, world_size)
 
 
 class Owner:

@@ -149,17 +149,25 @@ class Training(Owner):
         }
 
     def rank_state(self) -> dict[str, Any]:
-        """Return the gradients that a later step will use."""
-        return {"gradients": self._unfinished_gradients()}
+        """Return the gradients that a later step will use, and the weight of the losses that they are of."""
+        return {"gradients": self._unfinished_gradients(), "weight": self.pending.weight}
 
     def restore(self, saved: Saved) -> None:
-        """Go on in the middle of a window; the states of optimizers and schedulers are the strategy's affair."""
+        """Go on in the middle of a window; the states of optimizers and schedulers are the strategy's affair.
+
+        A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
+        with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
+        """
         self.pending.load_state_dict(saved.shared["pending"])
         self._precision.load_state_dict(saved.shared["precision"])
-        gradients = saved.mine["gradients"]
+        parts = [saved.mine] if saved.same_ranks else saved.ranks
+        share = 1 if saved.same_ranks else saved.world_size if self.pending.weighted else len(parts)
+        if self.pending.weighted:
+            self.pending.weight = sum(part.get("weight", self.pending.weight) for part in parts) / share
         for name, parameter in self._module.named_parameters():
-            if name in gradients:
-                parameter.grad = gradients[name].to(parameter.device)
+            found = [part["gradients"][name] for part in parts if name in part["gradients"]]
+            if found:
+                parameter.grad = (sum(found[1:], found[0]) / share).to(parameter.device)
 
     def _unfinished_gradients(self) -> dict[str, Any]:
         """Return those of a window, or of what the user accumulates."""
