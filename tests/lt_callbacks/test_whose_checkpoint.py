@@ -109,6 +109,7 @@ def test_a_copied_callback_is_another_one(tmp_path):
 
 
 def test_remote_files_are_known_again_by_what_they_say(tmp_path):
+    pytest.importorskip("lt_checkpoint", reason="URLs come with lt-checkpoint")
     fsspec = pytest.importorskip("fsspec")
     folder = f"memory://{tmp_path.name}"
     states, _ = run(folder, range(2))

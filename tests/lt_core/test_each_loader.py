@@ -23,7 +23,7 @@ batches = [torch.ones(2, 1), torch.ones(2, 1)]
         ([{"x": torch.ones(2)}, {"x": torch.ones(2)}], [[{"x": torch.ones(2)}, {"x": torch.ones(2)}]]),
         (["text", "text"], [["text", "text"]]),
     ],
-    ids=str,
+    ids=("none", "empty", "one", "list", "dict", "nest", "batches", "batches of dicts", "texts"),
 )
 def test_what_users_give_is_read_as_these_loaders(given, loaders):
     found = each_loader(given)

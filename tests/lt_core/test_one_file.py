@@ -88,3 +88,15 @@ def test_a_url_is_an_error_that_names_the_package(ask):
 def test_a_folder_is_an_error_that_names_the_package(tmp_path):
     with pytest.raises(CheckpointError, match=r"is a folder.*lt-checkpoint.*LT659"):
         io.load_checkpoint(tmp_path)
+
+
+def test_last_is_a_link_and_another_name_is_the_same_file(tmp_path, monkeypatch):
+    io = OneFile()
+    monkeypatch.chdir(tmp_path)
+    io.save_checkpoint({"epoch": 1}, "runs/one.ckpt")
+    io.point_last("runs/one.ckpt", tmp_path / "last.ckpt")
+    io.add_name("runs/one.ckpt", tmp_path / "best.ckpt")
+    assert str((tmp_path / "last.ckpt").readlink()) == "runs/one.ckpt"
+    assert (tmp_path / "best.ckpt").samefile("runs/one.ckpt")
+    assert not (tmp_path / "best.ckpt").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "last.ckpt", "best.ckpt"}

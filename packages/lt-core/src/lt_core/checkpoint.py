@@ -11,7 +11,7 @@ import pickle
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
@@ -239,14 +239,17 @@ class OneFile(CheckpointIO):
             local_path(path).unlink(missing_ok=True)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
-        self.add_name(target, link)
+        self._name(target, link, lambda new: os.symlink(os.path.relpath(target, local_path(link).parent), new))  # noqa: PTH211
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
-        """Link ``name`` to the same file, or copy it where there are no links."""
+        self._name(target, name, lambda new: os.link(target, new))
+
+    def _name(self, target: StrPath, name: StrPath, make_link: Callable[[Path], None]) -> None:
+        """Give the file a second name by a link, or copy it where there are no links."""
         source, beside = _found(target), name_beside(local_path(name))
         with writing_errors(name):
             try:
-                os.link(source, beside)
+                make_link(beside)
             except OSError:
                 shutil.copyfile(source, beside)
             beside.replace(local_path(name))
