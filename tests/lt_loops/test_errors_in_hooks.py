@@ -288,6 +288,8 @@ def test_a_failing_logger_does_not_end_the_run(trainer, checks):
 
 @pytest.mark.filterwarnings("error")
 def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
+    pytest.importorskip("lt_compat", reason="it warns of the hook, in place of the error without it")
+
     class Counts(Strategy):
         opened = closed = 0
 

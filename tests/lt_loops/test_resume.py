@@ -408,6 +408,8 @@ def test_the_datamodules_state_is_back_before_its_loaders_are_made(looks_ahead, 
     assert second.calls == ["setup", "state", "file 5"]
     [values] = trainer().test(Net(), datamodule=Files(), ckpt_path=tmp_path / "files.ckpt")
     assert values == {"file": 5.0}
+    if find_spec("lt_compat") is None:
+        return  # files of Lightning's are read by it
     tree = torch.load(tmp_path / "files.ckpt", weights_only=True)
     del tree["lt"]  # as in a file of Lightning's
     torch.save(tree, tmp_path / "files.ckpt")
