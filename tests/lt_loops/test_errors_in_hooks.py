@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import Callback, Logger
+from lt_core import Callback, Logger, LtWarning
+from lt_core.errors import warn
 from lt_core.strategy import Strategy
 
 
@@ -309,3 +310,15 @@ def test_an_error_before_the_first_hook_closes_what_was_opened(trainer, checks):
     assert (strategy.opened, strategy.closed) == (1, 1)
     assert signal.getsignal(signal.SIGTERM) is before
     assert not torch.is_anomaly_enabled()
+
+
+def test_a_strategy_that_does_not_open_leaves_no_warning_silenced(trainer, checks):
+    class Broken(Strategy):
+        def open(self):
+            raise RuntimeError("no device")
+
+    with pytest.raises(RuntimeError, match="no device") as error:
+        trainer(strategy=Broken(), silence=["LT321"]).fit(checks())
+    assert error.tb is not None, "who keeps the error keeps the frames of the run"
+    with pytest.warns(LtWarning, match="LT321"):
+        warn("Heard.", code="LT321")

@@ -47,7 +47,11 @@ class Session:
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
         self.silence.__enter__()
-        self.run.strategy.open()
+        try:
+            self.run.strategy.open()
+        except BaseException:
+            self.silence.__exit__(None, None, None)
+            raise
         self.anomaly = torch.is_anomaly_enabled()
         try:
             self._begin()
