@@ -193,3 +193,11 @@ def test_a_compiled_step_is_captured_as_it_is_and_logs_the_same(fit, same):
     same(plain, quick)
     assert by_hand.logger.rows == grouped.logger.rows
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # the last batch is smaller
+
+
+def test_a_validation_by_time_breaks_no_group(fit, stand_in):
+    fit(**GROUPED)
+    usual = dict(stand_in.steps)
+    stand_in.steps.clear()
+    fit(**GROUPED, val_check_interval={"hours": 9}, check_val_every_n_epoch=None)
+    assert stand_in.steps == usual

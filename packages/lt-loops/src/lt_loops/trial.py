@@ -88,6 +88,8 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
             return _train(inner, losses)
         finally:
             inner.recorder.reset("train")
+            for feed in inner.evaluation.open_feeds():
+                feed.close()
             inner.data.close()
             outer.show()
             attach(outer)

@@ -99,10 +99,10 @@ class Evaluation(Owner):
     def next_due(self) -> int:
         """Return the batch of this epoch after which the next validation can be due."""
         position, interval = self._ahead.position, self._limits.val_check_interval
-        if isinstance(interval, timedelta):
-            return position.batch + 1
         if not self.validates or not self._in_this_epoch():
             return NEVER
+        if isinstance(interval, timedelta):
+            return position.batch + self._ahead.group
         if self._limits.check_val_every_n_epoch is None:
             return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
         every = self._batches_between()
@@ -131,8 +131,9 @@ class Evaluation(Owner):
         return self._feeds.get(stage)
 
     def forget_feeds(self, stage: str) -> None:
-        """Have the feeds of a stage made anew at their next use."""
-        self._feeds.pop(stage, None)
+        """Have the feeds of a stage made anew at their next use; close those that were made."""
+        for feed in self._feeds.pop(stage, ()):
+            feed.close()
 
     def open_feeds(self) -> list[Feed]:
         """Return all feeds that were made."""
