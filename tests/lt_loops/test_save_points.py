@@ -5,7 +5,8 @@ import signal
 import pytest
 import torch
 
-from lt_core import Callback, ConfigTypeError
+from lt_core import Callback, Capabilities, ConfigError, ConfigTypeError, Strategy
+from lt_core.checkpoint import SupportsShards
 
 
 class Asks(Callback):
@@ -99,3 +100,54 @@ def test_a_request_after_a_fit_is_refused(trainer, net, loader, tmp_path):
     made.fit(net(), loader(8))
     with pytest.raises(ConfigTypeError, match=r"save_checkpoint\(path\).*LT131"):
         made.request_save(tmp_path / "asked.ckpt")
+
+
+class Parts(SupportsShards):
+    """Notes the options that it gets."""
+
+    def __init__(self):
+        self.got = []
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        self.got.append(storage_options)
+
+
+def test_options_for_the_storage_reach_an_io_that_supports_shards(trainer, net, loader, tmp_path):
+    io = Parts()
+    made = trainer(plugins=[io])
+    made.fit(net(), loader(8))
+    made.save_checkpoint(tmp_path / "one.ckpt", storage_options={"key": 1})
+    assert io.got == [{"key": 1}]
+
+
+def test_options_for_the_storage_that_parts_of_ranks_do_not_take_are_refused(trainer, net, loader, tmp_path):
+    class Sharded(Strategy):
+        capabilities = Capabilities(sharded_checkpoints=True)
+
+    made = trainer(plugins=[Parts()], strategy=Sharded())
+    made.fit(net(), loader(8))
+    with pytest.raises(ConfigError, match=r"save_shards, which takes no options.*LT590"):
+        made.save_checkpoint(tmp_path / "one.ckpt", storage_options={"key": 1})
+
+
+@pytest.mark.parametrize("where", ["trial", "reload"])
+def test_loaders_of_a_validation_that_are_read_no_more_are_closed(where, trainer, net, loader, feed, monkeypatch):
+    class Module(net):
+        def train_dataloader(self):
+            return loader(8)
+
+        val_dataloader = train_dataloader
+
+        def validation_step(self, batch, batch_idx):
+            """Log nothing."""
+
+        def on_fit_start(self):
+            kind = type(self.trainer.train_feed())
+            close = kind.close
+            monkeypatch.setattr(kind, "close", lambda feed: (closed.add(feed), close(feed)))
+            if where == "trial":
+                self.trainer.trial(2, limit_val_batches=1)
+
+    closed = set()
+    trainer(max_epochs=2, reload_dataloaders_every_n_epochs=int(where == "reload")).fit(Module())
+    assert len(closed) == 4, "those of training and validation, twice"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.checkpoint_header import Contents, Header
-from lt_core.errors import CheckpointError, warn
+from lt_core.errors import CheckpointError, ConfigError, warn
 
 if TYPE_CHECKING:
     from lt_core import CallbackBase
@@ -113,7 +113,7 @@ class Saves:
             path: the file.
             contents: what goes into it.
             capture: makes the tree.
-            storage_options: for the CheckpointIO.
+            storage_options: for the CheckpointIO; for one file only.
             each_logger: None where the run is over, and nobody else closes the CheckpointIO.
 
         Returns:
@@ -121,10 +121,17 @@ class Saves:
 
         Raises:
             CheckpointError: on every rank, where it could not be written.
+            ConfigError: for ``storage_options`` that nothing would take.
         """
         self.confirm()  # what fails of an earlier save is not this one's failure
         io = self._io
-        if storage_options is not None and not isinstance(io, SupportsShards):
+        if storage_options is not None:
+            if self._strategy.capabilities.sharded_checkpoints and isinstance(io, SupportsShards):
+                raise ConfigError(
+                    f"save_checkpoint(storage_options=...) is for checkpoints of one file: here every rank writes its "
+                    f"part by {type(io).__name__}.save_shards, which takes no options. Give them to its constructor.",
+                    code="LT590",
+                )
             io = _Passing(io, storage_options)
         with self._measured():
             if each_logger is not None:  # a place in files is saved: rows not written yet would be cut off
