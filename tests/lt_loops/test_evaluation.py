@@ -546,3 +546,19 @@ def test_weights_of_another_size_name_the_hyperparameters_that_differ(trainer, l
     run.save_checkpoint(tmp_path / "wide.ckpt")
     with pytest.raises(CheckpointError, match=r"that it was made with: width=3 \(here 2\)\. \[LT662\]"):
         trainer().test(Wide(2), loader(4), ckpt_path=tmp_path / "wide.ckpt")
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_a_signal_ends_a_stage_by_its_last_hooks(stage, trainer):
+    class Signalled(Callback):
+        heard = 0
+
+        def note(self, trainer, pl_module):
+            self.heard += 1
+
+    word, callback = {"validate": "validation"}.get(stage, stage), Signalled()
+    setattr(callback, f"on_{word}_batch_end", lambda *_: signal.raise_signal(signal.SIGTERM))
+    setattr(callback, f"on_{word}_epoch_end", callback.note)
+    setattr(callback, f"on_{word}_end", callback.note)
+    getattr(trainer(callbacks=callback, on_signal="return"), stage)(Doubles(), numbers())
+    assert callback.heard == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     Hooks = list[tuple[Callable[..., Any], int]]
 
-__all__ = ["batch_hooks", "eval_feeds", "eval_step", "evaluate", "gradients_off", "model_in_eval_mode", "run_evaluate"]
+__all__ = ["eval_feeds", "evaluate", "gradients_off", "model_in_eval_mode", "read", "run_evaluate"]
 
-"""The word in hook names for each stage."""
 
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
 
@@ -78,19 +77,14 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     feeds = eval_feeds(run, group)
     if not feeds:
         return []  # the method that was asked for loaders gave an empty list
-    several = len(feeds) > 1
-    limits = eval_limits(run.job.limits, group, feeds)
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.evaluation.begins()
     with sums_reset(run.recorder, group), model_in_eval_mode(run, word), gradients_off(run):
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
-        for index, feed in enumerate(feeds):
-            recorder.enter(f"{group}_batch", index if several else None)
-            _read(run, group, feed, index, several, limits[index] if limit is None else min(limit, limits[index]))
-            if run.ahead.asked and run.stopping.reason:
-                break
+        for _ in read(run, group, feeds, limit):
+            pass
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
         complete = not (repeats and run.stopping.leaving)
         values = recorder.epoch_values(group, gather) if complete else {}
@@ -106,35 +100,42 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     return results
 
 
-def _read(run: Run, group: str, feed: Feed, loader_idx: int, several: bool, limit: float) -> None:
-    """Read one loader: the loop that a validation batch goes through."""
-    word, recorder = Stage(group).hook, run.recorder
+def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> Generator[tuple[int, Any]]:
+    """Yield the number of the loader and the step's output, batch by batch: the loop that each of them goes through.
+
+    A signal ends it after a batch.
+    """
+    word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     step, taken = eval_step(run, f"{word}_step", several)
     starts, ends = batch_hooks(run, word)
     done = batch_done_of(run.strategy)
-    feed.set_epoch(run.position.epoch)
     logs_steps = run.log.active and run.phase != "sanity_check"
-    stepping, uneven = recorder.stepping, feed.uneven
-    batches = islice(feed, None if limit == float("inf") else int(limit))
-    for index, batch in enumerate(run.measured(batches)):
-        recorder.batch, arguments = batch, (batch, index, loader_idx)
-        for hook, count in starts:
-            hook(*arguments[:count])
-        if uneven and feed.weight == 0.0:
-            with recorder.muted():
-                step(*arguments[:taken])
+    for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
+        recorder.enter(f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None)
+        feed.set_epoch(run.position.epoch)
+        stepping, uneven = recorder.stepping, feed.uneven
+        most = most if limit is None else min(limit, most)
+        batches = islice(feed, None if most == float("inf") else int(most))
+        for index, batch in enumerate(run.measured(batches)):
+            recorder.batch, arguments = batch, (batch, index, loader_idx)
+            for hook, count in starts:
+                hook(*arguments[:count])
+            if uneven and feed.weight == 0.0:  # this rank has no sample left and takes part for the others' sake
+                with recorder.muted():
+                    step(*arguments[:taken])
+                if done is not None:
+                    done(group)
+                continue
+            output = step(*arguments[:taken])
+            for hook, count in ends:
+                hook(output, *arguments[:count])
             if done is not None:
                 done(group)
-            continue
-        output = step(*arguments[:taken])
-        for hook, count in ends:
-            hook(output, *arguments[:count])
-        if done is not None:
-            done(group)
-        if group in stepping and logs_steps:
-            run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
-        if run.ahead.asked and run.stopping.reason:
-            break
+            if group in stepping and logs_steps:
+                run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
+            yield loader_idx, output
+            if run.ahead.asked and run.stopping.reason:
+                return
 
 
 def batch_hooks(run: Run, word: str) -> tuple[Hooks, Hooks]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lt_core.launcher import RunResult
-from lt_loops.evaluate import batch_hooks, eval_feeds, eval_step, gradients_off, model_in_eval_mode
+from lt_loops.evaluate import eval_feeds, gradients_off, model_in_eval_mode, read
 from lt_loops.run.session import Session
-from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.preparation import set_up
-from lt_loops.step.groups import batch_done_of
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -59,32 +56,10 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
-    feeds = eval_feeds(run, "predict")
-    limits = eval_limits(run.job.limits, "predict", feeds)
-    step, taken = eval_step(run, "predict_step", len(feeds) > 1)
-    starts, ends = batch_hooks(run, "predict")
-    done = batch_done_of(run.strategy)
     with model_in_eval_mode(run, "predict"):
         run.call("on_predict_start", phase="on_predict_start")
         run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
-        run.recorder.enter("predict_step")
-        for loader_idx, feed in enumerate(feeds):
-            limit = limits[loader_idx]
-            batches = islice(feed, None if limit == float("inf") else int(limit))
-            for index, batch in enumerate(run.measured(batches)):
-                arguments = (batch, index, loader_idx)
-                for hook, count in starts:
-                    hook(*arguments[:count])
-                output = step(*arguments[:taken])
-                stands_in = feed.weight == 0.0  # this rank has no sample left and takes part for the others' sake
-                for hook, count in ends if not stands_in else ():
-                    hook(output, *arguments[:count])
-                if done is not None:
-                    done("predict")
-                if not stands_in:
-                    yield loader_idx, output
-                if run.ahead.asked and run.stopping.reason:
-                    return
+        yield from read(run, "predict", eval_feeds(run, "predict"))
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
         run.call("on_predict_end", phase="on_predict_end")
 
