@@ -656,5 +656,6 @@ def test_the_epoch_in_which_the_next_loader_is_asked_for_is_read_to_its_end(trai
     fitted = trainer()
     fitted.fit(Notes(), ckpt_path=tmp_path / "middle.ckpt")
     assert seen == whole[2:]
-    assert fitted.save_checkpoint(tmp_path / "end.ckpt") is None
+    pytest.importorskip("lt_data", reason="it counts samples")
+    fitted.save_checkpoint(tmp_path / "end.ckpt")
     assert torch.load(tmp_path / "end.ckpt", weights_only=True)["lt"]["position"]["samples"] == 16
