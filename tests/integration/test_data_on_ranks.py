@@ -1,6 +1,8 @@
 """Data on several ranks, by the Trainer on forked processes: the numbers of one process, and epochs that continue."""
 
 import json
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -300,3 +302,24 @@ def test_the_gradients_of_half_a_window_on_two_ranks_go_on_on_one_and_three(tmp_
     fit(2, callbacks=[SaveAndStop(path, 2)])
     for ranks in (1, 2, 3):
         assert torch.allclose(fit(ranks, path), expected, atol=1e-6), ranks
+
+
+class Signalled(Line):
+    """Talks to the other ranks in each batch; rank 1 gets a signal in the third one."""
+
+    def note(self, batch, batch_idx):
+        time.sleep(0.02)
+        self.all_gather(batch[0])
+        if (self.global_rank, batch_idx) == (1, 2):
+            signal.raise_signal(signal.SIGTERM)
+        (Path(self.folder) / f"batches-{self.global_rank}").write_text(str(batch_idx))
+
+    validation_step = test_step = predict_step = note
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_ranks_leave_an_evaluation_after_the_same_batch(stage, tmp_path):
+    trainer = make_trainer(2, tmp_path, on_signal="return")
+    getattr(trainer, stage)(Signalled(tmp_path), DataLoader(table(2000), batch_size=1))
+    first, second = (int((tmp_path / f"batches-{rank}").read_text()) for rank in range(2))
+    assert first == second < 999

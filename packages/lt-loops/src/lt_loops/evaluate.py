@@ -103,8 +103,10 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
 def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> Generator[tuple[int, Any]]:
     """Yield the number of the loader and the step's output, batch by batch: the loop that each of them goes through.
 
-    A signal ends it after a batch.
+    A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
+    of training.
     """
+    total = 0
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     step, taken = eval_step(run, f"{word}_step", several)
     starts, ends = batch_hooks(run, word)
@@ -120,22 +122,28 @@ def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> G
             recorder.batch, arguments = batch, (batch, index, loader_idx)
             for hook, count in starts:
                 hook(*arguments[:count])
-            if uneven and feed.weight == 0.0:  # this rank has no sample left and takes part for the others' sake
+            stands_in = uneven and feed.weight == 0.0  # no sample is left here; the step is for the other ranks' sake
+            output = None
+            if stands_in:
                 with recorder.muted():
                     step(*arguments[:taken])
-                if done is not None:
-                    done(group)
-                continue
-            output = step(*arguments[:taken])
-            for hook, count in ends:
-                hook(output, *arguments[:count])
+            else:
+                output = step(*arguments[:taken])
+                for hook, count in ends:
+                    hook(output, *arguments[:count])
             if done is not None:
                 done(group)
-            if group in stepping and logs_steps:
-                run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
-            yield loader_idx, output
-            if run.ahead.asked and run.stopping.reason:
+            total += 1
+            if not stands_in:
+                if group in stepping and logs_steps:
+                    run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
+                yield loader_idx, output
+            if run.ahead.asked and _leaves(run, total):
                 return
+
+
+def _leaves(run: Run, batches: int) -> bool:
+    return bool(run.stopping.reason) or (run.stage != "fit" and run.stopping.obeys_signal(batches))
 
 
 def batch_hooks(run: Run, word: str) -> tuple[Hooks, Hooks]:

@@ -67,12 +67,11 @@ class Agreement:
                 self._ahead.look_up()
                 return
 
-    def reached(self) -> bool:
-        """Return whether this rank stands at the batch at which all stop; call it at every boundary."""
+    def reached(self, here: int) -> bool:
+        """Return whether ``here``, the batches that this rank has done, is where all stop; at every boundary."""
         if self.signal is None:
             return False
-        strategy, position = self._strategy, self._ahead.position
-        here = position.total_batches + position.batch
+        strategy = self._strategy
         if not self._posted:
             strategy.post(f"{self._key}/{strategy.rank}", str(here))
             self._posted = True

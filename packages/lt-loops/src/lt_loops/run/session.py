@@ -66,8 +66,7 @@ class Session:
         run = self.run
         if run.job.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
-        if run.stage == "fit":
-            run.stopping.agree_with_ranks()
+        run.stopping.agree_with_ranks()
         self.signals.install()
         formats = (run.precision, run.job.parts.eval_precision)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
