@@ -40,6 +40,7 @@ MODULES = {
         "lt_core.logging.compiled",
         "lt_core.logging.media",
         "lt_core.logging.media_files",
+        "lt_core.older",
         "lt_core.overrides",
         "lt_core.partial_save",
         "lt_core.plain_data",
