@@ -659,3 +659,29 @@ def test_the_epoch_in_which_the_next_loader_is_asked_for_is_read_to_its_end(trai
     pytest.importorskip("lt_data", reason="it counts samples")
     fitted.save_checkpoint(tmp_path / "end.ckpt")
     assert torch.load(tmp_path / "end.ckpt", weights_only=True)["lt"]["position"]["samples"] == 16
+
+
+def test_a_trial_puts_back_what_a_state_dict_leaves_out_and_what_is_no_tensor(trainer, net, loader):
+    class Counts(net):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("batches", torch.zeros(()), persistent=False)
+            self.seen = []
+
+        def get_extra_state(self):
+            return {"seen": self.seen}
+
+        def set_extra_state(self, state):
+            self.seen = state["seen"]
+
+        def training_step(self, batch, batch_idx):
+            self.batches += 1
+            self.seen.append(batch_idx)
+            return self.loss(batch)
+
+        def on_fit_start(self):
+            self.trainer.trial(2)
+
+    module = Counts()
+    trainer().fit(module, loader(8))
+    assert (module.batches.item(), module.seen) == (2, [0, 1])

@@ -130,8 +130,10 @@ def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
 def _snapshot(run: Run) -> Iterator[None]:
     """Put weights, optimizers, schedulers, precision, modes and gradients back as they were."""
     weights = {
-        name: value.detach().clone() for name, value in run.module.state_dict().items() if isinstance(value, Tensor)
+        name: value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)  # extra state
+        for name, value in run.module.state_dict().items()
     }
+    buffers = {name: value.detach().clone() for name, value in run.module.named_buffers() if name not in weights}
     modes = [(part, part.training) for part in run.module.modules()]
     optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.training.optimizers]
     schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.training.schedulers.configs]
@@ -141,6 +143,9 @@ def _snapshot(run: Run) -> Iterator[None]:
             yield
     finally:
         run.module.load_state_dict(weights, strict=False)
+        for name, value in run.module.named_buffers():
+            if name in buffers:
+                value.copy_(buffers[name])
         for part, training in modes:
             part.training = training
         for optimizer, state in zip(run.training.optimizers, optimizers, strict=True):
