@@ -321,6 +321,21 @@ def test_other_data_is_refused_on_a_rank_among_several_too(kit):
         iter(other)
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_one_ranks_place_is_one_in_samples_when_two_ranks_read_smaller_batches(kit, shuffle):
+    kit.seed()
+    one = kit.make_feed(DataLoader(kit.Numbers(24), batch_size=6, shuffle=shuffle), stage="fit")
+    batches = iter(one)
+    read = [number for _ in range(2) for number in next(batches).tolist()]
+    for rank in range(2):
+        loader = DataLoader(kit.Numbers(24), batch_size=3, shuffle=shuffle)
+        feed = kit.make_feed(loader, stage="fit", shard=Shard(rank, 2))
+        feed.load_state_dict(one.state_dict())
+        assert (feed.samples, feed.batches_done) == (12, 2)
+        read += [number for batch in feed for number in batch.tolist()]
+    assert sorted(read) == list(range(24))
+
+
 def test_another_kind_of_loader_is_refused(kit):
     feed = kit.make_feed([1, 2, 3], stage="fit")
     batches = iter(feed)

@@ -223,8 +223,8 @@ class ShardedReader(Reader):
         return min(self._start + done, len(self._order.items))
 
     def _position_drawn(self, state: dict[str, Any], batches: int) -> int:
-        frame = self._frame()
-        return min(batches * frame.size, len(frame.items))
+        """Return the place that one process's state means, whose batches may have had another size."""
+        return min(batches * (state["shape"][1] or 1), len(self._frame().items))
 
     def _settle(self) -> None:
         if self.twin.persistent and self.twin.alive and not self._open:
