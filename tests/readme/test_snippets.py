@@ -33,6 +33,15 @@ def blocks(page):
     return found
 
 
+@pytest.fixture(autouse=True)
+def imports_as_before(monkeypatch):
+    """What a page makes importable (lt_compat.install) is not there for other tests."""
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("lightning", "pytorch_lightning")]:
+        del sys.modules[name]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_run(page, tmp_path, monkeypatch):
     snippet = ModuleType("snippet")
