@@ -19,9 +19,9 @@ LIMITS = {
     "files that write slots of Run or its owners": 0,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 9_150,
-    "lines of lt-loops": 10_900,
-    "lines of all packages": 53_557,
+    "lines of lt-core": 9_125,
+    "lines of lt-loops": 10_880,
+    "lines of all packages": 53_480,
     "files in the fullest folder": 40,
     "members of Strategy": 33,
 }
