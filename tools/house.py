@@ -163,9 +163,15 @@ def unpromised(files: dict[str, Path]) -> dict[str, set[str]]:
 
 def members(path: Path, name: str) -> set[str]:
     """Return the public members that the body of a class defines: what an author of a subclass reads."""
-    (body,) = [node.body for node in ast.parse(path.read_text("utf-8")).body if getattr(node, "name", "") == name]
-    names = {getattr(node, "name", None) or getattr(getattr(node, "target", None), "id", "_") for node in body}
-    return {name for name in names if not name.startswith("_")}
+    tree = ast.parse(path.read_text("utf-8"))
+    (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    names: set[str] = set()
+    for node in found.body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {member for member in names if not member.startswith("_")}
 
 
 def figures() -> dict[str, int]:
@@ -180,8 +186,8 @@ def figures() -> dict[str, int]:
         "files that write slots of Run or its owners": len(written_slots(files)),
         "slots of the largest owner": max(slots_of_owners(files).values()),
         "unpromised names that siblings use": len(unpromised(files)),
-        "lines of lt-core": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_core"),
-        "lines of lt-loops": sum(n for name, n in lines.items() if name.partition(".")[0] == "lt_loops"),
+        "lines of lt-core": sum(count for name, count in lines.items() if name.partition(".")[0] == "lt_core"),
+        "lines of lt-loops": sum(count for name, count in lines.items() if name.partition(".")[0] == "lt_loops"),
         "lines of all packages": sum(lines.values()),
         "files in the fullest folder": max(map(folders.count, set(folders))),
         "members of Strategy": len(members(files["lt_core.strategy"], "Strategy")),
@@ -193,14 +199,14 @@ def main() -> None:
     files = sources()
     for ring in circles(arrows(files)):
         print(f"circle of {len(ring)}: {', '.join(ring)}")
-    for module, slots in sorted(written_slots(files).items()):
-        print(f"{module} writes {', '.join(sorted(slots))}")
+    for module, written in sorted(written_slots(files).items()):
+        print(f"{module} writes {', '.join(sorted(written))}")
     for owner, slots in sorted(slots_of_owners(files).items()):
         print(f"{owner} has {slots} slots")
     for name, users in sorted(unpromised(files).items()):
         print(f"{name} is used by {', '.join(sorted(users))}")
-    for name, found in figures().items():
-        print(f"{found:>6} {name} (at most {LIMITS[name]})")
+    for name, count in figures().items():
+        print(f"{count:>6} {name} (at most {LIMITS[name]})")
 
 
 if __name__ == "__main__":
