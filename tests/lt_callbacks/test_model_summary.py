@@ -27,19 +27,32 @@ def test_a_fit_begins_with_the_table(capsys):
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         "",
-        "  | Name         | Type        | Params | Mode",
-        "-----------------------------------------------",
-        "0 | body         | Sequential  | 102 K  | train",
-        "1 | norm         | BatchNorm1d | 20     | train",
-        "  | other params | n/a         | 3      | n/a",
-        "-----------------------------------------------",
+        "  | Name         | Type        | Params",
+        "---------------------------------------",
+        "0 | body         | Sequential  | 102 K",
+        "1 | norm         | BatchNorm1d | 20",
+        "  | other params | n/a         | 3",
+        "---------------------------------------",
         "102 K     Trainable params",
         "3         Non-trainable params",
         "102 K     Total params",
         "0.407     Total estimated model params size (MB)",
-        "5         Modules in train mode",
-        "0         Modules in eval mode",
     ]
+
+
+def test_modes_are_shown_where_a_module_does_not_train():
+    net = Net()
+    net.norm.eval()
+    text = str(ModuleTable(net))
+    assert "1 | norm         | BatchNorm1d | 20     | eval" in text
+    assert "1 of 5    Modules in eval mode" in text
+
+
+def test_totals_are_said_once_where_nothing_is_frozen():
+    text = str(ModuleTable(nn.Linear(2, 3)))
+    assert "9         Trainable params" in text
+    assert "Total params" not in text
+    assert "eval" not in text
 
 
 def test_other_ranks_print_nothing(capsys):

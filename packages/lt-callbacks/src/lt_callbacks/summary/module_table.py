@@ -125,23 +125,27 @@ class ModuleTable:
         return table
 
     def totals(self) -> list[tuple[str, str]]:
-        """Return the lines below the table: value and what it is."""
-        lines = [
-            (human_count(self.trainable_parameters), "Trainable params"),
-            (human_count(self.total_parameters - self.trainable_parameters), "Non-trainable params"),
-            (human_count(self.total_parameters), "Total params"),
-            (_megabytes(self.model_size), "Total estimated model params size (MB)"),
-            (str(self.modes["train"]), "Modules in train mode"),
-            (str(self.modes["eval"]), "Modules in eval mode"),
-        ]
+        """Return the lines below the table: value and what it is; only those that say something of this module."""
+        frozen = self.total_parameters - self.trainable_parameters
+        lines = [(human_count(self.trainable_parameters), "Trainable params")]
+        if frozen:
+            lines.append((human_count(frozen), "Non-trainable params"))
+            lines.append((human_count(self.total_parameters), "Total params"))
+        lines.append((_megabytes(self.model_size), "Total estimated model params size (MB)"))
+        if self.modes["eval"]:
+            lines.append((f"{self.modes['eval']} of {self.modes.total()}", "Modules in eval mode"))
         if self.has_example:
             lines.append((human_count(self.total_flops), "Total FLOPs"))
         if self.has_lazy_parameters:
             lines.append(("", "Lazy layers are not counted: they get their parameters in the first forward."))
         return lines
 
+    def shown_columns(self) -> list[tuple[str, list[str]]]:
+        """Return :meth:`columns` without the mode where all modules are in train mode."""
+        return [column for column in self.columns() if column[0] != "Mode" or self.modes["eval"]]
+
     def __str__(self) -> str:
-        columns = self.columns()
+        columns = self.shown_columns()
         widths = [max(len(text) for text in [title, *cells]) for title, cells in columns]
         head = " | ".join(title.ljust(width) for (title, _), width in zip(columns, widths, strict=True))
         lines = [head, "-" * len(head)] if columns[0][1] else []

@@ -38,7 +38,7 @@ class RichModelSummary(ModelSummary):
         from rich.console import Console
         from rich.table import Table
 
-        console, columns = Console(), table.columns()
+        console, columns = Console(), table.shown_columns()
         if table.rows:
             drawn = Table(header_style=header_style)
             for title, _ in columns:
