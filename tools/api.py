@@ -39,7 +39,6 @@ MODULES = {
         "lt_core.launcher",
         "lt_core.logging.compiled",
         "lt_core.logging.media",
-        "lt_core.logging.media_files",
         "lt_core.older",
         "lt_core.overrides",
         "lt_core.partial_save",
@@ -50,6 +49,7 @@ MODULES = {
         "lt_core.seed",
         "lt_core.states",
     ),
+    "lt-loggers": ("lt_loggers.media_files",),
 }
 """Further modules whose names are public, for authors of plug-ins."""
 

@@ -716,3 +716,21 @@ def test_a_callbacks_own_log_is_its_own(trainer):
     callback = Writes()
     trainer(callbacks=callback, max_steps=1).fit(Base())
     assert (callback.lines, callback.log_dict) == (["started"], "mine")
+
+
+class Pictured(Base):
+    def on_train_start(self):
+        self.trainer.log_media("sample", torch.zeros(1, 2, 2), 3)
+
+
+def test_media_that_no_logger_shows_become_a_file(trainer, tmp_path):
+    pytest.importorskip("lt_loggers")
+    with pytest.warns(LtWarning, match="LT521"):
+        trainer(max_steps=1, logger=Rows(), default_root_dir=tmp_path).fit(Pictured())
+    assert (tmp_path / "media" / "sample" / "step_00000003.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_lt_loggers_media_that_no_logger_shows_are_an_error(trainer, monkeypatch):
+    monkeypatch.setattr("lt_core.plugins.find_role", lambda role: None)
+    with pytest.raises(LogError, match=r"lt-loggers.*LT522"):
+        trainer(max_steps=1, logger=Rows()).fit(Pictured())

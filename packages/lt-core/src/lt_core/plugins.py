@@ -114,6 +114,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
     "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-callbacks"),
     "defaults": {
         "logger": "lt-loggers",
+        "media": "lt-loggers",
         "progress_bar": "lt-callbacks",
         "summary": "lt-callbacks",
         "checkpoint": "lt-callbacks",

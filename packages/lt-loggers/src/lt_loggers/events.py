@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
-from lt_core.logging.media_files import animated_png, png, wav
+from lt_loggers.media_files import animated_png, png, wav
 from lt_loggers.records import Pattern, framed
 from lt_loggers.wire import as_float32, double, float32, message, number, text, varint
 

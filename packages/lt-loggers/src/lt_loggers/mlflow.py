@@ -15,8 +15,8 @@ from lt_core.arguments import checks_arguments
 from lt_core.errors import warn
 from lt_core.logger import Logger
 from lt_core.logging.media import Media, as_media
-from lt_core.logging.media_files import path_below, write_media
 from lt_core.rank import process_rank
+from lt_loggers.media_files import path_below, write_media
 from lt_loggers.params import as_yaml, cells
 from lt_loggers.rows import Number, Row
 from lt_loggers.tracker import Nothing, TrackerLogger, require

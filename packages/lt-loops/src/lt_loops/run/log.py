@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
+from lt_core import plugins
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
 from lt_core.logging.media import as_media
-from lt_core.logging.media_files import write_media
 from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
 
@@ -165,7 +165,7 @@ class Log(Owner):
         """Write as a file what no logger can show; the first one is said.
 
         Raises:
-            LogError: for what cannot be a file either.
+            LogError: for what cannot be a file either, and without lt-loggers.
         """
         media = as_media(value)
         if media is None:
@@ -174,7 +174,14 @@ class Log(Owner):
                 "histogram, text, table, audio or video that could be a file (see lt_core.logging.media).",
                 code="LT522",
             )
-        path = write_media(folder, name, media, step)
+        write = plugins.find_role("media")
+        if write is None:
+            raise LogError(
+                f"log_media({name!r}): no logger can show a {type(media).__name__}. Files of what none shows come with "
+                f"lt-loggers: {plugins.install_hint('lt-loggers')}.",
+                code="LT522",
+            )
+        path = write(folder, name, media, step)
         if not self._keeps_media:
             self._keeps_media = True
             warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
