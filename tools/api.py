@@ -48,6 +48,8 @@ MODULES = {
         "lt_core.rank",
         "lt_core.seed",
         "lt_core.states",
+        "lt_core.terminal.short_path",
+        "lt_core.terminal.waiting",
     ),
     "lt-loggers": ("lt_loggers.media_files",),
 }

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from lt_cli.config_places import ConfigPlaces, Place
 from lt_cli.plugin_classes import plugin_names
-from lt_cli.short_path import short_path
 from lt_core.errors import did_you_mean
+from lt_core.terminal.short_path import short_path
 
 __all__ = ["explain", "with_places"]
 

@@ -17,9 +17,9 @@ import torch
 from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.complaints import with_places
 from lt_cli.lightning_cli import LightningCLI
-from lt_cli.short_path import short_path
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, warn
+from lt_core.terminal.short_path import short_path
 
 __all__ = ["TrainingCommand", "main"]
 

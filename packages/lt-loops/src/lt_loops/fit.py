@@ -9,6 +9,7 @@ from torch import Tensor
 from lt_core.launcher import RunResult
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
+from lt_loops.report.announcements import announce_end
 from lt_loops.run.boundary import (
     after_batch,
     after_epoch,
@@ -89,6 +90,7 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_end", phase="on_fit_end")
         serve_at_end(run)
         run.end("interrupted" if run.stopping.signal is not None else "finished")
+        announce_end(run)
     return run.result()
 
 

@@ -420,7 +420,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         return Run(job, self._shows, last=self._fitted if continues else None)
 
     def _finish(self, run: Run, result: RunResult) -> None:
-        """Take over what a run left, say why it ended, end the script where a signal asked for it."""
+        """Take over what a run left, say how to look at it, end the script where a signal asked for it."""
         self._run = run
         if self.strategy.capabilities.returns_results:
             take_over(run, result)
@@ -428,9 +428,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if run.stage == "fit":
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
-                self.print(
-                    f"Training ended at epoch {self.current_epoch}, step {self.global_step}: {run.stopping.reason}."
-                )
                 self._say_where_it_is_shown()
         if result.save_error and not self._exits(run):  # else the status says what the scheduler waits for
             raise CheckpointError(

@@ -22,6 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
+from lt_core.terminal.waiting import SLOW
 
 __all__ = ["Group", "enter", "leave_group"]
 
@@ -211,7 +212,8 @@ def _meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
     Raises:
         RankError: when some do not come in time; names them.
     """
-    me, meeting, end = uuid.uuid4().hex, "", time.monotonic() + timeout.total_seconds()
+    me, meeting, begun = uuid.uuid4().hex, "", time.monotonic()
+    end, speaks_at = begun + timeout.total_seconds(), begun + SLOW if rank == 0 else float("inf")
     if rank == 0:
         meeting = me
         store.set("call", meeting)
@@ -229,6 +231,9 @@ def _meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
                 store.set(f"{meeting}/{rank}", me)
             if store.check([f"{meeting}/met"]) and me in store.get(f"{meeting}/met").decode().split():
                 return meeting
+        if time.monotonic() > speaks_at:
+            speaks_at = float("inf")
+            print(f"Waiting for ranks {missing} of {world_size} to start ...", flush=True)  # noqa: T201
         if time.monotonic() > end:
             absent = missing if rank == 0 else _absent(store, meeting, world_size)
             raise RankError(

@@ -11,6 +11,7 @@ from lt_callbacks.checkpoint.files import CheckpointFiles, mark_of, path_in, rea
 from lt_callbacks.checkpoint.pending_saves import PendingSave, PendingSaves
 from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_core.errors import CheckpointError, warn
+from lt_core.terminal.short_path import short_path
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -310,4 +311,4 @@ class KeptCheckpoints:
             parts.append(f"last {name_of(ranking.last)}")
         if left := [path for path in self._left if files.exists(path)]:
             parts.append(f"{len(left)} not deleted, as they may not be this run's")
-        return f"Checkpoints in {files.folder}: {', '.join(parts)}" if parts else ""
+        return f"Checkpoints in {short_path(files.folder)}: {', '.join(parts)}" if parts else ""

@@ -35,9 +35,12 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import check_left_out, leave_out
 from lt_core.seed import capture_generators
+from lt_core.terminal.short_path import short_path
+from lt_core.terminal.waiting import waiting
 from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.checkpoint.loops import LAYOUT_VERSION, loop_counters
 from lt_loops.former_names import understood_by
+from lt_loops.report.announcements import speaks
 from lt_loops.run.owner import Saved
 from lt_loops.setup.hook_calls import callback_hook
 
@@ -185,7 +188,8 @@ def read_checkpoint(run: Run) -> None:
     path = run.origin.path
     if path is None:
         return
-    tree = run.strategy.load_checkpoint(run.job.parts.checkpoint_io, path, trusted=run.origin.trusted)
+    with waiting(f"the checkpoint {short_path(path)}", says=speaks(run)):
+        tree = run.strategy.load_checkpoint(run.job.parts.checkpoint_io, path, trusted=run.origin.trusted)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
@@ -194,7 +198,7 @@ def read_checkpoint(run: Run) -> None:
         )
     found = run.origin.read(tree)
     where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
-    run.trainer.print(f"Loaded {path}: {where}.")
+    run.trainer.print(f"Loaded {short_path(path)}: {where}.")
 
 
 def restore_module(run: Run) -> None:

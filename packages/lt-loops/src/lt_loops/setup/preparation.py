@@ -18,6 +18,7 @@ from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
 from lt_core.states import Stage
+from lt_core.terminal.waiting import waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.state import (
@@ -29,6 +30,7 @@ from lt_loops.checkpoint.state import (
     restore_sharded_module,
     restore_training,
 )
+from lt_loops.report.announcements import announce_folders, announce_place, speaks
 from lt_loops.setup.feeds import checked_loaders, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
@@ -48,10 +50,12 @@ def set_up(run: Run) -> None:
     _check_hooks(run)
     run.origin.agreed(*agreed_choice(run))
     _check_given_loaders(run)
+    announce_place(run)
     _prepare_data(run)
     read_checkpoint(run)
     _name_the_run(run)
     _call_setup(run)
+    announce_folders(run)
     restore_module(run)
     restore_data(run)
     run.placed(*run.strategy.setup(run.module, _optimizer_maker(run), run.precision))
@@ -182,7 +186,8 @@ def _prepare_data(run: Run) -> None:
     for source in (run.job.datamodule, run.module):
         if source is not None and is_overridden(source, "prepare_data", DataSource):
             per_node = source.prepare_data_per_node if asked is None else asked
-            prepare(source, run.strategy, per_node=per_node)
+            with waiting(f"{type(source).__name__}.prepare_data()", says=speaks(run)):
+                prepare(source, run.strategy, per_node=per_node)
 
 
 def _name_the_run(run: Run) -> None:
@@ -223,11 +228,13 @@ def _call_setup(run: Run) -> None:
     run.recorder.enter("setup")
     if run.job.datamodule is not None:
         source, hook = run.job.datamodule, fitted(run.job.datamodule.setup, "setup")
-        setup_once(source, run.stage, lambda: hook(run.stage))
+        with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=speaks(run)):
+            setup_once(source, run.stage, lambda: hook(run.stage))
     for callback in run.callbacks:
         fitted(partial(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
-        fitted(run.module.setup, "setup")(run.stage)
+        with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=speaks(run)):
+            fitted(run.module.setup, "setup")(run.stage)
     make_layers = _layer_maker(run.module)
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():

@@ -1,0 +1,1 @@
+"""What people read of a run: paths, and what it waits for."""
