@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, CheckpointError, ConfigError, DataSource, LightningModule, Strategy
+from lt_core import Callback, CheckpointError, ConfigError, DataSource, HookError, LightningModule, Strategy
 
 
 class Doubles(LightningModule):
@@ -562,3 +562,74 @@ def test_a_signal_ends_a_stage_by_its_last_hooks(stage, trainer):
     setattr(callback, f"on_{word}_end", callback.note)
     getattr(trainer(callbacks=callback, on_signal="return"), stage)(Doubles(), numbers())
     assert callback.heard == 2
+
+
+# ---- what steps get, and which are there -----------------------------------------------------------------------------
+
+
+class HandsOn(Doubles):
+    """Wraps each step and hook of a parent that knows of no ``dataloader_idx``, or takes it where there is one."""
+
+    def __init__(self):
+        super().__init__()
+        self.got = {}
+
+    def validation_step(self, *args, **kwargs):
+        self.got["step"] = len(args)
+
+    def on_validation_batch_start(self, *args):
+        self.got["start"] = len(args)
+
+    def on_validation_batch_end(self, outputs, *args):
+        self.got["end"] = len(args)
+
+    def predict_step(self, *args):
+        self.got["predict"] = len(args)
+        return self(args[0])
+
+
+@pytest.mark.parametrize(("loaders", "count"), [(1, 2), (2, 3)])
+def test_args_get_dataloader_idx_only_where_there_are_several_loaders(trainer, loaders, count):
+    model = HandsOn()
+    trainer().validate(model, [numbers()] * loaders)
+    trainer().predict(model, [numbers()] * loaders)
+    assert model.got == {"step": count, "start": count, "end": count, "predict": count}
+
+
+def without(model, place, **parts):
+    """Take parts of a module away, in its class or on the instance."""
+    if place == "class":
+        model.__class__ = type("Without", (type(model),), parts)
+    for name, value in parts.items() if place == "instance" else ():
+        setattr(model, name, value)
+    return model
+
+
+class OwnLoaders(Doubles):
+    def train_dataloader(self):
+        return numbers()
+
+    def val_dataloader(self):
+        return numbers()
+
+
+@pytest.mark.parametrize("place", ["class", "instance"])
+@pytest.mark.parametrize("half", ["val_dataloader", "validation_step"])
+def test_a_half_of_validation_that_is_none_is_a_warning_and_skips_it(trainer, place, half):
+    model = without(OwnLoaders(), place, **{half: None})
+    trains = trainer()
+    with pytest.warns(UserWarning, match="validation is skipped"):
+        trains.fit(model)
+    assert trains.num_val_batches == []
+    assert trains.global_step == 3
+
+
+@pytest.mark.parametrize("place", ["class", "instance"])
+def test_both_halves_that_are_none_say_nothing(trainer, place):
+    trainer().fit(without(OwnLoaders(), place, val_dataloader=None, validation_step=None))
+
+
+@pytest.mark.parametrize("place", ["class", "instance"])
+def test_a_step_that_is_none_is_not_defined(trainer, place):
+    with pytest.raises(HookError, match=r"test needs .*test_step"):
+        trainer().test(without(OwnLoaders(), place, test_step=None), numbers())

@@ -13,10 +13,12 @@ __all__ = ["is_overridden", "warn_of_misspelt_hooks", "warn_of_misspelt_settings
 def is_overridden(owner: object, name: str, base: type) -> bool:
     """Return whether ``owner`` has its own ``name``, by its class or on the instance (mocks, compiled methods).
 
-    A class that does not have ``base`` among its parents is taken at its word: whatever it defines counts.
+    None in its place (``test_step = None``) takes a parent's away. A class that does not have ``base`` among its
+    parents is taken at its word: whatever it defines counts.
     """
-    if name in getattr(owner, "__dict__", {}):
-        return True
+    own = getattr(owner, "__dict__", {})
+    if name in own:
+        return own[name] is not None
     mine = getattr(type(owner), name, None)
     return mine is not None and mine is not getattr(base, name, None)
 

@@ -109,7 +109,7 @@ def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> G
     total = 0
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     step, taken = eval_step(run, f"{word}_step", several)
-    starts, ends = batch_hooks(run, word)
+    starts, ends = batch_hooks(run, word, several)
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
     for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
@@ -146,13 +146,23 @@ def _leaves(run: Run, batches: int) -> bool:
     return bool(run.stopping.reason) or (run.stage != "fit" and run.stopping.obeys_signal(batches))
 
 
-def batch_hooks(run: Run, word: str) -> tuple[Hooks, Hooks]:
+def batch_hooks(run: Run, word: str, several: bool) -> tuple[Hooks, Hooks]:
     """Return the hooks at the start and the end of a batch, each with how many of ``batch, batch_idx, dataloader_idx``
     it takes.
     """
-    starts = [(hook, count_arguments(hook, _OFFERED)) for hook in run.hooks[f"on_{word}_batch_start"]]
-    ends = [(hook, count_arguments(hook, ("outputs", *_OFFERED)) - 1) for hook in run.hooks[f"on_{word}_batch_end"]]
-    return starts, ends
+    starts, ends = run.hooks[f"on_{word}_batch_start"], run.hooks[f"on_{word}_batch_end"]
+    return [(hook, _taken(hook, several)) for hook in starts], [
+        (hook, _taken(hook, several, "outputs")) for hook in ends
+    ]
+
+
+def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:
+    """Return how many of ``batch, batch_idx, dataloader_idx`` a function takes after ``first``.
+
+    ``*args``, which hands on to a method of the parent's, gets ``dataloader_idx`` only where there are several loaders.
+    """
+    spread = len(first) + len(_OFFERED[: 3 if several else 2])
+    return count_arguments(function, (*first, *_OFFERED), spread) - len(first)
 
 
 def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any], int]:
@@ -162,7 +172,7 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
         HookError: for several loaders and a step without ``dataloader_idx``.
     """
     own = getattr(run.module, method)
-    taken = count_arguments(own, _OFFERED)
+    taken = _taken(own, several)
     if several:
         check_takes_index(run.module, method)
     step = run.strategy.bind(run.model, method)

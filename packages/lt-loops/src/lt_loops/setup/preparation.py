@@ -134,13 +134,17 @@ def _check_hooks(run: Run) -> None:
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
-        has_step, has_loader = (
-            is_overridden(module, "validation_step", LightningModule),
-            run.job.loaders.has("validate"),
-        )
+        loaders, has_step = run.job.loaders, is_overridden(module, "validation_step", LightningModule)
+        has_loader, asked = loaders.has("validate"), loaders.has("train") and "train" not in loaders.given
         if has_loader and not has_step:
             warn(
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
+                code="LT215",
+            )
+        elif has_step and not has_loader and asked and run.job.limits.limit_val_batches:
+            warn(
+                f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
+                "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
                 code="LT215",
             )
     elif run.stage in ("validate", "test"):

@@ -82,7 +82,7 @@ def former_parameters(function: Callable[..., Any], offered: Sequence[str] = ())
     return [name for name in required if name in PARAMETERS or f"parameter.{name}" in spoken()] if required else []
 
 
-def count_arguments(function: Callable[..., Any], offered: Sequence[str], required: int = 1) -> int:
+def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread: int | None = None) -> int:
     """Return how many of the ``offered`` positional arguments ``function`` takes.
 
     Required parameters are filled in the documented order whatever their names. An optional one counts only where it
@@ -91,7 +91,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], requir
     Args:
         function: a bound method.
         offered: names of the arguments that the loop has, in order: ``("batch", "batch_idx", "dataloader_idx")``.
-        required: the least number that the function must take.
+        spread: how many of them ``*args`` gets; by default all.
 
     Raises:
         HookError: when required parameters cannot be filled; shows both signatures.
@@ -103,7 +103,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], requir
     taken = 0
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
-            taken = len(offered)
+            taken = max(taken, len(offered) if spread is None else spread)
             break
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.KEYWORD_ONLY):
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
@@ -113,7 +113,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], requir
         if optional and (taken >= len(offered) or parameter.name not in offered):
             break
         taken += 1
-    if taken > len(offered) or taken < required:
+    if not 0 < taken <= len(offered):
         raise unfit(function, _name_of(function), offered)
     return taken
 
