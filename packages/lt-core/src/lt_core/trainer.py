@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -268,6 +268,7 @@ class TrainerAPI(Protocol):
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        mark: str = "",
     ) -> None:
         """Write a checkpoint now. Exact resume is promised for :meth:`request_save` only."""
 
@@ -280,6 +281,7 @@ class TrainerAPI(Protocol):
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         mark: str = "",
+        write: Callable[[str], object] | None = None,
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position
         moved.
@@ -292,6 +294,8 @@ class TrainerAPI(Protocol):
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``).
             mark: goes into the file's header (``checkpoint_io.header(path).mark``), so that the owner knows its files
                 again in a later process.
+            write: called with the path on all ranks in place of the loop's own writing; by :meth:`save_checkpoint`, for
+                instance, and what is to be done with the file then.
         """
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from functools import partial
@@ -39,6 +39,7 @@ from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.results import take_over
+from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others
@@ -484,6 +485,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        mark: str = "",
     ) -> None:
         """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
 
@@ -494,6 +496,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
                 the module's own values with those of this run.
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
+            mark: goes into the file's header, as in :meth:`request_save`.
 
         Raises:
             ConfigError: for a pattern that fits no weight.
@@ -506,7 +509,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         contents = Contents.of(weights_only, trainable_only, exclude)
         to_loggers = run.log.each if run.is_live else None
         path, make = os.fspath(filepath), partial(capture, run)
-        failed = run.saves.save_now(path, contents, make, storage_options, to_loggers)
+        failed = run.saves.save_now(path, contents, make, storage_options, to_loggers, mark)
         if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
             raise failed
 
@@ -519,11 +522,13 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         mark: str = "",
+        write: Callable[[str], object] | None = None,
     ) -> None:
         """Have a checkpoint written when this boundary is complete: all hooks run, schedulers stepped, position moved.
 
-        The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header. The other
-        arguments are those of :meth:`save_checkpoint`.
+        The ``owner``'s ``on_saved(path)`` is called when it is; ``mark`` goes into the file's header; ``write(path)``
+        is called on all ranks in place of the loop's own writing. The other arguments are those of
+        :meth:`save_checkpoint`.
 
         Raises:
             ConfigTypeError: outside of ``fit``.
@@ -535,7 +540,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 code="LT131",
             )
         contents = Contents.of(weights_only, trainable_only, exclude)
-        self._run.saves.request(os.fspath(path), contents, owner, mark)
+        self._run.saves.request(SaveRequest(os.fspath(path), contents, owner, mark, write))
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
         """Delete a checkpoint."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -138,9 +138,10 @@ class FakeTrainer(Collectives):
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        mark: str = "",
     ) -> None:
         """Write a small real checkpoint now."""
-        self._write(filepath, storage_options, weights_only=weights_only, mark="")
+        self._write(filepath, storage_options, weights_only=weights_only, mark=mark)
 
     def request_save(
         self,
@@ -151,9 +152,13 @@ class FakeTrainer(Collectives):
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         mark: str = "",
+        write: Callable[[str], object] | None = None,
     ) -> None:
         """Write now what the loop would write at the boundary, and notify the owner as the loop does."""
-        self._write(path, None, weights_only=weights_only, mark=mark)
+        if write is None:
+            self._write(path, None, weights_only=weights_only, mark=mark)
+        else:
+            write(str(path))
         if owner is not None:
             owner.on_saved(str(path))
 

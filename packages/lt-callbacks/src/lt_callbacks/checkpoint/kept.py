@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -166,6 +166,30 @@ class KeptCheckpoints:
     def _owns(self, path: str) -> bool:
         """Return whether the callback wrote ``path``; or another one of the run, where they share their names."""
         return self.files.owns(path) or (self._shares_names and any(other.owns(path) for other in self.others()))
+
+    def readable(self, write: Callable[[TrainerAPI, str], None] | None) -> CheckpointRanking:
+        """Return the ranking for somebody who will read the files that it names, or its scores alone (no ``write``).
+
+        What a background writer has is waited for. What the loop writes at the next boundary only is written by
+        ``write`` now, and there once more, with the state that resumes exactly; several processes, of which one alone
+        may be reading, can't do this together: there it is the ranking without those.
+        """
+        before, trainer = self.saves.before, self._trainer
+        if before is None:
+            if write and trainer is not None and trainer.is_global_zero and trainer.checkpoint_io.is_writing():
+                self.files.exists(self.ranking.newest)  # which waits
+            return self.ranking
+        if trainer is None or trainer.world_size > 1:
+            return self.ranking.at(before)
+        for path in self.saves.paths():
+            save = self.saves.unwritten(path)
+            if write is None or save is None or save.read:
+                continue
+            save.read = True
+            write(trainer, path)
+            for target, symbolic in save.links:
+                self._link(trainer, path, target, symbolic)
+        return self.ranking
 
     # ---- what becomes of a save --------------------------------------------------------------------------------------
 

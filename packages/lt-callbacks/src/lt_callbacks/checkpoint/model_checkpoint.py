@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
+from lt_core.overrides import is_overridden
 from lt_core.partial_save import check_patterns
 
 if TYPE_CHECKING:
@@ -132,40 +134,70 @@ class ModelCheckpoint(Checkpoint):
 
     # ---- what users read ---------------------------------------------------------------------------------------------
 
+    # Whoever reads a path finds the file: see KeptCheckpoints.readable.
+
     @property
     def best_model_path(self) -> str:
         """The best checkpoint, or the latest without ``monitor``; empty where there is none."""
-        return self._kept.ranking.best
+        return self._readable.best
+
+    @best_model_path.setter
+    def best_model_path(self, path: str | os.PathLike[str]) -> None:
+        self._kept.ranking.best = os.fspath(path)
 
     @property
     def best_model_score(self) -> Tensor | None:
         """The metric of the best checkpoint, 0-dim."""
-        return self._kept.ranking.best_score
+        return self._kept.readable(None).best_score
+
+    @best_model_score.setter
+    def best_model_score(self, score: Tensor | float | None) -> None:
+        self._kept.ranking.given_score = None if score is None else torch.as_tensor(score)
 
     @property
     def best_k_models(self) -> dict[str, Tensor]:
         """Metrics of the kept checkpoints by path."""
-        return self._kept.ranking.scores
+        return self._readable.scores
+
+    @best_k_models.setter
+    def best_k_models(self, scores: Mapping[str, Tensor | float]) -> None:
+        self._kept.ranking.scores = {path: torch.as_tensor(score) for path, score in scores.items()}
 
     @property
     def kth_best_model_path(self) -> str:
         """The kept checkpoint that goes next; empty while there is room."""
-        return self._kept.ranking.worst
+        return self._readable.worst
+
+    @kth_best_model_path.setter
+    def kth_best_model_path(self, path: str | os.PathLike[str]) -> None:
+        self._kept.ranking.worst = os.fspath(path)
 
     @property
     def kth_value(self) -> Tensor | None:
         """The metric that a new checkpoint must beat, 0-dim."""
-        return self._kept.ranking.worst_score
+        return self._kept.readable(None).worst_score
 
     @property
     def current_score(self) -> Tensor | None:
         """The metric as it was looked at last, 0-dim."""
-        return self._kept.ranking.current
+        return self._kept.readable(None).current
+
+    @current_score.setter
+    def current_score(self, score: Tensor | float | None) -> None:
+        self._kept.ranking.current = None if score is None else torch.as_tensor(score)
 
     @property
     def last_model_path(self) -> str:
         """What ``save_last`` keeps."""
-        return self._kept.ranking.last
+        return self._readable.last
+
+    @last_model_path.setter
+    def last_model_path(self, path: str | os.PathLike[str]) -> None:
+        self._kept.ranking.last = os.fspath(path)
+
+    @property
+    def _readable(self) -> CheckpointRanking:
+        return self._kept.readable(self._write)
 
     @property
     def every_n_epochs(self) -> int | None:
@@ -255,8 +287,7 @@ class ModelCheckpoint(Checkpoint):
         if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
             return
         path = self._agreed_path(trainer, self._metrics(trainer), may_replace="")
-        self._kept.files.writes(path)
-        trainer.save_checkpoint(path, **self._contents)
+        self._save_checkpoint(trainer, path)
         self._kept.ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
         trainer.print(f"Saved {path} after {type(exception).__name__}.")
@@ -276,7 +307,7 @@ class ModelCheckpoint(Checkpoint):
         self._interrupted_at = trainer.global_step
         path = self._agreed_path(trainer, {}, self._kept.interrupted, template="interrupted")
         self._kept.interrupted = path
-        self._ask(trainer, path, weights_only=False)
+        self._ask(trainer, path)
         return path
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -341,11 +372,25 @@ class ModelCheckpoint(Checkpoint):
         lines = [f"{kept}: {float(score)}\n" for kept, score in self.best_k_models.items()]
         path.write_text("".join(lines), encoding="utf-8")
 
+    def _save_checkpoint(self, trainer: TrainerAPI, filepath: str) -> None:
+        """Write a checkpoint of this moment, complete when this returns.
+
+        One that a subclass has is called when a boundary is complete, on all ranks, in place of the loop's own writing:
+        it calls this one, and does with the file what is to be done (an upload).
+        """
+        self._write(trainer, filepath)
+
+    def _write(self, trainer: TrainerAPI, path: str) -> None:
+        trainer.save_checkpoint(path, mark=self._kept.files.writes(path), **self._contents_of(path))
+
     @property
-    def _contents(self) -> dict[str, Any]:
+    def _saves_itself(self) -> bool:
+        return is_overridden(self, "_save_checkpoint", ModelCheckpoint)
+
+    def _contents_of(self, path: str) -> dict[str, Any]:
         """What goes into a file, as :meth:`TrainerAPI.request_save` takes it; only what was asked for."""
         asked = {
-            "weights_only": self.save_weights_only,
+            "weights_only": self.save_weights_only and path != self._kept.interrupted,
             "trainable_only": self.trainable_only,
             "exclude": self.exclude,
         }
@@ -407,7 +452,7 @@ class ModelCheckpoint(Checkpoint):
         target = self._agreed_path(trainer, metrics, previous, template=self.CHECKPOINT_NAME_LAST)
         symbolic = self.save_last == "link" and self.save_top_k != 0
         source = ranking.newest if symbolic else saved
-        whole = symbolic or not trainer.strategy.capabilities.sharded_parameters
+        whole = symbolic or not (trainer.strategy.capabilities.sharded_parameters or self._saves_itself)
         ranking.last = target
         if source and whole and not self._kept.files.remote:
             self._kept.name_again(trainer, source, target, symbolic, previous)
@@ -421,9 +466,11 @@ class ModelCheckpoint(Checkpoint):
         self._last_global_step_saved = trainer.global_step
         self._ask(trainer, path)
 
-    def _ask(self, trainer: TrainerAPI, path: str, **contents: Any) -> None:
-        mark = self._kept.files.writes(path)
-        trainer.request_save(path, owner=self, mark=mark, **{**self._contents, **contents})
+    def _ask(self, trainer: TrainerAPI, path: str) -> None:
+        mark, asked = self._kept.files.writes(path), self._contents_of(path)
+        if self._saves_itself:
+            asked["write"] = partial(self._save_checkpoint, trainer)
+        trainer.request_save(path, owner=self, mark=mark, **asked)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:
         value = float(trainer.strategy.broadcast(float(score)))

@@ -19,6 +19,7 @@ class PendingSave:
         before: the ranking before it, for a save that fails.
         step: the optimizer step at which it was asked for.
         given: it is with the writer.
+        read: it was written ahead of its boundary, for somebody who reads it.
     """
 
     removes: list[str] = field(default_factory=list)
@@ -26,6 +27,7 @@ class PendingSave:
     before: dict[str, Any] | None = None
     step: int = 0
     given: bool = False
+    read: bool = False
 
 
 class PendingSaves:
@@ -49,6 +51,11 @@ class PendingSaves:
         """Return the save of ``path`` where it is not with the writer yet."""
         save = self._saves.get(path)
         return save if save is not None and not save.given else None
+
+    @property
+    def before(self) -> dict[str, Any] | None:
+        """The ranking before the first save that is not with the writer yet; None where there is no such save."""
+        return next((save.before for save in self._saves.values() if not save.given and save.before is not None), None)
 
     def paths(self) -> list[str]:
         """Return those that are not with the writer yet."""

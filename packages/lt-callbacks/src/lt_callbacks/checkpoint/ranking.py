@@ -29,6 +29,7 @@ class CheckpointRanking:
         worst: path of the one that goes next, empty while there is room.
         last: path of the copy or link that stands for the newest.
         newest: path saved last.
+        given_score: what a user has set as the best one's score, where it has none of its own.
 
     Raises:
         ConfigError: for a ``save_top_k`` below -1, or above 1 without a monitor.
@@ -49,11 +50,18 @@ class CheckpointRanking:
         self.scores: dict[str, Tensor] = {}
         self.best = self.worst = self.last = self.newest = ""
         self.current: Tensor | None = None
+        self.given_score: Tensor | None = None
+
+    def at(self, snapshot: dict[str, Any]) -> CheckpointRanking:
+        """Return what it was at a :meth:`snapshot`."""
+        earlier = CheckpointRanking(self.monitor, self.mode, self.save_top_k)
+        earlier.restore(snapshot)
+        return earlier
 
     @property
     def best_score(self) -> Tensor | None:
         """Score of the best one, 0-dim, or None."""
-        return self.scores.get(self.best)
+        return self.scores.get(self.best, self.given_score)
 
     @property
     def worst_score(self) -> Tensor | None:

@@ -166,7 +166,7 @@ def validate(run: Run) -> None:
 
 def leave_training(run: Run) -> None:
     """Note where the data stands, let go of what only training needs, and say where much time went to waiting."""
-    _announce_signal(run)  # one that came when the epoch's last boundary was done
+    serve_at_end(run)  # a signal that came when the epoch's last boundary was done
     run.enter_phase("")
     run.data.leave()
     run.training.let_go()
@@ -177,9 +177,13 @@ def leave_training(run: Run) -> None:
 
 
 def serve_at_end(run: Run) -> None:
-    """Heed what came in a hook of the end, after which there is no boundary: a signal, a request to save."""
+    """Heed what came in a hook of the end, after which there is no boundary: a signal, a request to save.
+
+    The hooks that follow find complete what was saved until here.
+    """
     _announce_signal(run)
     _save(run)
+    run.saves.confirm()
 
 
 def after_epoch(run: Run) -> None:

@@ -35,6 +35,7 @@ class SaveRequest(NamedTuple):
         contents: what goes into it.
         owner: the callback that hears how it ended.
         mark: what the file says of its owner (:meth:`lt_core.checkpoint_header.Header.marked`).
+        write: called with the path in place of the loop's own writing; None where nobody does.
         batches: training batches done when it was written: which state it holds.
         header: what the file says of itself when it is written.
     """
@@ -43,6 +44,7 @@ class SaveRequest(NamedTuple):
     contents: Contents
     owner: CallbackBase | None
     mark: str
+    write: Callable[[str], object] | None = None
     batches: int = 0
     header: Header | None = None
 
@@ -65,10 +67,17 @@ class Saves:
         self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
         self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
 
-    def request(self, path: str, contents: Contents, owner: CallbackBase | None, mark: str) -> None:
+    def request(self, request: SaveRequest) -> None:
         """Have a checkpoint written at the next boundary."""
-        self.requests.append(SaveRequest(path, contents, owner, mark))
+        self.requests.append(request)
         self._ahead.look_up()
+
+    def give_up(self, error: BaseException) -> None:
+        """No boundary comes any more: what was asked for since the last one is not written."""
+        requests, self.requests = self.requests, []
+        for request in requests:
+            if request.owner is not None:
+                request.owner.on_save_failed(request.path, error)
 
     def serve(self, capture: Capture, each_logger: EachLogger) -> None:
         """Write what was asked for: all hooks have run, schedulers stepped, the position moved."""
@@ -78,14 +87,20 @@ class Saves:
             self.confirm()
             requests, self.requests = self.requests, []
             each_logger(lambda logger: logger.save())
-            failed = self._write(requests, capture, each_logger)
+            done, failed = self._write([request for request in requests if request.write is None], capture)
+        done += [request for request in requests if request.write is not None and self._is_written(request)]
+        for owner in [request.owner for request in done if request.owner is not None]:  # all of their files are there
+            each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
         if failed is not None:  # of the user's own code, as from any hook; what matters is saved
             raise failed
 
-    def _write(self, requests: list[SaveRequest], capture: Capture, each_logger: EachLogger) -> Exception | None:
-        """Write each request, one tree for those with the same contents; return an exception of the user's hooks."""
+    def _write(self, requests: list[SaveRequest], capture: Capture) -> tuple[list[SaveRequest], Exception | None]:
+        """Write each request, one tree for those with the same contents; return those that were written, and an
+        exception of the user's hooks.
+        """
         kept: dict[Contents, dict[str, Any]] = {}
         failed: Exception | None = None
+        done = []
         for asked in requests:
             if asked.contents not in kept:
                 kept[asked.contents], broken = capture(asked.contents)
@@ -98,14 +113,34 @@ class Saves:
                 continue
             self._say_gaps(request.path, tree)
             self._unconfirmed.append(request)
+            done.append(request)
             if request.owner is not None:
-                owner = request.owner
-                owner.on_saved(request.path)
-                each_logger(lambda logger, owner=owner: logger.after_save_checkpoint(owner))  # type: ignore[misc]
-        return failed
+                request.owner.on_saved(request.path)
+        return done, failed
+
+    def _is_written(self, request: SaveRequest) -> bool:
+        """Have a request written by whoever does it in the loop's place; return whether that went well."""
+        assert request.write is not None
+        failed: Exception | None = None
+        try:
+            request.write(request.path)
+        except (CheckpointError, OSError) as error:
+            failed = error
+        failed = self._agreed(failed)
+        if failed is not None:
+            self._report(request._replace(batches=self._batches()), failed)
+        elif request.owner is not None:
+            request.owner.on_saved(request.path)
+        return failed is None
 
     def save_now(
-        self, path: str, contents: Contents, capture: Capture, storage_options: Any, each_logger: EachLogger | None
+        self,
+        path: str,
+        contents: Contents,
+        capture: Capture,
+        storage_options: Any,
+        each_logger: EachLogger | None,
+        mark: str = "",
     ) -> Exception | None:
         """Write a checkpoint of this moment, complete on every rank when this returns.
 
@@ -115,6 +150,7 @@ class Saves:
             capture: makes the tree.
             storage_options: for the CheckpointIO; for one file only.
             each_logger: None where the run is over, and nobody else closes the CheckpointIO.
+            mark: what the file says of its owner.
 
         Returns:
             An exception of the user's own hooks, to be raised; the file lacks only what they would have added.
@@ -137,7 +173,7 @@ class Saves:
             if each_logger is not None:  # a place in files is saved: rows not written yet would be cut off
                 each_logger(lambda logger: logger.save())
             tree, failed = capture(contents)
-            error = self._agreed(self._try_to_write(path, tree, io, wait=True))
+            error = self._agreed(self._try_to_write(path, Header.marked(tree, mark), io, wait=True))
             if error is not None:
                 raise error
         self._on_disk[contents] = self._batches()

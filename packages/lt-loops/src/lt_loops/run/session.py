@@ -84,6 +84,10 @@ class Session:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             _explain(run, error)
             self._try(run.training.settle)
+            self._try(partial(run.saves.give_up, error))
+            self._try(
+                lambda: run.saves.confirm(together=False)
+            )  # who hears of the error finds the files that are named
             self._try(partial(self._call_on_exception, error))
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
