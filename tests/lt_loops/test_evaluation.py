@@ -231,7 +231,7 @@ def test_a_datamodule_may_stand_in_the_place_of_the_loaders(trainer):
 
         predict_dataloader = train_dataloader
 
-    fit = trainer()
+    fit = trainer(limit_val_batches=0)
     fit.fit(Doubles(), Data())
     assert fit.global_step == 3
     assert len(trainer().predict(Doubles(), Data())) == 3

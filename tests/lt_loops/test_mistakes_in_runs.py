@@ -408,7 +408,11 @@ def message_of(mistake):
         code = f"class Own(Callback):\n{textwrap.indent(code, '    ')}\nfit(net, loader, callbacks=Own())"
     elif mistake in ATTRIBUTES:
         names["trainer"] = Trainer(
-            accelerator="cpu", max_epochs=1, **{**QUIET, "logger": Logger()}, log_every_n_steps=1
+            accelerator="cpu",
+            max_epochs=1,
+            limit_val_batches=0,
+            **{**QUIET, "logger": Logger()},
+            log_every_n_steps=1,
         )
         code += "\ntrainer.fit(net, datamodule=data)"
     elif code.startswith("self.log"):
