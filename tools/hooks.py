@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lt_core.hooks import hook_table
+from lt_core.callback import Callback
+from lt_core.hooks import CALLBACK_HOOKS, FIT_ORDER, MODULE_HOOKS
+from lt_core.module import LightningModule
 from lt_loops.evaluate import run_evaluate
 from lt_loops.fit import run_fit
 
@@ -29,9 +31,17 @@ def page() -> str:
     """Return the page as the code has it."""
     lines = [HEAD, "## fit\n", pseudocode(run_fit), "\n## validate and test\n", pseudocode(run_evaluate)]
     lines += ["\n## All hooks\n", "| hook | module | callback | |", "| --- | --- | --- | --- |"]
-    for hook in hook_table():
-        lines.append(f"| `{hook.name}` | {arguments(hook.module)} | {arguments(hook.callback)} | {hook.what} |")
+    others = sorted((MODULE_HOOKS | CALLBACK_HOOKS) - set(FIT_ORDER))
+    lines += [row(name) for name in (*FIT_ORDER, *others)]
     return "\n".join(lines) + "\n"
+
+
+def row(name: str) -> str:
+    """Return a hook's row of the table."""
+    on_module = getattr(LightningModule, name, None) if name in MODULE_HOOKS else None
+    on_callback = getattr(Callback, name, None) if name in CALLBACK_HOOKS else None
+    what = (inspect.getdoc(on_module or on_callback) or "").split("\n\n")[0].replace("\n", " ")
+    return f"| `{name}` | {arguments(on_module)} | {arguments(on_callback)} | {what} |"
 
 
 def pseudocode(function: Callable[..., Any]) -> str:
@@ -46,12 +56,13 @@ def pseudocode(function: Callable[..., Any]) -> str:
     return "```text\n" + "\n".join(lines).strip("\n") + "\n```"
 
 
-def arguments(signature: str | None) -> str:
-    """Return the arguments of a hook as a cell."""
-    if signature is None:
+def arguments(hook: object) -> str:
+    """Return the arguments of a hook as a cell; empty where it is none."""
+    if not callable(hook):
         return ""
-    shown = signature.removeprefix("trainer, pl_module").removeprefix(", ")
-    return f"`({shown})`"
+    stars: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    taken = [p for p in inspect.signature(hook).parameters.values() if p.name not in ("self", "trainer", "pl_module")]
+    return f"`({', '.join(stars.get(p.kind, '') + p.name for p in taken)})`"
 
 
 def main() -> int:

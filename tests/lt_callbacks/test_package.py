@@ -56,4 +56,4 @@ def test_profilers_are_found_by_name():
 
 @pytest.mark.parametrize("role", ["progress_bar", "summary", "checkpoint"])
 def test_the_trainers_defaults_are_made_without_arguments_and_say_their_role(role):
-    assert plugins.find_role(role)().role == role
+    assert plugins.find("defaults", role)().role == role

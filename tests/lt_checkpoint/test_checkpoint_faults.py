@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_checkpoint._links import name_also, point_at
 from lt_core import CheckpointError, CheckpointIO, atomic_file
 from lt_core.atomic_file import clean_leftovers, write_atomically
 
@@ -224,8 +223,8 @@ def test_cleaning_leaves_a_name_that_is_being_made(tmp_path, monkeypatch):
         replace(old, new)
 
     monkeypatch.setattr(os, "replace", cleaned_first)
-    name_also(tmp_path / "a", tmp_path / "b")
-    point_at(tmp_path / "a", tmp_path / "c")
+    io.add_name(tmp_path / "a", tmp_path / "b")
+    io.point_last(tmp_path / "a", tmp_path / "c")
     assert names(tmp_path) == ["a", "b", "c"]
     os.link(tmp_path / "a", tmp_path / ".b.0123456789ab.tmp")
     monkeypatch.setattr(atomic_file, "_GRACE", 0.0)

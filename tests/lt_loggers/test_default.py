@@ -11,7 +11,7 @@ from lt_loggers import CSVLogger, TensorBoardLogger, default
 
 def test_the_default_logger_is_found_by_its_role(tmp_path, monkeypatch):
     monkeypatch.setattr(default, "find_spec", lambda name: object())
-    logger = plugins.find_role("logger")(save_dir=tmp_path)
+    logger = plugins.find("defaults", "logger")(save_dir=tmp_path)
     assert logger.save_dir == str(tmp_path)
     assert logger.name == "lightning_logs"
 

@@ -731,6 +731,6 @@ def test_media_that_no_logger_shows_become_a_file(trainer, tmp_path):
 
 
 def test_without_lt_loggers_media_that_no_logger_shows_are_an_error(trainer, monkeypatch):
-    monkeypatch.setattr("lt_core.plugins.find_role", lambda role: None)
+    monkeypatch.setattr("lt_core.plugins.find", lambda group, name: None)
     with pytest.raises(LogError, match=r"lt-loggers.*LT522"):
         trainer(max_steps=1, logger=Rows()).fit(Pictured())

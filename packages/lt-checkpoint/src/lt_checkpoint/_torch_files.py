@@ -17,7 +17,6 @@ import torch
 from lt_checkpoint._atomic_folder import REST_FILE, clean_folders, standing
 from lt_checkpoint._header import read_header
 from lt_checkpoint._host_copy import host_tree
-from lt_checkpoint._links import name_also, point_at
 from lt_checkpoint._remote_file import (
     local_copy,
     remote_bytes,
@@ -95,20 +94,6 @@ class TorchCheckpointIO(OneFile):
             return
         with writing_errors(path):
             local_path(path).unlink(missing_ok=True)
-
-    def point_last(self, target: StrPath, link: StrPath) -> None:
-        if is_remote(target) or is_remote(link):
-            self.save_checkpoint(self.load_checkpoint(target), link)
-            return
-        with writing_errors(link):
-            point_at(local_path(target), local_path(link))
-
-    def add_name(self, target: StrPath, name: StrPath) -> None:
-        if is_remote(target) or is_remote(name):
-            self.save_checkpoint(self.load_checkpoint(target), name)
-            return
-        with writing_errors(name):
-            name_also(local_path(target), local_path(name))
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``: a file, or a sharded one's folder."""

@@ -6,6 +6,7 @@ and brings the rest: URLs, Lightning's files, saving in the background, sharded 
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import re
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from lt_core import plugins
-from lt_core.atomic_file import clean_leftovers, name_beside, write_atomically, writing_errors
+from lt_core.atomic_file import clean_leftovers, name_beside, sync_directory, write_atomically, writing_errors
 from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, near_files, warn
 from lt_core.older import adapt
@@ -239,21 +240,35 @@ class OneFile(CheckpointIO):
             local_path(path).unlink(missing_ok=True)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
-        self._name(target, link, lambda new: os.symlink(os.path.relpath(target, local_path(link).parent), new))  # noqa: PTH211
+        self._name(target, link, lambda goal, new: os.symlink(os.path.relpath(goal, new.parent), new))  # noqa: PTH211
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
-        self._name(target, name, lambda new: os.link(target, new))
+        self._name(target, name, os.link)
 
-    def _name(self, target: StrPath, name: StrPath, make_link: Callable[[Path], None]) -> None:
-        """Give the file a second name by a link, or copy it where there are no links."""
-        source, beside = _found(target), name_beside(local_path(name))
+    def _name(self, target: StrPath, name: StrPath, make_link: Callable[[Path, Path], None]) -> None:
+        """Give the file, or a sharded checkpoint's folder, a second name by a link; copy it where there are none."""
+        if is_remote(target) or is_remote(name):
+            self.save_checkpoint(self.load_checkpoint(target), name)
+            return
+        goal, new = local_path(target), local_path(name)
+        if not goal.is_dir():
+            goal = _found(target)
+        beside = name_beside(new)
         with writing_errors(name):
+            new.parent.mkdir(parents=True, exist_ok=True)
             try:
-                make_link(beside)
-            except OSError:
-                shutil.copyfile(source, beside)
-            beside.replace(local_path(name))
-            beside.unlink(missing_ok=True)  # replacing a name by the same file leaves both
+                make_link(goal, beside)
+            except (OSError, NotImplementedError, ValueError) as error:  # ValueError: on another drive
+                if isinstance(error, OSError) and error.errno in _NO_COPY:
+                    raise
+                write_atomically(new, partial(_copy, goal))
+                return
+            try:
+                os.replace(beside, new)  # noqa: PTH105
+            finally:
+                with suppress(OSError):  # replacing a name by the same file leaves both
+                    os.unlink(beside)  # noqa: PTH108
+            sync_directory(new.parent)
 
     def exists(self, path: StrPath) -> bool:
         return local_path(path).is_file()
@@ -275,6 +290,15 @@ class OneFile(CheckpointIO):
 
     def verify(self, path: StrPath) -> None:
         self.load_checkpoint(path)
+
+
+_NO_COPY = (errno.ENOSPC, errno.EROFS, errno.ENOENT)
+"""Errors of the file system for which a copy in place of a link is no remedy."""
+
+
+def _copy(source: Path, file: IO[bytes]) -> None:
+    with source.open("rb") as original:
+        shutil.copyfileobj(original, file, 1 << 20)
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:

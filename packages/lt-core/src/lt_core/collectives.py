@@ -38,7 +38,14 @@ class Collectives:
         ranks = self._ranks()
         if ranks is None:
             return _with_tensors(data, getattr(self, "device", "cpu"))
-        return _gathered(data, ranks, sync_grads=sync_grads)
+
+        def gather(tensor: Tensor) -> Tensor:
+            if sync_grads and tensor.requires_grad:
+                gathered: Tensor = _Gather.apply(tensor, ranks)  # type: ignore[no-untyped-call]
+                return gathered
+            return ranks.all_gather(tensor.detach())
+
+        return map_batch(gather, _with_tensors(data, ranks.device))
 
     def reduce(self, data: Tensor | float, op: str = "mean") -> Tensor:
         """Return a number or tensor reduced over the ranks; same shape, without gradient.
@@ -90,24 +97,6 @@ class ModuleCollectives(Collectives):
     reduce = _yielding(Collectives.reduce)
     broadcast = _yielding(Collectives.broadcast)
     barrier = _yielding(Collectives.barrier)
-
-
-def _gathered(data: Any, ranks: Ranks, *, sync_grads: bool = False) -> Any:
-    """Return ``data`` with each tensor replaced by those of all ranks, shape ``(world_size, *shape)``.
-
-    Args:
-        data: a tensor, number, array, or a nest of them; the shapes must be the same on all ranks.
-        ranks: who takes part.
-        sync_grads: let gradients flow back, summed over ranks, to the rank that gave the tensor.
-    """
-
-    def gather(tensor: Tensor) -> Tensor:
-        if sync_grads and tensor.requires_grad:
-            gathered: Tensor = _Gather.apply(tensor, ranks)  # type: ignore[no-untyped-call]
-            return gathered
-        return ranks.all_gather(tensor.detach())
-
-    return map_batch(gather, _with_tensors(data, ranks.device))
 
 
 def _with_tensors(data: Any, device: torch.device | str) -> Any:

@@ -49,20 +49,11 @@ def load_from_checkpoint(
     trusted: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Make a ``cls`` (a module or a datamodule) from a checkpoint that lt or Lightning wrote.
+    """Make a ``cls``, a module or a datamodule, from a checkpoint; see ``LightningModule.load_from_checkpoint``.
 
     Saved hyperparameters that ``cls.__init__`` takes go there, ``kwargs`` over them. Where its annotations ask for an
     enum, a path or a dataclass, plain data is turned back to one. Then a module's ``on_load_checkpoint`` is called and
     its weights are loaded; a datamodule's ``load_state_dict`` gets what it saved.
-
-    Args:
-        cls: the class, whose name no file can choose.
-        checkpoint_path: a path, a URL, or a file open for reading in binary.
-        map_location: where tensors go; by default where they were, or the CPU where that device is not here.
-        hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
-        strict: whether weights must fit exactly; default: the module's ``strict_loading``.
-        trusted: read the file even if it could run code.
-        kwargs: arguments of ``__init__`` that were not saved, or that replace saved ones.
 
     Raises:
         CheckpointError: for a file that cannot be read, hyperparameters that are missing, weights that do not fit.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import NamedTuple
-
 from lt_core._callback_base import CallbackBase
 from lt_core._module_base import ModuleBase
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
 
-__all__ = ["CALLBACK_HOOKS", "DATA_HOOKS", "FIT_ORDER", "MODULE_HOOKS", "Hook", "hook_table"]
+__all__ = ["CALLBACK_HOOKS", "DATA_HOOKS", "FIT_ORDER", "MODULE_HOOKS"]
 
 DATA_HOOKS: frozenset[str] = frozenset(
     n for n in vars(DataSource) if not n.startswith("_") and callable(getattr(DataSource, n))
@@ -78,33 +75,3 @@ FIT_ORDER: tuple[str, ...] = (
     "teardown",
 )
 """The order in which ``fit`` calls its hooks; one batch, one validation, one epoch."""
-
-
-class Hook(NamedTuple):
-    """One line of the hook table: name, signature on a module, signature on a callback (or None), what it is for."""
-
-    name: str
-    module: str | None
-    callback: str | None
-    what: str
-
-
-def hook_table() -> list[Hook]:
-    """Return all hooks, those of ``fit`` in their order and then the others by name; the docs are made from this."""
-    others = sorted((MODULE_HOOKS | CALLBACK_HOOKS) - set(FIT_ORDER))
-    return [_describe(name) for name in (*FIT_ORDER, *others)]
-
-
-def _describe(name: str) -> Hook:
-    on_module = getattr(LightningModule, name, None) if name in MODULE_HOOKS else None
-    on_callback = getattr(Callback, name, None) if name in CALLBACK_HOOKS else None
-    doc = inspect.getdoc(on_module or on_callback) or ""
-    return Hook(name, _arguments(on_module), _arguments(on_callback), doc.split("\n\n")[0].replace("\n", " "))
-
-
-def _arguments(function: object) -> str | None:
-    if function is None or not callable(function):
-        return None
-    stars: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    shown = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    return ", ".join(stars.get(p.kind, "") + p.name for p in shown)

@@ -166,7 +166,7 @@ def plain_hparams(hparams: Mapping[str, Any]) -> dict[str, Any]:
     Enums become their names (those that are strings or numbers, their values), paths, dtypes and devices strings,
     namespaces and dataclasses dicts, small tensors and arrays lists; of large ones the shape is given.
     """
-    return {str(name): _text_of_torch(_plain(value, names=True)) for name, value in hparams.items()}
+    return {str(name): _Form(names=True).of(value) for name, value in hparams.items()}
 
 
 def is_sketch(value: Any) -> bool:
@@ -187,14 +187,15 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
         prefix: ``"datamodule_"`` for a datamodule.
         objects: keep all as they are, for a file that may hold any object.
     """
-    plain, by_name = (dict(owner.hparams), {}) if objects else _split(owner.hparams, _hints_of(owner))
+    marks: list[tuple[str, list[Any]]] = []
+    plain, by_name = (dict(owner.hparams), {}) if objects else _split(owner, owner.hparams, marks)
     if not plain and not by_name:
         return {}
-    entries = {"hyper_parameters": plain, "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs"}
-    if by_name:
-        entries["hparams_by_name"] = by_name
-    if not objects:
-        entries.update(_types(owner.hparams, plain))
+    entries: dict[str, Any] = {
+        "hyper_parameters": plain,
+        "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs",
+    }
+    _note(entries, by_name, marks)
     return {prefix + key: value for key, value in entries.items()}
 
 
@@ -205,19 +206,11 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         checkpoint: changed in place.
         owner: whose hook it was; warned of once.
     """
-    given = checkpoint.get("hyper_parameters", {})
-    plain, by_name = _split(given, _hints_of(owner))
-    found = _types(given, plain)
-    if found or by_name:
+    marks: list[tuple[str, list[Any]]] = []
+    plain, by_name = _split(owner, checkpoint.get("hyper_parameters", {}), marks)
+    if marks or by_name:
         checkpoint["hyper_parameters"] = plain
-    if "hparams_arrays" in found:
-        checkpoint["hparams_arrays"] = [*checkpoint.get("hparams_arrays", []), *found["hparams_arrays"]]
-    for kind, paths in found.get("hparams_types", {}).items():
-        kinds = checkpoint.setdefault("hparams_types", {})
-        kinds[kind] = [*kinds.get(kind, []), *paths]
-    if not by_name:
-        return
-    checkpoint["hparams_by_name"] = {**checkpoint.get("hparams_by_name", {}), **by_name}
+        _note(checkpoint, by_name, marks)
     warned: set[str] = owner.__dict__.setdefault("_warned_by_name", set())
     new = [name for name in by_name if name not in warned]
     if new:
@@ -231,27 +224,33 @@ def settle_hparams(checkpoint: dict[str, Any], owner: HyperparametersMixin) -> N
         )
 
 
-def _split(hparams: Mapping[str, Any], hints: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the hyperparameters that are plain data, and the names of the others."""
+def _split(
+    owner: HyperparametersMixin, hparams: Mapping[str, Any], marks: list[tuple[str, list[Any]]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the hyperparameters that are plain data, and the names of the others; note what a file says besides."""
     plain: dict[str, Any] = {}
     by_name: dict[str, Any] = {}
+    hints = _hints_of(owner)
     for name, value in hparams.items():
-        if _comes_back(value, hints.get(name)):
-            plain[name] = _plain(value, annotated=_is_annotated(value, hints.get(name)))
+        form = _Form(annotated=_is_annotated(value, hints.get(name)))
+        try:
+            plain[name] = form.of(value, (name,))
+        except _NotPlainError:
+            by_name[name] = _Form(names=True).of(value)
         else:
-            by_name[name] = _plain(value, names=True)
+            marks += form.marks
     return plain, by_name
 
 
-def _types(hparams: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a checkpoint that say which of its plain data was of another type."""
-    arrays: list[list[Any]] = []
-    kinds: dict[str, list[list[Any]]] = {}
-    for name in plain:
-        for kind, path in _marks(hparams[name], (name,)):
-            (arrays if kind == "ndarray" else kinds.setdefault(kind, [])).append(path)
-    found = {"hparams_arrays": arrays, "hparams_types": kinds}
-    return {key: value for key, value in found.items() if value}
+def _note(checkpoint: dict[str, Any], by_name: dict[str, Any], marks: list[tuple[str, list[Any]]]) -> None:
+    """Add what a file says beside the plain data."""
+    if by_name:
+        checkpoint["hparams_by_name"] = {**checkpoint.get("hparams_by_name", {}), **by_name}
+    for kind, keys in marks:
+        if kind == "ndarray":
+            checkpoint.setdefault("hparams_arrays", []).append(keys)
+        else:
+            checkpoint.setdefault("hparams_types", {}).setdefault(kind, []).append(keys)
 
 
 # ---- what annotations bring back -------------------------------------------------------------------------------------
@@ -291,7 +290,7 @@ def _comes_back(value: Any, hint: Any) -> bool:
     if _is_annotated(value, hint):
         return True
     try:
-        _plain(value)
+        _Form().of(value)
     except _NotPlainError:
         return False
     return True
@@ -384,35 +383,66 @@ class _NotPlainError(Exception):
     """A value that has no form as plain data."""
 
 
-def _plain(value: Any, names: bool = False, depth: int = 0, annotated: bool = False) -> Any:
-    """Return ``value`` as plain data; where there is none, its name with ``names``, else raise ``_NotPlainError``.
+class _Form:
+    """Turns values to plain data. What has no such form raises ``_NotPlainError``.
 
-    With ``annotated`` enum members and dataclasses have the form from which an annotation brings them back.
+    Args:
+        names: give texts for people: the name of what has no form, numbers of tensors, sorted sets.
+        annotated: give enum members and dataclasses the form from which an annotation brings them back.
+
+    Attributes:
+        marks: what a file says beside the plain data: types, each with the keys that lead to a value of it.
     """
-    if type(value) in ATOMS:
-        return value
-    if depth > MAX_DEPTH:
-        raise ConfigError("A hyperparameter contains itself: it cannot be saved.", code="LT192")
-    if not (names or annotated) and _is_more(value):
-        raise _NotPlainError
-    simple = _simple(value)
-    if simple is not None:
-        return simple
-    value = _opened(value)
-    ours = isinstance(value, (dict, list, tuple, AbstractSet)) or _of_omegaconf(value)
-    if ours and isinstance(value, Mapping):
-        same: Any = type(value) if type(value) in (OrderedDict, Counter) and not names else dict
-        return same({_key(k, names): _plain(v, names, depth + 1, annotated) for k, v in value.items()})
-    if ours and isinstance(value, (set, frozenset)) and not names:
-        return {_key(member) for member in value}
-    if ours and isinstance(value, (Sequence, AbstractSet)):
-        items = [_plain(item, names, depth + 1, annotated) for item in value]
-        atoms = all(type(item) in ATOMS for item in items)
-        kind: type = tuple if isinstance(value, tuple) else set if type(value) is set and atoms else list
-        return kind(items)
-    if names:
-        return _name_of(value)
-    raise _NotPlainError
+
+    def __init__(self, *, names: bool = False, annotated: bool = False) -> None:
+        self.names, self.annotated = names, annotated
+        self.marks: list[tuple[str, list[Any]]] = []
+
+    def of(self, value: Any, keys: tuple[Any, ...] = ()) -> Any:
+        if type(value) in ATOMS:
+            return _shown(value) if self.names else value
+        if len(keys) > MAX_DEPTH:
+            raise ConfigError("A hyperparameter contains itself: it cannot be saved.", code="LT192")
+        if not (self.names or self.annotated) and _is_more(value):
+            raise _NotPlainError
+        if (mark := _mark(value)) is not None:
+            self.marks.append((mark, list(keys)))
+        simple = _simple(value)
+        if simple is not None:
+            return _shown(simple) if self.names else simple
+        value = _opened(value)
+        if not isinstance(value, (dict, list, tuple, AbstractSet)) and not _of_omegaconf(value):
+            return self._named(value)
+        if isinstance(value, Mapping):
+            same: Any = type(value) if type(value) in (OrderedDict, Counter) and not self.names else dict
+            return same({(key := _key(k, self.names)): self.of(item, (*keys, key)) for k, item in value.items()})
+        if isinstance(value, AbstractSet) and not self.names:
+            return {_key(member) for member in value}
+        if not isinstance(value, (Sequence, AbstractSet)):
+            return self._named(value)
+        items = [self.of(item, (*keys, index)) for index, item in enumerate(value)]
+        if isinstance(value, AbstractSet):
+            return sorted(items, key=str)
+        return tuple(items) if isinstance(value, tuple) else items
+
+    def _named(self, value: Any) -> str:
+        if not self.names:
+            raise _NotPlainError
+        named = value if hasattr(value, "__qualname__") else type(value)
+        return f"{named.__module__}.{named.__qualname__}"
+
+
+_SHOWN = 16
+"""Numbers of a tensor that are shown one by one."""
+
+
+def _shown(value: Any) -> Any:
+    """Return a value that holds no others, in the form for people."""
+    if isinstance(value, Tensor):
+        return value.tolist() if value.numel() <= _SHOWN else f"tensor of shape {tuple(value.shape)}"
+    if isinstance(value, torch.Size):
+        return list(value)
+    return str(value) if isinstance(value, (torch.dtype, torch.device)) else value
 
 
 _MARKED: dict[str, type] = {
@@ -495,35 +525,12 @@ def _plain_tensor(value: Tensor) -> Tensor | None:
     return None if wraps else value.detach().as_subclass(Tensor)
 
 
-_ARRAYS = frozenset(
-    {
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128"),
-    }
-)
-"""numpy's types of numbers that torch has too."""
-
-
 def _is_array(value: Any) -> bool:
     """Return whether a value is an array of numpy whose data a tensor can hold."""
     kind = type(value)
     if kind.__module__ != "numpy" or kind.__name__ != "ndarray":
         return False
-    return value.dtype.name in _ARRAYS and value.dtype.isnative
-
-
-def _marks(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the types that a file says beside the plain data, and the keys that lead to each value of them."""
-    value = _opened(value)
-    mark = _mark(value)
-    if mark is not None:
-        yield mark, list(keys)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _marks(item, (*keys, _key(key, names=type(key) is not tuple)))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from _marks(item, (*keys, index))
+    return isinstance(getattr(torch, value.dtype.name, None), torch.dtype) and value.dtype.isnative
 
 
 def with_types(value: Any, arrays: Any, kinds: Any) -> Any:
@@ -565,29 +572,6 @@ def _changed(value: Any, change: Any, paths: Sequence[Sequence[Any]]) -> Any:
     return value
 
 
-def _name_of(value: Any) -> str:
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-_SHOWN = 16
-"""Numbers of a tensor that are shown one by one."""
-
-
-def _text_of_torch(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _text_of_torch(item) for key, item in value.items()}
-    if type(value) is set:
-        return sorted(map(_text_of_torch, value), key=str)
-    if type(value) in (list, tuple):
-        return type(value)(_text_of_torch(item) for item in value)
-    if isinstance(value, Tensor):
-        return value.tolist() if value.numel() <= _SHOWN else f"tensor of shape {tuple(value.shape)}"
-    if isinstance(value, torch.Size):
-        return list(value)
-    return str(value) if isinstance(value, (torch.dtype, torch.device)) else value
-
-
 def _copied(value: Any) -> Any:
     """Return a copy of containers and tensors; modules, functions and other objects stay the same."""
     if isinstance(value, dict) and type(value) in (dict, AttributeDict):
@@ -599,7 +583,7 @@ def _copied(value: Any) -> Any:
     return value.detach().clone() if type(value) is Tensor else value
 
 
-def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | None) -> None:
+def _warn_of_names_only(owner: HyperparametersMixin, kept: Mapping[str, Any], argument: str | None) -> None:
     names = list(_names_only(owner, kept))
     if not names:
         return
@@ -613,9 +597,9 @@ def _warn_of_names_only(owner: object, kept: Mapping[str, Any], argument: str | 
     )
 
 
-def _names_only(owner: object, kept: Mapping[str, Any]) -> Iterator[str]:
+def _names_only(owner: HyperparametersMixin, kept: Mapping[str, Any]) -> Iterator[str]:
     """Yield what can only be saved by name, and must be given again at load: it is no argument's default."""
-    hints = _hints_of(owner)  # type: ignore[arg-type]
+    hints = _hints_of(owner)
     lost = [name for name, value in kept.items() if not _comes_back(value, hints.get(name))]
     if not lost:
         return

@@ -57,12 +57,10 @@ class Launcher:
     Attributes:
         returns_results: True where ranks run in processes that end with the launch, so that the caller's process gets
             its results by :class:`RunResult` only. False where the caller's process is rank 0 itself.
-        notebook: True where it works in an interactive session.
     """
 
     name: str = "here"
     returns_results: bool = False
-    notebook: bool = True
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         """Call ``fn(*args)`` once on each rank and return rank 0's result, its tensors on the CPU.

@@ -23,7 +23,6 @@ __all__ = [
     "OF_ARGUMENT",
     "ROLES",
     "find",
-    "find_role",
     "install_hint",
     "load",
     "names",
@@ -163,11 +162,6 @@ def find(group: str, name: str) -> Any | None:
             code="LT102",
         )
     return _import(group, entries[0])
-
-
-def find_role(role: str) -> Any | None:
-    """Import and return the one provider of a default ``role`` (group ``lt.defaults``), or None."""
-    return find("defaults", role)
 
 
 def load(group: str, name: str) -> Any:

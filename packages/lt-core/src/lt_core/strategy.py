@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,6 @@ class Capabilities:
         owns_accumulation: the strategy accumulates by itself; the loop calls every micro-batch as a full one.
         owns_zero_grad: the strategy clears gradients by itself.
         returns_results: the run happens in processes that end with it (see ``Launcher.returns_results``).
-        notebook: works in an interactive session.
         lock_step: ranks take the same number of steps together, never differing by more than one.
         syncs_in_forward: gradients are reduced by a wrapper around the step that :meth:`Strategy.bind` returns, during
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
@@ -59,7 +58,6 @@ class Capabilities:
     owns_accumulation: bool = False
     owns_zero_grad: bool = False
     returns_results: bool = False
-    notebook: bool = True
     lock_step: bool = True
     syncs_in_forward: bool = False
     synchronous: bool = True
@@ -167,13 +165,11 @@ class Strategy(_Names):
     arguments; users may also pass an instance.
 
     Attributes:
-        interface_version: version of this interface that the strategy was written for.
         capabilities: what loops must know of it.
         launcher: who starts the processes: a name from ``lt.launchers``, an object, or None (this process only).
             The Trainer turns a name into an object and gives it back in :meth:`place`.
     """
 
-    interface_version: ClassVar[int] = 1
     name: str = "single"
     capabilities: Capabilities = Capabilities()
     launcher: str | Launcher | None = None
@@ -217,9 +213,7 @@ class Strategy(_Names):
             self.capabilities = replace(self.capabilities, mesh=True)
         starts = self.world_size > 1 and not self.environment.processes_exist
         if starts and isinstance(self.launcher, Launcher):
-            self.capabilities = replace(
-                self.capabilities, returns_results=self.launcher.returns_results, notebook=self.launcher.notebook
-            )
+            self.capabilities = replace(self.capabilities, returns_results=self.launcher.returns_results)
 
     @property
     def device(self) -> torch.device:

@@ -448,7 +448,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     def _say_where_it_is_shown(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""
-        hint = plugins.find_role("run_hint")
+        hint = plugins.find("defaults", "run_hint")
         text = hint(self) if hint is not None and self.is_global_zero else None
         if text and text != self._hinted:
             self._hinted = text

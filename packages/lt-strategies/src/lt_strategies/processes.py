@@ -43,7 +43,6 @@ class SpawnLauncher(Launcher):
 
     name = "spawn"
     returns_results = True
-    notebook = False
     start_method = "spawn"
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
@@ -125,7 +124,6 @@ class ForkLauncher(SpawnLauncher):
     """Forks this process for each rank: nothing is pickled, works in notebooks. Not after CUDA was used here."""
 
     name = "fork"
-    notebook = True
     start_method = "fork"
 
     def check(self) -> None:

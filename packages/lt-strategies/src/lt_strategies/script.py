@@ -33,7 +33,6 @@ class ScriptLauncher(Launcher):
 
     name = "script"
     returns_results = False
-    notebook = False
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if must_start(strategy):

@@ -35,7 +35,6 @@ class XlaLauncher(Launcher):
 
     name = "xla"
     returns_results = True
-    notebook = True
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:

@@ -75,7 +75,6 @@ class LauncherKit(Kit):
         launcher = self.make_launcher()
         assert isinstance(launcher.name, str)
         assert isinstance(launcher.returns_results, bool)
-        assert isinstance(launcher.notebook, bool)
 
     def test_one_process_is_this_one(self) -> None:
         strategy = placed(self.make_launcher(), 1)

@@ -46,7 +46,6 @@ class RayLauncher(Launcher):
 
     name = "ray"
     returns_results = True
-    notebook = True
 
     def __init__(self, cpus: float = 1, gpus: float = 0, timeout: float = 600.0) -> None:
         self.cpus, self.gpus, self.timeout = cpus, gpus, timeout

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-__all__ = ["merged_metric", "merged_sums"]
+from lt_core.logging._metric_state import merged_metric
+from lt_core.logging._slot import CALLABLE, joined
 
-_FOLDS = {"min": min, "max": max}
+__all__ = ["merged_sums"]
 
 
 def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
@@ -42,13 +41,11 @@ def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = 
 def _merged(parts: list[dict[str, Any]], module: nn.Module | None) -> dict[str, Any]:
     """Return one slot's state from those of the ranks that logged it."""
     used = [part for part in parts if part["updated"]] or parts[:1]
-    totals = [part["total"] for part in used]
-    nan = any(isinstance(total, float) and math.isnan(total) for total in totals)
-    fold = _FOLDS.get(str(used[0]["given"]["reduce_fx"]), sum)
+    reduce = used[0]["given"]["reduce_fx"]
     metrics = [part["metric"] for part in used if part["metric"]]
     return {
         **used[0],
-        "total": math.nan if nan else fold(totals),
+        "total": 0 if reduce == CALLABLE else joined(reduce, [part["total"] for part in used]),
         "count": sum(part["count"] for part in used),
         "values": [value for part in used for value in part["values"]],
         "metric": merged_metric(metrics, _found(used[0]["metric_path"], module)) if metrics else None,
@@ -57,22 +54,3 @@ def _merged(parts: list[dict[str, Any]], module: nn.Module | None) -> dict[str, 
 
 def _found(path: str | None, module: nn.Module | None) -> Any:
     return module.get_submodule(path) if module is not None and path is not None else None
-
-
-def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> dict[str, Any]:
-    """Return a metric object's sums from several of its states, merged as torchmetrics does it between ranks."""
-    if len(parts) == 1:
-        return dict(parts[0])
-    reductions = getattr(metric, "_reductions", {})
-    merged: dict[str, Any] = {}
-    for name, first in parts[0].items():
-        values = [part[name] for part in parts]
-        if isinstance(first, list):
-            merged[name] = [item for value in values for item in value]
-        elif isinstance(first, Tensor):
-            reduce = reductions.get(name)
-            stacked = torch.stack(values)
-            merged[name] = reduce(stacked) if callable(reduce) else stacked.sum(0)
-        else:
-            merged[name] = sum(values)
-    return merged

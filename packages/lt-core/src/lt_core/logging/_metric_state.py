@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 __all__ = [
     "is_metric",
+    "merged_metric",
     "metric_state",
     "reset_metrics",
     "reset_metrics_of",
@@ -36,6 +38,25 @@ def restore_metric(metric: Any, states: Mapping[str, Any]) -> None:
         setattr(metric, name, _beside(getattr(metric, name, None), state))
     if hasattr(metric, "_computed"):
         metric._computed = None
+
+
+def merged_metric(parts: Sequence[Mapping[str, Any]], metric: Any) -> dict[str, Any]:
+    """Return a metric object's sums from several of its states, merged as torchmetrics does it between ranks."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    reductions = getattr(metric, "_reductions", {})
+    merged: dict[str, Any] = {}
+    for name, first in parts[0].items():
+        values = [part[name] for part in parts]
+        if isinstance(first, list):
+            merged[name] = [item for value in values for item in value]
+        elif isinstance(first, Tensor):
+            reduce = reductions.get(name)
+            stacked = torch.stack(values)
+            merged[name] = reduce(stacked) if callable(reduce) else stacked.sum(0)
+        else:
+            merged[name] = sum(values)
+    return merged
 
 
 def with_shared_sums(metrics: Iterable[Any], module: nn.Module | None) -> list[Any]:

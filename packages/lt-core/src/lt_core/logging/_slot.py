@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from lt_core.errors import LogError
-from lt_core.logging._merged_sums import merged_metric
-from lt_core.logging._metric_state import is_metric, metric_state, restore_metric
+from lt_core.logging._metric_state import is_metric, merged_metric, metric_state, restore_metric
 from lt_core.states import Stage
 
-__all__ = ["GROUPS", "PHASES", "Given", "Home", "Key", "Phase", "Slot"]
+__all__ = ["CALLABLE", "GROUPS", "PHASES", "Given", "Home", "Key", "Phase", "Slot", "joined"]
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
 
-_CALLABLE = "<callable>"
+CALLABLE = "<callable>"
+"""What stands in a file for a reduction of the user's."""
 
 
 class Key(NamedTuple):
@@ -96,6 +97,40 @@ class Given(NamedTuple):
         return ", ".join(f"{name}={now!r} (was {then!r})" for name, now, then in pairs if now != then)
 
 
+class Reduction(NamedTuple):
+    """How the values of an epoch become one.
+
+    Attributes:
+        zero: the total of no values.
+        add: gives the next total, of a total and a number.
+        over: gives the total of a tensor of shape ``(n,)``.
+        join: gives one total of several, which are numbers.
+        functions: what users may pass as ``reduce_fx`` for its name.
+    """
+
+    zero: float
+    add: Callable[[Any, Any], Any]
+    over: Callable[[Tensor], Tensor]
+    join: Callable[[Sequence[Any]], Any]
+    functions: tuple[Callable[..., Any], ...]
+
+
+def _least(total: Any, number: Any) -> Any:
+    return number if number != number or number < total else total
+
+
+def _greatest(total: Any, number: Any) -> Any:
+    return number if number != number or number > total else total
+
+
+_REDUCTIONS = {
+    "mean": Reduction(0, operator.add, torch.sum, sum, (torch.mean,)),  # its total: values times their weights
+    "sum": Reduction(0, operator.add, torch.sum, sum, (torch.sum, sum)),
+    "min": Reduction(math.inf, _least, torch.amin, min, (torch.min, torch.amin, min)),
+    "max": Reduction(-math.inf, _greatest, torch.amax, max, (torch.max, torch.amax, max)),
+}
+
+
 class Slot:
     """Sums for one name. ``add`` is the only member called in a step."""
 
@@ -160,7 +195,7 @@ class Slot:
         """
         mine = Given(*self.given)
         same_function = callable(given.reduce_fx) and (
-            mine.reduce_fx == _CALLABLE or getattr(mine.reduce_fx, "__qualname__", "") == given.reduce_fx.__qualname__
+            mine.reduce_fx == CALLABLE or getattr(mine.reduce_fx, "__qualname__", "") == given.reduce_fx.__qualname__
         )
         fitted = mine._replace(
             reduce_fx=given.reduce_fx if same_function else mine.reduce_fx, sync_dist_group=given.sync_dist_group
@@ -171,7 +206,7 @@ class Slot:
         return True
 
     def _clear(self) -> None:
-        self.total: Any = {"min": math.inf, "max": -math.inf}.get(str(self.reduce), 0)
+        self.total: Any = 0 if callable(self.reduce) else _REDUCTIONS[self.reduce].zero
         self.count: float = 0
         self.updated = self.fresh = self.closed = self.published = False
         self._closed_value: Any = None
@@ -216,17 +251,10 @@ class Slot:
             self.total += number * weight
             self.count += weight
         elif self.on_epoch:
-            self._fold(number)
-
-    def _fold(self, number: Any) -> None:
-        if self.reduce == "sum":
-            self.total += number
-        elif self.reduce == "min":
-            self.total = number if number != number or number < self.total else self.total
-        elif self.reduce == "max":
-            self.total = number if number != number or number > self.total else self.total
-        else:
-            self._values.append(number)
+            if callable(self.reduce):
+                self._values.append(number)
+            else:
+                self.total = _REDUCTIONS[self.reduce].add(self.total, number)
 
     def _keep(self, value: Tensor, batch_size: int | None) -> None:
         if value.numel() != 1:
@@ -245,27 +273,21 @@ class Slot:
         if not self._pending:
             return
         stacked = torch.stack(self._pending)
-        if not stacked.is_floating_point():
-            wide = stacked.to(torch.int64)
-        else:
-            wide = stacked.to(_wider(stacked))
+        wide = stacked.to(_wider(stacked) if stacked.is_floating_point() else torch.int64)
         if self.weighted:
             counts = all(weight.__class__ is int for weight in self._weights)
             weights = torch.tensor(
                 self._weights, dtype=_wider(wide) if wide.is_floating_point() or not counts else None
             )
-            self.total = self.total + (wide * weights.to(wide.device, non_blocking=True)).sum()
+            wide = wide * weights.to(wide.device, non_blocking=True)
             self.count += sum(self._weights)
-        elif self.reduce == "sum":
-            self.total = self.total + wide.sum()
-        elif self.reduce in ("min", "max"):
-            extreme = wide.amin() if self.reduce == "min" else wide.amax()
-            before = (
-                torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device) if _known(self.total) else extreme
-            )
-            self.total = torch.minimum(before, extreme) if self.reduce == "min" else torch.maximum(before, extreme)
-        else:
+        if callable(self.reduce):
             self._values.extend(self._pending)
+        elif (reduction := _REDUCTIONS[self.reduce]).add is operator.add:
+            self.total = self.total + wide.sum()
+        else:
+            before = [torch.as_tensor(self.total, dtype=wide.dtype, device=wide.device)] if _known(self.total) else []
+            self.total = reduction.over(torch.stack([*before, reduction.over(wide)]))
         self._pending, self._weights = [], []
 
     def _take_dtype(self, value: Tensor) -> None:
@@ -387,7 +409,7 @@ class Slot:
 
     def _plain_settings(self) -> dict[str, Any]:
         given = Given(*self.given)._asdict()
-        given["reduce_fx"] = self.reduce if isinstance(self.reduce, str) else _CALLABLE
+        given["reduce_fx"] = self.reduce if isinstance(self.reduce, str) else CALLABLE
         given["sync_dist_group"] = None
         return given
 
@@ -407,7 +429,7 @@ class Slot:
     def _joined(self, parts: list[dict[str, Any]]) -> Any:
         if callable(self.reduce):
             return self._reduced([value for part in parts for value in part["values"]])
-        total = _fold_plain(str(self.reduce), [part["total"] for part in parts])
+        total = joined(self.reduce, [part["total"] for part in parts])
         if self.reduce == "mean":
             count = sum(part["count"] for part in parts)
             total = total / count if count else math.nan
@@ -419,7 +441,7 @@ class Slot:
             return self._typed(sum(values) / len(values))
         if callable(self.reduce):
             return self._reduced(values)
-        return self._typed(_fold_plain(str(self.reduce), values))
+        return self._typed(joined(self.reduce, values))
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
@@ -447,7 +469,7 @@ class Slot:
     def from_state(cls, state: Mapping[str, Any], key: Key, phase: Phase, home: Home) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
         given = Given(**state["given"])
-        callable_reduction = given.reduce_fx == _CALLABLE
+        callable_reduction = given.reduce_fx == CALLABLE
         slot = cls(key, phase, given._replace(reduce_fx="mean") if callable_reduction else given, home)
         slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
         slot._last, slot.updated = state.get("last"), state.get("updated", False)
@@ -481,31 +503,19 @@ def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:
     return have
 
 
-def _fold_plain(reduce: str, values: list[Any]) -> Any:
-    if any(value != value for value in values):
-        return math.nan
-    return {"min": min, "max": max}.get(reduce, sum)(values)
+def joined(reduce: str, totals: list[Any]) -> Any:
+    """Return one total of several, of ranks or of steps."""
+    return math.nan if any(total != total for total in totals) else _REDUCTIONS[reduce].join(totals)
 
 
 def _reduction(reduce_fx: Any, name: str) -> str | Callable[[Tensor], Tensor]:
-    known = {
-        torch.mean: "mean",
-        torch.sum: "sum",
-        torch.min: "min",
-        torch.max: "max",
-        torch.amin: "min",
-        torch.amax: "max",
-    }
     if isinstance(reduce_fx, str):
         word = {"avg": "mean"}.get(reduce_fx.lower(), reduce_fx.lower())
-        if word in ("mean", "sum", "min", "max"):
+        if word in _REDUCTIONS:
             return word
     elif callable(reduce_fx):
-        builtin = {min: "min", max: "max", sum: "sum"}
-        try:
-            return known.get(reduce_fx) or builtin.get(reduce_fx) or reduce_fx
-        except TypeError:
-            return reduce_fx  # type: ignore[no-any-return]
+        known = (word for word, reduction in _REDUCTIONS.items() if any(reduce_fx is f for f in reduction.functions))
+        return next(known, reduce_fx)
     raise LogError(
         f"self.log({name!r}, reduce_fx={reduce_fx!r}): expected 'mean', 'sum', 'min', 'max', or a function from a "
         "tensor of shape (n,) to a 0-dim tensor.",

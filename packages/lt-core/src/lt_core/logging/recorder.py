@@ -66,16 +66,15 @@ class Recorder:
     def enter(self, phase: str, loader_idx: int | None = None) -> None:
         """Say which hooks run next; ``loader_idx`` only where there are several loaders."""
         self.phase, self.loader_idx = phase, loader_idx
-        if phase not in PHASES:
-            self.slots = None
-            return
-        self.slots = self._page(phase, loader_idx)
+        self.slots = self._page(phase, loader_idx) if phase in PHASES else None
+        if self.deferred is _DROPPED:
+            self.deferred = None
 
     def mute(self, muted: bool) -> None:
         """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample."""
         if muted:
-            self.slots = _NO_SLOTS
-        elif self.slots is _NO_SLOTS:
+            self.slots, self.deferred = None, _DROPPED
+        elif self.deferred is _DROPPED:
             self.enter(self.phase, self.loader_idx)
 
     @contextmanager
@@ -90,11 +89,11 @@ class Recorder:
     @contextmanager
     def deferring(self, calls: list[Any]) -> Iterator[None]:
         """Return a context in which calls of ``self.log`` go into ``calls``; ``log(*call)`` makes one of them."""
-        slots, self.slots, self.deferred = self.slots, None, calls
+        outer, self.slots, self.deferred = (self.slots, self.deferred), None, calls
         try:
             yield
         finally:
-            self.slots, self.deferred = slots, None
+            self.slots, self.deferred = outer
 
     def reset(self, group: str) -> None:
         """Forget the sums of ``group``; slots keep their settings. Metric objects that were logged are reset."""
@@ -479,31 +478,14 @@ class _Deferred:
         self._calls.append((self._name, value, self._given, batch_size))
 
 
-class _Anything:
-    """Settings that are the same as any."""
+class _Dropped(list[Any]):
+    """Where calls go that are never made: of batches that stand in for no sample."""
 
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
+    def append(self, call: Any) -> None:
+        """Keep nothing."""
 
 
-class _NoSlot:
-    """Takes every value and keeps none."""
-
-    given = _Anything()
-
-    def add(self, value: Any, batch_size: int | None) -> None:
-        """Do nothing."""
-
-
-class _NoSlots(dict[str, Any]):
-    def get(self, name: str, default: Any = None) -> Any:
-        return _NO_SLOT
-
-
-_NO_SLOT = _NoSlot()
-_NO_SLOTS = _NoSlots()
+_DROPPED = _Dropped()
 
 
 def _check_name(name: object, phase: str) -> None:

@@ -174,7 +174,7 @@ class Log(Owner):
                 "histogram, text, table, audio or video that could be a file (see lt_core.logging.media).",
                 code="LT522",
             )
-        write = plugins.find_role("media")
+        write = plugins.find("defaults", "media")
         if write is None:
             raise LogError(
                 f"log_media({name!r}): no logger can show a {type(media).__name__}. Files of what none shows come with "

@@ -326,7 +326,7 @@ def _loggers(settings: Settings) -> list[Logger]:
 
 def _provider(role: str, wanted: bool | None) -> Callable[..., Any] | None:
     """Return who provides a default role; None where nobody does and nobody insists."""
-    provider: Callable[..., Any] | None = plugins.find_role(role)
+    provider: Callable[..., Any] | None = plugins.find("defaults", role)
     if provider is None and wanted:
         package = plugins.BROUGHT_BY["defaults"][role]
         raise PluginError(

@@ -55,7 +55,6 @@ def data_shards_cover_the_data_without_overlap(bench: Bench) -> None:
 def capabilities_are_declared_as_such(bench: Bench) -> None:
     strategy = bench.strategy()
     assert isinstance(strategy.capabilities, Capabilities)
-    assert isinstance(type(strategy).interface_version, int)
     assert isinstance(strategy.name, str)
 
 
