@@ -26,7 +26,7 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
 from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
-from lt_loops.arguments.limits import Limits
+from lt_loops.arguments.limits import Limits, documented
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import choose_checkpoint
@@ -51,6 +51,7 @@ from lt_loops.view import TrainerView
 __all__ = ["Trainer"]
 
 
+@documented
 class Trainer(TrainerView, metaclass=AsksDialects):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
