@@ -258,6 +258,18 @@ def test_an_exception_leaves_a_checkpoint_of_its_moment(tmp_path, make):
     assert torch.equal(tree["state_dict"]["head.weight"], module.head.weight)
 
 
+def test_a_checkpoint_after_an_exception_says_whose_it_is(tmp_path):
+    keeper = ModelCheckpoint(tmp_path, "failed", every_n_epochs=9, save_on_exception=True)
+    with pytest.raises(ArithmeticError, match="the user's own"):
+        make_trainer(callbacks=[keeper]).fit(Fails())
+    asked = ModelCheckpoint(tmp_path, "asked", every_n_train_steps=3)
+    trainer = make_trainer(callbacks=[asked])
+    trainer.fit(Net())
+    marks = [trainer.checkpoint_io.header(path).mark for path in (tmp_path / "failed.ckpt", asked.best_model_path)]
+    assert marks[0].endswith("/failed.ckpt")
+    assert marks[1].endswith("/asked.ckpt")
+
+
 # ---- finders ---------------------------------------------------------------------------------------------------------
 
 
