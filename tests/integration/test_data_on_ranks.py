@@ -323,3 +323,32 @@ def test_ranks_leave_an_evaluation_after_the_same_batch(stage, tmp_path):
     getattr(trainer, stage)(Signalled(tmp_path), DataLoader(table(2000), batch_size=1))
     first, second = (int((tmp_path / f"batches-{rank}").read_text()) for rank in range(2))
     assert first == second < 999
+
+
+class Late(Line):
+    """Rank 1 gets a signal when there are not batches enough left for the ranks to agree on one."""
+
+    def __init__(self, folder, hook):
+        super().__init__(folder)
+        self.hook = hook
+
+    def training_step(self, batch, batch_idx):
+        if (self.hook, self.global_rank, batch_idx) == ("training_step", 1, 7):
+            signal.raise_signal(signal.SIGTERM)
+        return super().training_step(batch, batch_idx)
+
+    def on_train_end(self):
+        if (self.hook, self.global_rank) == ("on_train_end", 1):
+            signal.raise_signal(signal.SIGTERM)
+
+    def on_interrupt(self):
+        (Path(self.folder) / f"interrupted-{self.global_rank}").touch()
+
+
+@pytest.mark.parametrize("hook", ["training_step", "on_train_end"])
+def test_a_signal_too_late_for_a_batch_to_stop_at_ends_the_run_as_stopped_by_it_on_all_ranks(hook, tmp_path):
+    trainer = make_trainer(2, tmp_path, on_signal="return")
+    trainer.fit(Late(tmp_path, hook), DataLoader(table(16), batch_size=1))
+    assert trainer.interrupted
+    assert trainer.stop_reason == "signal SIGTERM"
+    assert [(tmp_path / f"interrupted-{rank}").exists() for rank in range(2)] == [True, True]

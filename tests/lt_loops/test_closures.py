@@ -66,3 +66,37 @@ def test_a_closure_that_a_scaler_cannot_follow_is_refused_before_the_first_step(
     module = net(lambda module: Sharp(module.parameters(), lr=0.1))
     with pytest.raises(ConfigError, match=r"Sharp evaluates its closure by itself.*'16-mixed'.*LT302"):
         trainer(precision="16-mixed").fit(module, loader(8))
+
+
+class Stream:
+    """Batches of which nobody says beforehand how many there are."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("own_step", [False, True])
+def test_a_window_that_the_end_of_the_data_cuts_short_steps_by_the_closure_too(
+    own_step, trainer, net, loader, seeded, same
+):
+    class Steps(net):
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+            self.seen = [*getattr(self, "seen", []), float(optimizer.step(closure=optimizer_closure))]
+
+    batches = [*loader(12)]
+    mine = seeded(Steps) if own_step else seeded(net, lambda module: Curious(module.parameters(), lr=0.1))
+    trainer(accumulate_grad_batches=2).fit(mine, Stream(batches))
+    theirs, seen = seeded(net), []
+    optimizer = theirs.configure_optimizers()
+    for window in (batches[:2], batches[2:]):
+        optimizer.zero_grad()
+        for batch in window:
+            loss = theirs.loss(batch)
+            (loss / len(window)).backward()
+        optimizer.step()
+        seen.append(loss.item())
+    same(mine, theirs)
+    assert not own_step or mine.seen == seen

@@ -151,3 +151,16 @@ def test_loaders_of_a_validation_that_are_read_no_more_are_closed(where, trainer
     closed = set()
     trainer(max_epochs=2, reload_dataloaders_every_n_epochs=int(where == "reload")).fit(Module())
     assert len(closed) == 4, "those of training and validation, twice"
+
+
+def test_what_a_callback_of_a_trial_asks_for_as_it_ends_is_saved(trainer, net, loader, tmp_path):
+    class Asks(Callback):
+        def on_train_end(self, trainer, pl_module):
+            trainer.request_save(tmp_path / "trial.ckpt")
+
+    class Module(net):
+        def on_fit_start(self):
+            self.trainer.trial(2, callbacks=[Asks()])
+
+    trainer(max_epochs=1).fit(Module(), loader(8))
+    assert torch.load(tmp_path / "trial.ckpt", weights_only=True)["global_step"] == 2

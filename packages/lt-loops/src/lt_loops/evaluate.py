@@ -61,7 +61,7 @@ def run_evaluate(run: Run) -> RunResult:
         set_up(run)
         run.enter_phase(run.stage)
         run.keep_outputs(evaluate(run, run.stage))
-        run.end("finished" if not run.stopping.reason else "interrupted")
+        run.finish()
     return run.result()
 
 

@@ -89,7 +89,7 @@ def run_fit(run: Run) -> RunResult:
         serve_at_end(run)
         run.call("on_fit_end", phase="on_fit_end")
         serve_at_end(run)
-        run.end("interrupted" if run.stopping.signal is not None else "finished")
+        run.finish()
         announce_end(run)
     return run.result()
 

@@ -33,7 +33,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
             run.keep_outputs(_in_order(run, collected))
         elif run.strategy.world_size > 1:
             run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
-        run.end("finished" if not run.stopping.reason else "interrupted")
+        run.finish()
     return run.result()
 
 

@@ -16,6 +16,7 @@ from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.seed import preserve_generators
 from lt_loops.arguments.limits import LIMITS
 from lt_loops.fit import train_epoch
+from lt_loops.run.boundary import serve_at_end
 from lt_loops.run.frame import Run
 from lt_loops.run.session import attach
 from lt_loops.setup.hook_calls import order_callbacks
@@ -78,6 +79,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
             f"trainer.trial(): {sorted(unknown)} cannot be overridden. Known: callbacks, {LIMITS}.", code="LT144"
         )
     losses = _Losses()
+    outer.saves.confirm()  # what of it is still being written is not the trial's affair
     with (
         preserve_generators(),
         _snapshot(outer),
@@ -110,6 +112,7 @@ def _train(run: Run, losses: _Losses) -> Trial:
         n: float(v) for n, v in run.recorder.callback_metrics().items() if isinstance(v, Tensor) and v.numel() == 1
     }
     run.call("on_train_end", phase="on_train_end")
+    serve_at_end(run)
     return Trial(
         losses=kept,
         steps=run.position.step,

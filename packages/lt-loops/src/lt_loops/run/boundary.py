@@ -181,6 +181,7 @@ def serve_at_end(run: Run) -> None:
 
     The hooks that follow find complete what was saved until here.
     """
+    run.stopping.settle_signal()
     _announce_signal(run)
     _save(run)
     run.saves.confirm()

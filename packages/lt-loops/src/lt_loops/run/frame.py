@@ -172,6 +172,11 @@ class Run:
         """Keep what the caller gets."""
         self.outputs = outputs
 
+    def finish(self) -> None:
+        """End well: nothing but a signal came in between, which all ranks heed."""
+        self.stopping.settle_signal()
+        self.end("finished" if self.stopping.signal is None else "interrupted")
+
     def end(self, status: str) -> None:
         """Note how it ended."""
         self.status = status

@@ -123,6 +123,15 @@ class Stopping(Owner):
             self._leave(agreement.signal or 0)
         return self.leaving
 
+    def settle_signal(self) -> None:
+        """Have all ranks obey a signal that one of them got when no batch was left to agree on; all call this."""
+        if self._agreement is None:
+            return
+        found = next((number for number in self._strategy.gather_objects(self.signal) if number is not None), None)
+        if found is not None and not self.leaving:
+            self.signal = found
+            self._leave(found)
+
     def announces_signal(self) -> bool:
         """Return whether the run's hooks must hear of the signal that ends it now: once."""
         first = self.leaving and not self._announced
@@ -167,7 +176,7 @@ class Stopping(Owner):
 
     def _leave(self, number: int) -> None:
         self.leaving = True
-        self._end(f"signal {signal.Signals(number).name}")
+        self.reason = f"signal {signal.Signals(number).name}"  # whatever limit was reached besides: it exits with it
         self._ahead.look_up()
 
     def _end(self, reason: str) -> None:

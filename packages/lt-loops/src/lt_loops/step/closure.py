@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.step.losses import loss_and_weight
-from lt_loops.step.window import Window
+from lt_loops.step.window import Window, _nothing
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -42,44 +42,65 @@ class ClosureWindow(Window):
             self._begin(index)
         if not self._is_last(index):
             with self.strategy.accumulating(self.model, False) if self.syncs else nullcontext():
-                output = self._micro(batch, index)
+                output = self._compute(batch, index)
             position.micro += 1
             return output
         outputs: list[Any] = []
 
-        def closure() -> Tensor | None:
-            if outputs and not whole:
-                raise HookError(
-                    "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat "
-                    "exactly. Take accumulate_grad_batches=1.",
-                    code="LT305",
-                )
+        def compute() -> None:
             if outputs:
                 self.pending.begin(1.0)
-            outputs.append(self._micro(batch, index))
-            self._settle()
-            self._prepare(self.optimizer)
-            loss, _ = loss_and_weight(outputs[-1])
-            self.value = None if loss is None else loss.detach()
-            return self.value
+            outputs.append(self._compute(batch, index))
 
-        self.stepped = []
-        if self.hooked_step:
-            with _StepsSeen() as seen:
-                self.step_hook(position.epoch, index, self.proxy, closure)
-            self.stepped = self.stepped or [bool(seen.count)]
-        else:
-            self._take_step(self.optimizer, closure)
+        self._step(compute, index, repeats=whole)
         if not outputs:
             raise HookError(
                 f"{type(self.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
                 "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
                 code="LT305",
             )
-        position.micro = 0
+        return outputs[-1]
+
+    def _compute(self, batch: Any, index: int) -> Any:
+        output = self._micro(batch, index)
+        loss, _ = loss_and_weight(output)
+        self.value = None if loss is None else loss.detach()
+        return output
+
+    def _finish(self, index: int) -> None:
+        """Step by the gradients of a window that the end of the data cut short: its batches are computed."""
+        if self.pending.counted or self.strategy.world_size > 1:
+            self._step(_nothing, index, repeats=False)
+        self.position.micro = 0
+
+    def _step(self, compute: Callable[[], None], index: int, *, repeats: bool) -> None:
+        """Step by a closure that computes, and whose value is the last loss; ``repeats``: it may be called again."""
+        calls = 0
+
+        def closure() -> Tensor | None:
+            nonlocal calls
+            if calls and not repeats:
+                raise HookError(
+                    "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat "
+                    "exactly. Take accumulate_grad_batches=1.",
+                    code="LT305",
+                )
+            calls += 1
+            compute()
+            self._settle()
+            self._prepare(self.optimizer)
+            return self.value
+
+        self.stepped = []
+        if self.hooked_step:
+            with _StepsSeen() as seen:
+                self.step_hook(self.position.epoch, index, self.proxy, closure)
+            self.stepped = self.stepped or [bool(seen.count)]
+        else:
+            self._take_step(self.optimizer, closure)
+        self.position.micro = 0
         if any(self.stepped):
             self.training.stepped()
-        return outputs[-1]
 
     def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Tensor | None:
         if closure is None:
