@@ -120,7 +120,7 @@ def test_an_environment_that_is_not_in_force_cannot_be_named(installed):
 
 def test_two_of_one_kind_are_an_error_by_name_too(installed):
     installed()
-    with pytest.raises(ConfigError, match="two of kind Precision"):
+    with pytest.raises(ConfigError, match="plugins holds Halved and Precision: expected at most one Precision"):
         Trainer(plugins=["Halved", Precision()], **QUIET)
 
 

@@ -11,7 +11,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, Re
 
 from lt_core import HookError, LightningModule, LtDeprecationWarning, LtWarning
 from lt_loops.run import schedulers
-from lt_loops.setup.optimizers import SchedulerConfig, check_schedule_length, parse_optimizers
+from lt_loops.setup.optimizers import parse_optimizers
+from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 
 
 class Net(LightningModule):

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Hooks = list[tuple[Callable[..., Any], int]]
 
-__all__ = ["eval_feeds", "evaluate", "gradients_off", "model_in_eval_mode", "read", "run_evaluate"]
-
 
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
 

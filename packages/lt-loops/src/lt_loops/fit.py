@@ -31,8 +31,6 @@ from lt_loops.step.losses import as_outputs, balanced
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["run_fit", "train_epoch"]
-
 
 def run_fit(run: Run) -> RunResult:
     """Run ``trainer.fit``.

@@ -9,17 +9,6 @@ from collections.abc import Mapping
 
 from lt_core.plugins import install_hint
 
-__all__ = [
-    "ARGUMENTS",
-    "ATTRIBUTES",
-    "CLASS_METHODS",
-    "HOOKS",
-    "OUTPUTS",
-    "PARAMETERS",
-    "RUN_ARGUMENTS",
-    "understood_by",
-]
-
 ARGUMENTS: Mapping[str, str] = {
     "amp_backend": "precision='16-mixed'",
     "amp_level": "precision='16-mixed'",

@@ -13,8 +13,6 @@ from lt_loops.setup.preparation import set_up
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["iterate_predictions", "run_predict"]
-
 
 def run_predict(run: Run, return_predictions: bool) -> RunResult:
     """Run ``trainer.predict``: hooks as in validation, with ``predict_step`` and without logging.

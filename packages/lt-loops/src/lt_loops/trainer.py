@@ -44,7 +44,7 @@ from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders, module_of
-from lt_loops.setup.parts import find_unknown, resolve
+from lt_loops.setup.parts import look_up, resolve
 from lt_loops.trial import Trial, run_trial
 from lt_loops.view import TrainerView
 
@@ -174,9 +174,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         eval_precision: Precision | str | int | None = None,
         **unknown: Any,
     ) -> None:
-        """Check all arguments and make the objects that names stand for; see the class for the arguments."""
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        settings = Settings.checked({**given, **unknown}, find_unknown)
+        settings = Settings.checked({**given, **unknown}, look_up)
         with silenced(settings.silence):
             self._set_up(settings)
 

@@ -22,8 +22,6 @@ from lt_loops.run.session import attach
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.preparation import ensure_train_feed
 
-__all__ = ["Trial", "run_trial"]
-
 
 @dataclass(kw_only=True, slots=True)
 class Trial:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from lt_loops.setup.parts import Parts
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
-__all__ = ["TrainerView"]
-
 
 class TrainerView(Collectives):
     """Each attribute is one read of a run, the Trainer's parts or its settings; limits can be set, and are checked."""

@@ -12,8 +12,6 @@ from lt_core.errors import nearest_name, warn
 from lt_loops.arguments.table import ARGUMENTS
 from lt_loops.former_names import ATTRIBUTES, CLASS_METHODS, understood_by
 
-__all__ = ["AsksDialects", "check_attribute", "missing"]
-
 
 class AsksDialects(ABCMeta):
     """The class of the Trainer's class: class methods that are not there are asked of the installed dialects.

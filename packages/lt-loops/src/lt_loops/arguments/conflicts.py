@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
+from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher
 from lt_core.plugins import ROLES
 from lt_core.precision import Precision
-from lt_loops.arguments.problems import Problem, shown
+from lt_loops.arguments.problems import Problem, problem_of, shown
 from lt_loops.arguments.rules import as_list, is_whole
-
-__all__ = ["BAREBONES", "find_conflicts"]
 
 BAREBONES: dict[str, tuple[Any, ...]] = {
     "logger": (False,),
@@ -30,8 +28,15 @@ BAREBONES: dict[str, tuple[Any, ...]] = {
 """What barebones turns off: the value that it sets, and others that agree with it (None always does)."""
 
 
+KINDS = (Precision, Environment, CheckpointIO, Launcher)
+"""What ``Trainer(plugins=...)`` takes, one of each."""
+
+
 def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
-    """Return the conflicts among arguments that have passed their own rules; each names both values and the way out."""
+    """Return the conflicts among arguments that have passed their own rules; each names both values and the way out.
+
+    A callback or plug-in counts as an object, or by its class, not by its name.
+    """
     return [
         *_limits(given),
         *_barebones(given),
@@ -92,17 +97,20 @@ def _validation(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _roles(given: Mapping[str, Any]) -> Iterator[Problem]:
     for callback in as_list(given.get("callbacks") or ()):
-        flag = ROLES.get(callback.role or "") if isinstance(callback, Callback) else None
+        flag = ROLES.get(getattr(callback, "role", ""))
         if flag is not None and given.get(flag) is False:
-            yield Problem(
-                f"{flag}=False and callbacks=[{type(callback).__name__}(...)]: the flag turns off what the callback "
-                f"does. Take the callback out, or leave {flag} out."
+            kind = callback if isinstance(callback, type) else type(callback)
+            error = ConfigError(
+                f"{flag}=False and callbacks=[{kind.__name__}(...)]: the flag turns off what the callback does. Take "
+                f"the callback out, or leave {flag} out.",
+                code="LT123",
             )
+            yield problem_of(error)
 
 
 def _plugins(given: Mapping[str, Any]) -> Iterator[Problem]:
     plugins = as_list(given.get("plugins") or ())
-    for kind in (Precision, Environment, CheckpointIO, Launcher):
+    for kind in KINDS:
         found = [type(plugin).__name__ for plugin in plugins if isinstance(plugin, kind)]
         if len(found) > 1:
             yield Problem(f"plugins holds {' and '.join(found)}: expected at most one {kind.__name__}. Take one out.")

@@ -10,8 +10,6 @@ from typing import Any
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_loops.arguments.problems import shown, type_name
 
-__all__ = ["EXPECTED_TIME", "parse_time"]
-
 EXPECTED_TIME = "a time: 'DD:HH:MM:SS', datetime.timedelta(minutes=30) or {'minutes': 30}"
 
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")

@@ -15,8 +15,6 @@ from lt_core.errors import ConfigError
 from lt_loops.arguments.problems import raise_problems
 from lt_loops.arguments.table import Settings, settled, wrong_arguments
 
-__all__ = ["LIMITS", "Limit", "Limits", "documented", "limited"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ import torch
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_loops.arguments.problems import shown, type_name
 
-__all__ = ["EXPECTED_PRECISION", "PRECISIONS", "canonical_precision"]
-
 PRECISIONS = (
     "32-true",
     "16-mixed",

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from lt_core.errors import ConfigError, ConfigTypeError
 
-__all__ = ["Problem", "Rule", "problem_of", "raise_problems", "shown", "type_name", "wrong_type", "wrong_value"]
-
 
 class Problem(NamedTuple):
     """One thing that is wrong: the text names argument, value, what was expected and the way out.

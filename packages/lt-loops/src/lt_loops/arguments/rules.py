@@ -21,41 +21,6 @@ from lt_loops.arguments.durations import EXPECTED_TIME, parse_time
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, Rule, shown, type_name, wrong_type, wrong_value
 
-__all__ = [
-    "an_object",
-    "as_compile_options",
-    "as_devices",
-    "as_folder",
-    "as_interval",
-    "as_list",
-    "as_loggers",
-    "as_plain",
-    "as_precision",
-    "as_time",
-    "as_windows",
-    "as_word",
-    "choice",
-    "ckpt_path",
-    "clip",
-    "codes",
-    "compile_options",
-    "count",
-    "devices",
-    "fast_dev_run",
-    "flag",
-    "is_whole",
-    "new_precision",
-    "objects",
-    "part",
-    "path",
-    "precision",
-    "repeated",
-    "time",
-    "val_check_interval",
-    "windows",
-    "word",
-]
-
 _FOREIGN = ("lightning", "pytorch_lightning", "lightning_fabric")
 _SEVERAL = (list, tuple, set, frozenset)
 _COMPILE_OPTIONS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")

@@ -10,8 +10,6 @@ from lt_core.errors import ConfigTypeError, did_you_mean
 from lt_loops import former_names
 from lt_loops.arguments.problems import Problem, problem_of, raise_problems, shown
 
-__all__ = ["in_todays_names", "todays_name", "translated"]
-
 
 def translated(where: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments of a call as installed dialects understand them, and which contradict each other."""

@@ -15,7 +15,7 @@ follow. One that takes names of plug-ins stands in ``lt_core.plugins.OF_ARGUMENT
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
@@ -37,8 +37,6 @@ from lt_loops.arguments.conflicts import BAREBONES, find_conflicts
 from lt_loops.arguments.problems import Problem, Rule, raise_problems, shown
 from lt_loops.arguments.spellings import todays_name, translated
 
-__all__ = ["ARGUMENTS", "DEFAULT_EPOCHS", "Argument", "Plugin", "Settings", "settled", "wrong_arguments"]
-
 DEFAULT_EPOCHS = 1000
 """Where nobody limits a fit."""
 
@@ -46,8 +44,8 @@ Plugin = Precision | CheckpointIO | Environment | Launcher
 """What ``Trainer(plugins=...)`` takes."""
 
 
-LookUp = Callable[[Mapping[str, Any]], Sequence[Problem]]
-"""Says what is wrong with arguments that are fine by themselves, such as names that nobody provides."""
+LookUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]
+"""Returns arguments that are fine by themselves with what names in them stand for, and what is wrong with names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,14 +160,12 @@ class Settings:
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def checked(
-        cls, given: Mapping[str, Any], look_up: Callable[[Mapping[str, Any]], Sequence[Problem]] | None = None
-    ) -> Settings:
+    def checked(cls, given: Mapping[str, Any], look_up: LookUp | None = None) -> Settings:
         """Return the settings for arguments as the user wrote them; None stands for an argument's default.
 
         Args:
             given: arguments by name.
-            look_up: returns what is wrong with the names in those arguments that are fine by themselves.
+            look_up: looks at the names in those arguments that are fine by themselves.
 
         Raises:
             ConfigTypeError: for unknown arguments, or when all that is wrong is of a wrong type.
@@ -216,7 +212,8 @@ ARGUMENTS: Mapping[str, Argument] = {
 def _problems(given: Mapping[str, Any], look_up: LookUp | None) -> list[Problem]:
     wrong = wrong_arguments(given)
     sound = {name: value for name, value in given.items() if name not in wrong}
-    return [*wrong.values(), *find_conflicts(sound), *(look_up(sound) if look_up is not None else ())]
+    known, unknown = (sound, []) if look_up is None else look_up(sound)
+    return [*wrong.values(), *find_conflicts(known), *unknown]
 
 
 def _note(name: str, value: Any) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
     from lt_loops.run.frame import Run
 
-__all__ = ["agreed_choice", "choose_checkpoint", "newest_first"]
 
 _REQUESTS_AT_A_TIME = 8
 """Headers behind URLs that are read together."""

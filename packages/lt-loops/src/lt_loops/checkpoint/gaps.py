@@ -8,8 +8,6 @@ from typing import Any
 from lt_core.errors import CheckpointError, from_signal_handler
 from lt_core.plain_data import plain_tree
 
-__all__ = ["Gaps"]
-
 
 class Gaps:
     """Collects the parts that could not be saved.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["LAYOUT_VERSION", "loop_counters"]
 
 LAYOUT_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""

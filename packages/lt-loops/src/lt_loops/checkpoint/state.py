@@ -48,17 +48,6 @@ if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_loops.run.frame import Run
 
-__all__ = [
-    "capture",
-    "logger_states",
-    "read_checkpoint",
-    "restore_data",
-    "restore_digits",
-    "restore_module",
-    "restore_sharded_module",
-    "restore_training",
-]
-
 
 def capture(run: Run, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
     """Return everything that a resume needs, as plain data and tensors; called on every rank.

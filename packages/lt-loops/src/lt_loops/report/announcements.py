@@ -12,8 +12,6 @@ from lt_core.terminal.short_path import short_path
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["announce_end", "announce_folders", "announce_place", "speaks"]
-
 
 def speaks(run: Run) -> bool:
     """Return whether this process says where ``run`` stands."""

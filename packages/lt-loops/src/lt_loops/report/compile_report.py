@@ -16,7 +16,6 @@ import lt_core
 if TYPE_CHECKING:
     from lt_core.logging.recorder import Recorder
 
-__all__ = ["CompileReport", "compiled"]
 
 _OURS = str(Path(lt_core.__file__).parent)
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
@@ -38,7 +37,6 @@ class CompileReport:
     """Programs, graph breaks and recompilations since it was made, as torch's own log of compilations has them."""
 
     def __init__(self) -> None:
-        """Begin to count."""
         self._said = False
         self._before = _records()  # kept alive, so that no other record gets their ids
 

@@ -21,7 +21,6 @@ from lt_loops.setup.parts import automatic_strategy
 if TYPE_CHECKING:
     from lt_loops.view import TrainerView
 
-__all__ = ["Imagined", "explain", "imagine"]
 
 _SHOWN = 16  # ranks
 

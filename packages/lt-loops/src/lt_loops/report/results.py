@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from lt_core.states import Stage
 
-__all__ = ["format_results"]
-
 _LEAST = 10
 """Columns that names of metrics have at least, however narrow the terminal."""
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["Agreement"]
 
 _LOOK_SECONDS = 0.25
 """Pause between two looks of the watcher thread."""

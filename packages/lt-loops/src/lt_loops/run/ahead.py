@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from lt_loops.run.position import NEVER, Position
 
-__all__ = ["Ahead"]
-
 
 class Ahead:
     """What lies between here and the next batch at which something is due: all that a step looks at.
@@ -22,7 +20,6 @@ class Ahead:
     __slots__ = ("asked", "due", "group", "num_batches", "position", "window")
 
     def __init__(self, position: Position, group: int) -> None:
-        """Know nothing of what is due yet."""
         self.position, self.group, self.window = position, group, 1
         self.num_batches: int | float = float("inf")
         self.due, self.asked = NEVER, False

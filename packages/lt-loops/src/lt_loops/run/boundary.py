@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_loops.run.frame import Run
 
-__all__ = [
-    "after_batch",
-    "after_epoch",
-    "begin_epoch",
-    "end_of_data",
-    "leave_training",
-    "look_ahead",
-    "open_first_epoch",
-    "serve_at_end",
-    "skips_epoch",
-]
-
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["TrainingData"]
-
 
 class TrainingData(Owner):
     """Keeps the feed of the training loaders and the iterator over it, and measures how long it is read.

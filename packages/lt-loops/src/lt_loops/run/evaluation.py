@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lt_loops.run.ahead import Ahead
     from lt_loops.setup.loaders import Loaders
 
-__all__ = ["Evaluation"]
-
 
 class Evaluation(Owner):
     """Says when a validation is due, keeps the feeds, counts the batches that were logged.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from lt_loops.run.job import Job
     from lt_loops.run.owner import Owner
 
-__all__ = ["Run"]
-
 
 class Run:
     """One ``fit``, ``validate``, ``test`` or ``predict``: what it was given, its owners, and what it does just now.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from lt_loops.arguments.table import Settings
     from lt_loops.setup.loaders import Loaders
     from lt_loops.setup.parts import Parts
-
-__all__ = ["Host", "Job"]
 
 
 class Host(TrainerAPI, Protocol):
@@ -72,6 +69,5 @@ class Job:
 
     def inside(self, callbacks: list[Callback]) -> Job:
         """Return the same with other callbacks, no logger, and loaders that are asked for anew."""
-        parts = copy.copy(self.parts)
-        parts.callbacks, parts.loggers = callbacks, []
+        parts = replace(self.parts, callbacks=callbacks, loggers=[])
         return replace(self, loaders=self.loaders.anew(), parts=parts, ckpt_path=None)

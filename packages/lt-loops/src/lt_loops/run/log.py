@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["Log", "Rows"]
 
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lt_loops.run.position import Position
     from lt_loops.run.training import Training
 
-__all__ = ["LossWatch"]
 
 _FIRST_BATCHES = 20
 """Batches without a loss at the start of training after which a warning says so."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from lt_core.checkpoint_header import Header
 
-__all__ = ["Origin"]
-
 
 class Origin:
     """Keeps where a run comes from.
@@ -22,7 +20,6 @@ class Origin:
     __slots__ = ("header", "path", "tree", "trusted")
 
     def __init__(self, path: str | None, *, trusted: bool) -> None:
-        """Begin a run of its own."""
         self.path, self.trusted = path, trusted
         self.tree: dict[str, Any] | None = None
         self.header = Header.of_new_run()

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from lt_loops.run.position import NEVER
 
-__all__ = ["Owner", "Saved"]
-
 
 class Saved(NamedTuple):
     """What a checkpoint holds of an earlier run's owners.

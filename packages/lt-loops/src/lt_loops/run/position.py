@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Any
-
-__all__ = ["NEVER", "Pending", "Position"]
 
 NEVER = 1 << 62
 """A batch number that is never reached."""
 
 
+@dataclass(eq=False, slots=True)
 class Position:
     """Where a run stands: saved and restored whole, so that a resume continues at this very batch.
 
@@ -28,28 +28,18 @@ class Position:
         watched: optimizer step at which schedulers that watch a metric were asked last.
     """
 
-    __slots__ = (
-        "batch",
-        "epoch",
-        "exhausted",
-        "micro",
-        "samples",
-        "seconds",
-        "step",
-        "total_batches",
-        "validated",
-        "validated_seconds",
-        "validated_total",
-        "watched",
-    )
-
-    def __init__(self) -> None:
-        """Stand at the start."""
-        self.epoch = self.batch = self.micro = self.step = self.samples = self.total_batches = self.validated_total = 0
-        self.watched = 0
-        self.exhausted = False
-        self.validated = -1
-        self.seconds = self.validated_seconds = 0.0
+    epoch: int = 0
+    batch: int = 0
+    exhausted: bool = False
+    micro: int = 0
+    step: int = 0
+    samples: int = 0
+    total_batches: int = 0
+    validated: int = -1
+    validated_total: int = 0
+    validated_seconds: float = 0.0
+    seconds: float = 0.0
+    watched: int = 0
 
     def next_epoch(self, samples: int) -> None:
         """Move to the start of the next epoch; ``samples`` were consumed in this one."""
@@ -65,15 +55,15 @@ class Position:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all counters as plain numbers."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; counters that an older file lacks stay as they are."""
-        for name in self.__slots__:
-            if name in state:
-                setattr(self, name, state[name])
+        for name in asdict(self).keys() & state:
+            setattr(self, name, state[name])
 
 
+@dataclass(eq=False, slots=True)
 class Pending:
     """What an unfinished accumulation window has seen, besides the gradients.
 
@@ -85,12 +75,10 @@ class Pending:
             still takes part in summing the weights.
     """
 
-    __slots__ = ("counted", "divisor", "weight", "weighted")
-
-    def __init__(self) -> None:
-        """Begin a window of one."""
-        self.weighted = False
-        self.begin(1.0)
+    divisor: float = 1.0
+    counted: int = 0
+    weight: float = 0.0
+    weighted: bool = False
 
     def begin(self, divisor: float) -> None:
         """Begin a window whose losses are divided by ``divisor``."""
@@ -104,9 +92,9 @@ class Pending:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain numbers."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        for name in self.__slots__:
+        for name in asdict(self):
             setattr(self, name, state[name])

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from lt_core.launcher import RunResult
     from lt_loops.run.frame import Run
 
-__all__ = ["take_over", "take_weights"]
-
 
 def take_over(run: Run, result: RunResult) -> None:
     """Bring the results of a run in other processes into this one."""

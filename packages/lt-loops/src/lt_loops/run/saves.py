@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["Capture", "SaveRequest", "Saves"]
 
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""

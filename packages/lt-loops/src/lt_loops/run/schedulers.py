@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from lt_core.logging.recorder import Recorder
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.evaluation import Evaluation
-    from lt_loops.setup.optimizers import SchedulerConfig
-
-__all__ = ["Schedulers"]
+    from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
 class Schedulers:
@@ -32,7 +30,6 @@ class Schedulers:
     __slots__ = ("_ahead", "_evaluation", "_module", "_own_step", "_recorder", "configs")
 
     def __init__(self, ahead: Ahead, module: LightningModule, recorder: Recorder, evaluation: Evaluation) -> None:
-        """Begin without any."""
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lt_core.data import DataSource
     from lt_loops.run.frame import Run
 
-__all__ = ["Session", "attach"]
-
 
 class Session:
     """Enters the strategy, attaches module and callbacks; on the way out runs teardown hooks and closes loggers.
@@ -36,7 +34,6 @@ class Session:
     """
 
     def __init__(self, run: Run) -> None:
-        """Note the run; nothing happens yet."""
         self.run = run
         self.signals = Signals(run.stopping, run.strategy, run.stage, run.callbacks)
         self.failed: BaseException | None = None

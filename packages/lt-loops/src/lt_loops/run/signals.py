@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.stopping import Stopping
 
-__all__ = ["EXIT_STATUS", "Signals", "exits_process"]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 _HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}

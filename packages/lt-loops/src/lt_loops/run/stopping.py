@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["Stopping"]
-
 
 class Stopping(Owner):
     """Decides at each boundary whether the run ends there, and keeps the first reason for it.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lt_loops.run.schedulers import Schedulers
     from lt_loops.step.plan import Plan
 
-__all__ = ["Training", "Waiting"]
-
 
 class Waiting(Protocol):
     """Holds steps back to do several together."""
@@ -49,7 +47,6 @@ class Training(Owner):
     )
 
     def __init__(self, ahead: Ahead, module: LightningModule, precision: Precision, schedulers: Schedulers) -> None:
-        """Begin without optimizers."""
         self._ahead, self._module, self._precision, self.schedulers = ahead, module, precision, schedulers
         self.made = Optimization()
         self.pending = Pending()

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from lt_loops.run.frame import Run
 
-__all__ = ["checked_loaders", "eval_limits", "make_eval_feeds", "make_train_feed", "make_transfer"]
-
 
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
     """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""

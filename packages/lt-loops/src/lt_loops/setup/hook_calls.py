@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lt_core.profiler import Profiler
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["HookCalls", "callback_hook", "order_callbacks"]
-
 
 class HookCalls:
     """The callables of each hook, in order: callbacks, then the module.

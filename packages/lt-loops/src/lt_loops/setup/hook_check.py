@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
-__all__ = [
-    "UnfitHook",
-    "check_monitors",
-    "check_signatures",
-    "check_takes_index",
-    "methods_of_others",
-    "unfit_hooks",
-    "why_unfit",
-]
 
 _EVALUATION = [stage.hook for stage in Stage if stage is not Stage.TRAIN]
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")

@@ -14,8 +14,6 @@ from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.run.owner import Owner, Saved
 
-__all__ = ["Loaders", "module_of"]
-
 
 class Loaders(Owner):
     """The user's loaders by kind (``train``, ``validate``, ``test``, ``predict``), asked for when they are needed.

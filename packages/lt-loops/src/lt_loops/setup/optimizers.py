@@ -12,9 +12,7 @@ from torch.optim import Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length, read_scheduler
-
-__all__ = ["Optimization", "SchedulerConfig", "check_schedule_length", "parse_optimizers"]
+from lt_loops.setup.scheduler_config import SchedulerConfig, read_scheduler
 
 _KEYS = ("optimizer", "lr_scheduler", "monitor", "frequency")
 _SCHEDULER_KEYS = ("scheduler", "interval", "strict", "name", "reduce_on_plateau")

@@ -9,8 +9,6 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from lt_core.errors import warn
 
-__all__ = ["in_order"]
-
 
 def in_order(loaders: Any) -> Any:
     """Return loaders, in the nest in which they came, reading their samples in order where they shuffle; warns of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Placement, Strategy
+from lt_loops.arguments.conflicts import KINDS
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, problem_of
 from lt_loops.arguments.rules import as_list
@@ -28,22 +30,10 @@ from lt_loops.setup.hook_calls import order_callbacks
 if TYPE_CHECKING:
     from lt_loops.arguments.table import Settings
 
-__all__ = ["Parts", "automatic_strategy", "find_unknown", "resolve"]
 
-
+@dataclass(kw_only=True, slots=True)
 class Parts:
     """The objects that a Trainer works with."""
-
-    __slots__ = (
-        "accelerator",
-        "callbacks",
-        "checkpoint_io",
-        "eval_precision",
-        "loggers",
-        "precision",
-        "profiler",
-        "strategy",
-    )
 
     accelerator: Accelerator
     strategy: Strategy
@@ -62,45 +52,56 @@ def resolve(settings: Settings) -> Parts:
         PluginError: for a name that no installed package provides.
         ConfigError: for parts that do not fit together, or devices that are not there.
     """
-    parts = Parts()
     named = None if settings.strategy == "auto" else _made("strategies", settings.strategy, Strategy)
-    given = _sort_plugins([_plugin(each) for each in settings.plugins])
+    given: dict[type, Any] = {
+        kind: plugin for plugin in map(_plugin, settings.plugins) for kind in KINDS if isinstance(plugin, kind)
+    }
     environment = given.get(Environment) or _find_environment()
-    parts.accelerator = _accelerator(settings.accelerator)
-    parts.strategy = _placed(named, settings, parts.accelerator, environment, given)
-    parts.precision = _precision(settings, given)
-    parts.eval_precision = _eval_precision(settings, parts.precision)
-    parts.checkpoint_io = given.get(CheckpointIO) or default_io()
-    if parts.strategy.capabilities.sharded_checkpoints:
-        need_shards(parts.checkpoint_io)
-    parts.loggers = _loggers(settings)
-    parts.callbacks = _callbacks(settings)
-    parts.profiler = _made("profilers", settings.profiler, Profiler) if settings.profiler is not None else Profiler()
-    return parts
+    accelerator = _accelerator(settings.accelerator)
+    strategy = _placed(named, settings, accelerator, environment, given)
+    precision = given.get(Precision) or _made("precision", settings.precision or "32-true", Precision)
+    checkpoint_io = given.get(CheckpointIO) or default_io()
+    if strategy.capabilities.sharded_checkpoints:
+        need_shards(checkpoint_io)
+    return Parts(
+        accelerator=accelerator,
+        strategy=strategy,
+        precision=precision,
+        eval_precision=_eval_precision(settings, precision),
+        checkpoint_io=checkpoint_io,
+        loggers=_loggers(settings),
+        callbacks=_callbacks(settings),
+        profiler=Profiler() if settings.profiler is None else _made("profilers", settings.profiler, Profiler),
+    )
 
 
-_ANY_KIND = plugins.OF_ARGUMENT["plugins"]
+def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Look at names and devices in arguments that are fine by themselves.
 
-
-def find_unknown(given: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with names and devices in arguments that are fine by themselves."""
+    Returns:
+        The arguments, names of callbacks and plug-ins replaced by what they stand for; and what is wrong with names.
+    """
     asked = {name: value for name, value in given.items() if value is not None}
     found: list[Problem] = []
     for argument, groups in plugins.OF_ARGUMENT.items():
         for value in as_list(asked.get(argument, ())) if argument not in ("accelerator", "plugins") else ():
             if isinstance(value, str) and value != "auto":
                 _try(found, partial(_load, groups[0], canonical_precision(value) if "precision" in groups else value))
-    made = [
-        _try(found, partial(_plugin, value)) if isinstance(value, str) else value
-        for value in as_list(asked.get("plugins", ()))
-    ]
-    environment = next((plugin for plugin in made if isinstance(plugin, Environment)), None)
+    asked["plugins"] = [_try(found, partial(_plugin, value)) for value in as_list(asked.get("plugins", ()))]
+    environment = next((plugin for plugin in asked["plugins"] if isinstance(plugin, Environment)), None)
     if asked.keys() & {"accelerator", "devices"}:
         accelerator = _try(found, lambda: _accelerator(asked.get("accelerator", "auto")))
         devices = asked.get("devices", "auto")
         if accelerator is not None and devices != "auto":
             _try(found, lambda: _devices(devices, accelerator, environment or _find_environment()))
-    return found
+    if not found:
+        made = [_load("callbacks", cb) if isinstance(cb, str) else cb for cb in as_list(asked.get("callbacks", ()))]
+        asked["callbacks"] = made
+    return {**given, **asked}, found
+
+
+_ANY_KIND = plugins.OF_ARGUMENT["plugins"]
+_OBJECTS = {"precision": Precision, "checkpoint_io": CheckpointIO, "launchers": Launcher}
 
 
 def _try(found: list[Problem], action: Callable[[], Any]) -> Any:
@@ -109,25 +110,6 @@ def _try(found: list[Problem], action: Callable[[], Any]) -> Any:
     except ConfigError as error:
         found.append(problem_of(error))
         return None
-
-
-def _sort_plugins(given: list[Any]) -> dict[type, Any]:
-    """Return the objects of ``Trainer(plugins=...)`` by what they are."""
-    found: dict[type, Any] = {}
-    for plugin in given:
-        kind = next((k for k in (Environment, Launcher, Precision, CheckpointIO) if isinstance(plugin, k)), None)
-        if kind is None:
-            raise ConfigTypeError(
-                f"plugins: {plugin!r:.60} ({type(plugin).__name__}) is none of Precision, CheckpointIO, Launcher, "
-                "Environment.",
-                code="LT122",
-            )
-        if kind in found:
-            raise ConfigError(
-                f"plugins: two of kind {kind.__name__}: {found[kind]!r:.60} and {plugin!r:.60}.", code="LT122"
-            )
-        found[kind] = plugin
-    return found
 
 
 def _plugin(given: Any) -> Any:
@@ -152,8 +134,9 @@ def _plugin(given: Any) -> Any:
     if len(groups) > 1:
         kinds = " and ".join(plugins.kind_of(group) for group in groups)
         raise ConfigError(f"plugins={given!r} names a {kinds}. Pass the object itself.", code="LT122")
-    made = plugins.load(groups[0], given)
-    made = made.detect() if groups[0] == "environments" else made()
+    if groups[0] != "environments":
+        return _made(groups[0], given, _OBJECTS[groups[0]])
+    made = plugins.load("environments", given).detect()
     if made is None:
         raise ConfigError(
             f"plugins={given!r}: this process is not in that environment: its variables are not set. Leave it away: "
@@ -288,17 +271,6 @@ def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
     return "ddp_notebook" if hasattr(sys, "ps1") else "ddp"  # there is no script to run once more in a notebook
 
 
-def _precision(settings: Settings, given: dict[type, Any]) -> Precision:
-    if Precision in given and settings.precision is not None:
-        raise ConfigError(
-            f"precision={settings.precision!r} and plugins=[{type(given[Precision]).__name__}] both say the precision. "
-            "Leave one away.",
-            code="LT122",
-        )
-    precision: Precision = given.get(Precision) or _made("precision", settings.precision or "32-true", Precision)
-    return precision
-
-
 def _eval_precision(settings: Settings, training: Precision) -> Precision:
     if settings.eval_precision is None:
         return training
@@ -342,11 +314,6 @@ def _callbacks(settings: Settings) -> list[Callback]:
         if settings.fast_dev_run and role == "checkpoint" and settings.given.get(flag) is not False:
             wanted = None  # scripts ask it for the best path; it saves nothing in such a run
         mine = [callback for callback in callbacks if callback.role == role]
-        if mine and wanted is False and not (settings.fast_dev_run or settings.barebones):
-            raise ConfigError(
-                f"{flag}=False, but callbacks holds a {type(mine[0]).__name__}. Leave one of the two away.",
-                code="LT123",
-            )
         if mine and wanted is False:
             callbacks = [callback for callback in callbacks if callback.role != role]
         elif not mine and wanted is not False:

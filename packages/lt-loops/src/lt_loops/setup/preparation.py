@@ -34,14 +34,13 @@ from lt_loops.report.announcements import announce_folders, announce_place, spea
 from lt_loops.setup.feeds import checked_loaders, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
-from lt_loops.setup.optimizers import check_schedule_length, parse_optimizers
+from lt_loops.setup.optimizers import parse_optimizers
+from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import fitted
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_loops.run.frame import Run
-
-__all__ = ["ensure_train_feed", "set_up"]
 
 
 def set_up(run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,8 +17,6 @@ from lt_loops.arguments.problems import shown, type_name
 
 __all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]
 
-_KEYS = ("scheduler", "interval", "frequency", "monitor", "strict", "name", "reduce_on_plateau")
-_INTERVALS = ("epoch", "step")
 _CODE = "LT332"
 
 
@@ -113,10 +111,10 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if settings.pop("opt_idx", None) is not None:
         warn("'opt_idx' in a scheduler's config is not needed any more: leave it out.", code="LT902", **_DEPRECATED)
     for key in settings:
-        if key not in _KEYS:
+        if key not in (known := ("scheduler", *_SETTINGS)):
             raise HookError(
-                f"A scheduler's config has the unknown key {key!r}.{did_you_mean(str(key), _KEYS)} Expected: "
-                f"{', '.join(_KEYS)}.",
+                f"A scheduler's config has the unknown key {key!r}.{did_you_mean(str(key), known)} Expected: "
+                f"{', '.join(known)}.",
                 code=_CODE,
             )
     if settings.get("scheduler") is None:
@@ -125,39 +123,35 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
             "{'scheduler': scheduler, 'interval': 'step'}.",
             code=_CODE,
         )
-    _check_settings(settings)
+    for key, value in settings.items():
+        fits, expected = _SETTINGS.get(key, (None, ""))
+        if fits is not None and not fits(value):
+            hint = did_you_mean(str(value), ("epoch", "step")) if key == "interval" else ""
+            raise HookError(
+                f"A scheduler's config has {key!r}: {shown(value)}, {type_name(value)}; expected {expected}.{hint}",
+                code=_CODE,
+            )
     return {key: value for key, value in settings.items() if value is not None}
 
 
 _DEPRECATED: dict[str, Any] = {"category": LtDeprecationWarning}
 
 
-def _check_settings(settings: dict[str, Any]) -> None:
-    interval, frequency = settings.get("interval", "epoch"), settings.get("frequency", 1)
-    if interval not in _INTERVALS:
-        hint = did_you_mean(str(interval), _INTERVALS)
-        raise _wrong(
-            "interval", interval, f"'epoch' or 'step'.{hint} To step at every third epoch write 'frequency': 3"
-        )
-    if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
-        raise _wrong(
-            "frequency",
-            frequency,
-            "a whole number, 1 or more; 1 steps every time. To never step leave the scheduler out",
-        )
-    if not isinstance(settings.get("monitor"), str | None):
-        raise _wrong("monitor", settings["monitor"], "the name of a logged metric, such as 'val_loss'")
-    if not isinstance(settings.get("name"), str | None):
-        raise _wrong("name", settings["name"], "text, such as 'lr-warmup'")
-    for flag in ("strict", "reduce_on_plateau"):
-        if not isinstance(settings.get(flag), bool | None):
-            raise _wrong(flag, settings[flag], "True or False")
-
-
-def _wrong(key: str, value: Any, expected: str) -> HookError:
-    return HookError(
-        f"A scheduler's config has {key!r}: {shown(value)}, {type_name(value)}; expected {expected}.", code=_CODE
-    )
+_SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "interval": (
+        lambda value: value in ("epoch", "step"),
+        "'epoch' or 'step'. To step at every third epoch write 'frequency': 3",
+    ),
+    "frequency": (
+        lambda value: type(value) is int and value >= 1,
+        "a whole number, 1 or more; 1 steps every time. To never step leave the scheduler out",
+    ),
+    "monitor": (lambda value: isinstance(value, str | None), "the name of a logged metric, such as 'val_loss'"),
+    "strict": (lambda value: isinstance(value, bool | None), "True or False"),
+    "name": (lambda value: isinstance(value, str | None), "text, such as 'lr-warmup'"),
+    "reduce_on_plateau": (lambda value: isinstance(value, bool | None), "True or False"),
+}
+"""What a config may say beside its scheduler."""
 
 
 def _tell_unused(settings: dict[str, Any], module: Any) -> None:

@@ -12,18 +12,6 @@ from lt_core.dialect import dialects, spoken
 from lt_core.errors import HookError
 from lt_loops.former_names import PARAMETERS, understood_by
 
-__all__ = [
-    "CURRENT",
-    "called",
-    "count_arguments",
-    "described",
-    "fitted",
-    "former_parameters",
-    "takes_first",
-    "understood",
-    "unfit",
-]
-
 CURRENT: Mapping[str, tuple[str, ...]] = {
     "setup": ("stage",),
     "teardown": ("stage",),

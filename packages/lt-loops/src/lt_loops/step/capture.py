@@ -14,8 +14,6 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from lt_core.logging.recorder import Recorder
 
-__all__ = ["Captured", "Layout", "aside", "capture"]
-
 Replay = Callable[[], object]
 
 
@@ -28,7 +26,6 @@ class Layout:
     __slots__ = ("leaves", "spec")
 
     def __init__(self, batch: Any) -> None:
-        """Read ``batch``, any nesting of tensors and plain values."""
         self.leaves: list[Any]
         self.spec: TreeSpec
         self.leaves, self.spec = tree_flatten(batch)
@@ -60,7 +57,6 @@ class Captured:
         recorder: Recorder,
         params: list[nn.Parameter],
     ) -> None:
-        """Capture the steps; none is done."""
         self.count, self.layout, self.params = count, layout, params
         self.places = [[_copied(leaf) for leaf in layout.leaves] for _ in range(count)]
         self._recorder, self._logged = recorder, list[Any]()

@@ -23,8 +23,6 @@ from lt_loops.step.plan import Plan
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
-__all__ = ["bind_step", "make_plan"]
-
 
 def make_plan(run: Run) -> Plan:
     """Choose the plan of ``run`` after setup and restore; called again when something marked the training dirty."""

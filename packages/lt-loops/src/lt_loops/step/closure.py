@@ -14,20 +14,21 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.step.losses import loss_and_weight
-from lt_loops.step.window import Window, _nothing
+from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
-__all__ = ["ClosureWindow"]
+
+_NO_BATCH = object()
+"""In place of a batch: those of the window are computed already."""
 
 
 class ClosureWindow(Window):
     """A window whose last micro-batch goes through ``optimizer_step(..., closure)``, hooks and clipping inside it."""
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        """Wrap the optimizer as ``optimizer_step`` gets it."""
         super().__init__(run, plan)
         self.optimizer = plan.optimizers[0]
         self.proxy = LightningOptimizer(self.optimizer, self._take_step, self._toggled)
@@ -36,57 +37,32 @@ class ClosureWindow(Window):
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run one micro-batch, inside the closure where it is a window's last; return the training step's output."""
-        position = self.position
+        position, ended = self.position, batch is _NO_BATCH
         whole = position.micro == 0
         if whole:
             self._begin(index)
-        if not self._is_last(index):
+        if not ended and not self._is_last(index):
             with self.strategy.accumulating(self.model, False) if self.syncs else nullcontext():
-                output = self._compute(batch, index)
+                output = self._micro(batch, index)
+            self._note(output)
             position.micro += 1
             return output
-        outputs: list[Any] = []
-
-        def compute() -> None:
-            if outputs:
-                self.pending.begin(1.0)
-            outputs.append(self._compute(batch, index))
-
-        self._step(compute, index, repeats=whole)
-        if not outputs:
-            raise HookError(
-                f"{type(self.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
-                "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
-                code="LT305",
-            )
-        return outputs[-1]
-
-    def _compute(self, batch: Any, index: int) -> Any:
-        output = self._micro(batch, index)
-        loss, _ = loss_and_weight(output)
-        self.value = None if loss is None else loss.detach()
-        return output
-
-    def _finish(self, index: int) -> None:
-        """Step by the gradients of a window that the end of the data cut short: its batches are computed."""
-        if self.pending.counted or self.strategy.world_size > 1:
-            self._step(_nothing, index, repeats=False)
-        self.position.micro = 0
-
-    def _step(self, compute: Callable[[], None], index: int, *, repeats: bool) -> None:
-        """Step by a closure that computes, and whose value is the last loss; ``repeats``: it may be called again."""
-        calls = 0
+        calls, output = 0, None
 
         def closure() -> Tensor | None:
-            nonlocal calls
-            if calls and not repeats:
+            nonlocal calls, output
+            if calls and not whole:
                 raise HookError(
                     "The closure was called twice in one step, which accumulate_grad_batches > 1 cannot repeat "
                     "exactly. Take accumulate_grad_batches=1.",
                     code="LT305",
                 )
+            if calls:
+                self.pending.begin(1.0)
             calls += 1
-            compute()
+            if not ended:
+                output = self._micro(batch, index)
+                self._note(output)
             self._settle()
             self._prepare(self.optimizer)
             return self.value
@@ -94,13 +70,31 @@ class ClosureWindow(Window):
         self.stepped = []
         if self.hooked_step:
             with _StepsSeen() as seen:
-                self.step_hook(self.position.epoch, index, self.proxy, closure)
+                self.step_hook(position.epoch, index, self.proxy, closure)
             self.stepped = self.stepped or [bool(seen.count)]
         else:
             self._take_step(self.optimizer, closure)
-        self.position.micro = 0
+        if not calls:
+            raise HookError(
+                f"{type(self.module).__name__}.optimizer_step did not call its closure, so nothing was computed. "
+                "Call optimizer.step(closure=optimizer_closure), or optimizer_closure() where no step is due.",
+                code="LT305",
+            )
+        position.micro = 0
         if any(self.stepped):
             self.training.stepped()
+        return output
+
+    def _note(self, output: Any) -> None:
+        """Keep the loss that the closure returns."""
+        loss, _ = loss_and_weight(output)
+        self.value = None if loss is None else loss.detach()
+
+    def _finish(self, index: int) -> None:
+        """Step by the gradients of a window that the end of the data cut short: its batches are computed."""
+        if self.pending.counted or self.strategy.world_size > 1:
+            self.run_batch(_NO_BATCH, index)
+        self.position.micro = 0
 
     def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Tensor | None:
         if closure is None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
-__all__ = ["GraphedStep", "graphed_step"]
 
 DEVICES = ("cuda",)
 WARM_UP = 3
@@ -113,7 +112,6 @@ class GraphedStep:
     """
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        """Capture nothing yet."""
         self.plan, self.training, self.ahead, self.recorder = plan, run.training, run.ahead, run.recorder
         self.device, self.size = run.strategy.device, run.job.settings.steps_per_execution
         self._hook_batches = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lt_loops.arguments.table import Settings
     from lt_loops.run.ahead import Ahead
 
-__all__ = ["batch_done_of", "check_groups"]
-
 
 def check_groups(settings: Settings, strategy: Strategy) -> None:
     """Refuse to group steps where each operation runs as soon as it is called.

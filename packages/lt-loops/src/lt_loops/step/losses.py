@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.frame import Run
 
-__all__ = [
-    "as_outputs",
-    "balanced",
-    "log_returned",
-    "loss_and_weight",
-    "read_losses",
-    "sum_weights",
-    "zero_loss",
-]
-
 
 def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
     """Return the loss of a step, shape ``()``, and the ``loss_weight`` that it came with.

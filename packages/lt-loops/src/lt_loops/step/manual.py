@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
-__all__ = ["Manual"]
-
 
 class Manual:
     """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting.
@@ -27,7 +25,6 @@ class Manual:
     """
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        """Wrap the run's optimizers and hang this into the module."""
         self.plan, self.training, self.pending = plan, run.training, run.training.pending
         self.module, self.strategy, self.precision, self.feed = run.module, run.strategy, run.precision, run.data.feed
         self.ahead, self.position = run.ahead, run.position

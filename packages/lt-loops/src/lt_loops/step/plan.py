@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -11,11 +12,11 @@ from torch.optim import Optimizer
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
 
-__all__ = ["Plan"]
 
 Hooks = tuple[Callable[..., Any], ...]
 
 
+@dataclass(eq=False, slots=True)
 class Plan:
     """Slots of callables, each None or empty where nobody asked for it.
 
@@ -39,50 +40,26 @@ class Plan:
         flush: finishes a window that the epoch's end cut short.
     """
 
-    __slots__ = (
-        "after_backward",
-        "apply",
-        "backward",
-        "before_backward",
-        "before_step",
-        "before_zero",
-        "clip",
-        "direct",
-        "flush",
-        "kind",
-        "optimizers",
-        "params",
-        "parts",
-        "run_batch",
-        "scale",
-        "step",
-        "takes_index",
-        "unscale",
-        "window",
-        "zero_grad",
-    )
-
-    def __init__(self, optimizers: list[Optimizer]) -> None:
-        """Make an empty plan."""
-        self.kind = "plain"
-        self.step: Callable[..., Any]
-        self.takes_index = True
-        self.direct = self.parts = False
-        self.optimizers = optimizers
-        self.params: list[nn.Parameter] | None = None
-        self.zero_grad: Callable[[Optimizer], None]
-        self.scale: Callable[[Tensor], Tensor] | None = None
-        self.backward: Callable[..., None] | None = None
-        self.unscale: Callable[[Optimizer], None] | None = None
-        self.clip: Callable[[Optimizer], None] | None = None
-        self.apply: Callable[[Optimizer], bool] | None = None
-        self.before_zero: Hooks = ()
-        self.before_backward: Hooks = ()
-        self.after_backward: Hooks = ()
-        self.before_step: Hooks = ()
-        self.window = 1
-        self.run_batch: Callable[[Any, int], Any] | None = None
-        self.flush: Callable[[], None] | None = None
+    optimizers: list[Optimizer]
+    kind: str = "plain"
+    step: Callable[..., Any] = field(init=False)
+    takes_index: bool = True
+    direct: bool = False
+    parts: bool = False
+    params: list[nn.Parameter] | None = None
+    zero_grad: Callable[[Optimizer], None] = field(init=False)
+    scale: Callable[[Tensor], Tensor] | None = None
+    backward: Callable[..., None] | None = None
+    unscale: Callable[[Optimizer], None] | None = None
+    clip: Callable[[Optimizer], None] | None = None
+    apply: Callable[[Optimizer], bool] | None = None
+    before_zero: Hooks = ()
+    before_backward: Hooks = ()
+    after_backward: Hooks = ()
+    before_step: Hooks = ()
+    window: int = 1
+    run_batch: Callable[[Any, int], Any] | None = None
+    flush: Callable[[], None] | None = None
 
     def measure(self, profiler: Profiler, apply: Callable[[Optimizer], bool]) -> None:
         """Have the parts of a step measured by their names; ``apply`` takes the optimizer's step where none is set."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
-__all__ = ["Window"]
-
 
 class Window:
     """Runs the micro-batches of a window and finishes it.
@@ -37,7 +35,6 @@ class Window:
     """
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        """Look up what the micro-batches need."""
         self.plan, self.training, self.losses = plan, run.training, run.losses
         self.module, self.model, self.strategy = run.module, run.model, run.strategy
         self.precision, self.feed = run.precision, run.data.feed
