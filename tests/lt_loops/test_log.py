@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, LightningModule, LogError, Logger
+from lt_core import Callback, LightningModule, LogError, Logger, plugins
 from lt_core.errors import ConfigError, ConfigTypeError, LtWarning
 
 
@@ -731,6 +731,7 @@ def test_media_that_no_logger_shows_become_a_file(trainer, tmp_path):
 
 
 def test_without_lt_loggers_media_that_no_logger_shows_are_an_error(trainer, monkeypatch):
-    monkeypatch.setattr("lt_core.plugins.find", lambda group, name: None)
+    find = plugins.find
+    monkeypatch.setattr(plugins, "find", lambda group, name: None if name == "media" else find(group, name))
     with pytest.raises(LogError, match=r"lt-loggers.*LT522"):
         trainer(max_steps=1, logger=Rows()).fit(Pictured())

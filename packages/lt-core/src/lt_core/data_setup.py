@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import itertools
-import json
-import sys
-import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
+from lt_core import plugins
 from lt_core.data import DataSource
-from lt_core.errors import RankError
+from lt_core.errors import ConfigError
 from lt_core.overrides import is_overridden
 from lt_core.ranks import Ranks
 from lt_core.states import Stage
@@ -23,11 +19,6 @@ _ALL_STAGES = "*"
 """Stands for every stage: ``setup()`` without one."""
 
 _STAGES = frozenset(stage.run for stage in Stage)
-
-_POLL_SECONDS = 0.02, 1.0
-"""Shortest and longest pause between two looks at whether another process has finished preparing."""
-
-_calls = itertools.count()
 
 Call = Callable[[], None] | None
 
@@ -95,9 +86,8 @@ def teardown(source: DataSource, stage: str, call: Call = None) -> None:
 def prepare(source: DataSource, ranks: Ranks, per_node: bool | None = None, call: Call = None) -> None:
     """Have ``prepare_data`` run on one process per node, or on one of the whole job, while the others wait.
 
-    It runs once: not again where this process did it before, by hand or for an earlier run. The wait has no timeout, as
-    a download may take hours. When ``prepare_data`` raises, every rank raises the same error without waiting further.
-    Called on every rank, after ``strategy.open()``.
+    It runs once: not again where this process did it before, by hand or for an earlier run. Called on every rank, after
+    ``strategy.open()``; for several ranks lt-data does it.
 
     Args:
         source: a datamodule or module.
@@ -107,26 +97,23 @@ def prepare(source: DataSource, ranks: Ranks, per_node: bool | None = None, call
 
     Raises:
         Exception: what ``prepare_data`` raised, on this rank or another.
+        ConfigError: for several ranks without lt-data.
     """
     if not is_overridden(source, "prepare_data", DataSource):
         return
+    call = call or source.prepare_data
     if ranks.world_size == 1:
-        _once(source, "prepare_data", call or source.prepare_data)
+        _once(source, "prepare_data", call)
         return
+    on_one = plugins.find("data", "prepare")
+    if on_one is None:
+        raise ConfigError(
+            f"prepare_data on one of {ranks.world_size} ranks, while the others wait, comes with lt-data: "
+            f"{plugins.install_hint('lt-data')}",
+            code="LT104",
+        )
     each_node = source.prepare_data_per_node if per_node is None else per_node
-    leads, outcome = (ranks.local_rank if each_node else ranks.rank) == 0, ""
-    failure: BaseException | None = None
-    try:
-        if leads:
-            _once(source, "prepare_data", call or source.prepare_data)
-    except BaseException as error:
-        outcome, failure = _described(error, ranks.rank), error
-    nodes = ranks.num_nodes if each_node else 1
-    failed = _share(ranks, outcome, leads=leads, leaders=nodes)
-    if failure is not None:
-        raise failure
-    if failed:
-        raise _error_of_another_rank(json.loads(failed))
+    on_one(lambda: _once(source, "prepare_data", call), ranks, each_node)
 
 
 def _once(source: DataSource, what: str, call: Callable[[], None]) -> None:
@@ -134,56 +121,3 @@ def _once(source: DataSource, what: str, call: Callable[[], None]) -> None:
     if what not in done:
         call()
         done.add(what)
-
-
-def _share(ranks: Ranks, outcome: str, *, leads: bool, leaders: int) -> str:
-    """Post this rank's outcome where it leads, wait for those of the leaders; return the first failure, or ""."""
-    if type(ranks).peek is Ranks.peek:  # a strategy without a side channel: a collective, with its timeout
-        return next((failure for failure in ranks.gather_objects(outcome) if failure), "")
-    key = f"prepare/{next(_calls)}"
-    if leads:
-        ranks.post(f"{key}/{ranks.node_rank if leaders > 1 else 0}", outcome or "ok")
-    return outcome or _wait(ranks, key, leaders)
-
-
-def _wait(ranks: Ranks, key: str, leaders: int) -> str:
-    waiting = set(range(leaders))
-    pause, longest = _POLL_SECONDS
-    while True:
-        for leader in sorted(waiting):
-            outcome = ranks.peek(f"{key}/{leader}")
-            if outcome is not None and outcome != "ok":
-                return outcome
-            if outcome is not None:
-                waiting.remove(leader)
-        if not waiting:
-            return ""
-        time.sleep(pause)
-        pause = min(2 * pause, longest)
-
-
-def _described(error: BaseException, rank: int) -> str:
-    kind = type(error)
-    return json.dumps(
-        {
-            "rank": rank,
-            "module": kind.__module__,
-            "kind": kind.__qualname__,
-            "message": str(error),
-            "traceback": traceback.format_exc(),
-        }
-    )
-
-
-def _error_of_another_rank(given: dict[str, Any]) -> BaseException:
-    """Return the error of another rank, of the same class where that can be made here; its traceback is the cause."""
-    where = RankError(f"prepare_data raised on rank {given['rank']}:\n{given['traceback']}", code="LT431")
-    kind = getattr(sys.modules.get(given["module"]), given["kind"], None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        return where
-    try:
-        error = kind(given["message"])
-    except TypeError:  # its constructor wants more than a message
-        return where
-    error.__cause__ = where
-    return error

@@ -108,7 +108,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
         "comet": "lt-loggers[comet]",
     },
     "callbacks": {},
-    "data": {"feed": "lt-data"},
+    "data": dict.fromkeys(("feed", "prepare"), "lt-data"),
     "checkpoint_io": dict.fromkeys(("async", "sharded", "torch"), "lt-checkpoint"),
     "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-callbacks"),
     "defaults": {
