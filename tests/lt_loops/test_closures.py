@@ -100,3 +100,112 @@ def test_a_window_that_the_end_of_the_data_cuts_short_steps_by_the_closure_too(
         seen.append(loss.item())
     same(mine, theirs)
     assert not own_step or mine.seen == seen
+
+
+class Wrapper:
+    """An optimizer around another one, of no class of torch's, that hands all on."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["optimizer"], name)
+
+    def step(self, **kwargs):
+        return self.optimizer.step(**kwargs)
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+
+class KeywordOnly(torch.optim.SGD):
+    def step(self, *, closure=None):
+        return super().step(closure)
+
+
+class Careless(torch.optim.SGD):
+    """Calls its closure under ``no_grad``."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = closure()
+        super().step()
+        return loss
+
+
+@pytest.mark.parametrize(
+    "make", [lambda p: Wrapper(Curious(p, lr=0.1)), lambda p: KeywordOnly(p, lr=0.1), lambda p: Careless(p, lr=0.1)]
+)
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_however_a_step_takes_its_closure_it_trains_as_by_hand(
+    make, precision, trainer, net, loader, seeded, same, request
+):
+    if precision != "32-true":
+        pytest.importorskip("lt_strategies")
+    mine = seeded(lambda: net(lambda module: make(module.parameters())))
+    trainer(max_epochs=2, precision=precision).fit(mine, loader(40))
+    theirs = seeded(net)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    for _ in range(2):
+        for batch in loader(40):
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision != "32-true"):
+                loss = theirs.loss(batch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    same(mine, theirs)
+
+
+def test_an_optimizer_that_needs_a_closure_is_refused_among_named_ones(trainer, net, loader):
+    module = net(lambda module: {"net": Sharp(module.parameters(), lr=0.1)})
+    with pytest.raises(ConfigError, match=r"Sharp evaluates its closure by itself.*LT515"):
+        trainer().fit(module, loader(8))
+
+
+class Noted(torch.optim.SGD):
+    """Notes what its step was called with."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, lr)
+        self.got = []
+
+    def step(self, closure=None, scale=1.0, skip=False):
+        self.got.append((closure is not None, scale, skip))
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
+@pytest.mark.parametrize("closure", [False, True])
+def test_arguments_of_a_manual_step_are_handed_on(precision, closure, trainer, net, loader):
+    if precision != "32-true":
+        pytest.importorskip("lt_strategies")
+
+    class Manual(net):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            optimizer = self.optimizers()
+
+            def compute():
+                optimizer.zero_grad()
+                self.manual_backward(self.loss(batch))
+
+            if not closure:
+                compute()
+            optimizer.step(*[compute] * closure, scale=2.0, skip=True)
+
+    module = Manual(lambda module: Noted(module.parameters(), lr=0.1))
+    run = trainer(precision=precision)
+    run.fit(module, loader(8))
+    by_closure = closure and precision == "32-true"  # a scaler must see the gradients first
+    assert run.optimizers[0].got == [(by_closure, 2.0, True)] * 2
+
+
+def test_arguments_of_a_step_in_optimizer_step_are_handed_on(trainer, net, loader):
+    class Hooked(net):
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+            optimizer.step(closure=optimizer_closure, scale=3.0)
+
+    run = trainer()
+    run.fit(Hooked(lambda module: Noted(module.parameters(), lr=0.1)), loader(8))
+    assert run.optimizers[0].got == [(True, 3.0, False)] * 2

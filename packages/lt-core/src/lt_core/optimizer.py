@@ -32,7 +32,7 @@ class LightningOptimizer:
 
     Args:
         optimizer: torch's optimizer.
-        take_step: called with the optimizer and the closure; takes the step.
+        take_step: called with the optimizer, the closure and what its own step is to get besides; takes the step.
         toggled: returns the context in which only this optimizer's parameters get gradients, synced over ranks or not.
         zero: called in place of ``zero_grad`` where the Trainer accumulates; None for the optimizer's own.
     """
@@ -40,7 +40,7 @@ class LightningOptimizer:
     def __init__(
         self,
         optimizer: Optimizer,
-        take_step: Callable[[Optimizer, Callable[[], Any] | None], Any],
+        take_step: Callable[..., Any],
         toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]],
         zero: Callable[..., None] | None = None,
     ) -> None:
@@ -68,8 +68,8 @@ class LightningOptimizer:
         setattr(self.__dict__["_optimizer"], name, value)
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
-        """Take a step; ``closure`` reevaluates the model and returns the loss."""
-        return self.__dict__["_take_step"](self.__dict__["_optimizer"], closure)
+        """Take a step; ``closure`` reevaluates the model and returns the loss, ``kwargs`` are the optimizer's own."""
+        return self.__dict__["_take_step"](self.__dict__["_optimizer"], closure, **kwargs)
 
     def toggle_model(self, sync_grad: bool = True) -> AbstractContextManager[Any]:
         """Return a context in which only this optimizer's parameters get gradients, synced over ranks or not."""

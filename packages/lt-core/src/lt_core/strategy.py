@@ -309,7 +309,7 @@ class Strategy(_Names):
 
     def optimizer_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None) -> bool:
         """Take one step. Return False for "not yet": then counters and schedulers stay where they are."""
-        optimizer.step(closure) if closure is not None else optimizer.step()
+        optimizer.step(closure=closure) if closure is not None else optimizer.step()
         return True
 
     def batch_done(self, phase: str) -> None:

@@ -18,7 +18,7 @@ from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import count_arguments, fitted
 from lt_loops.step.groups import check_groups
-from lt_loops.step.plan import Plan
+from lt_loops.step.plan import Plan, with_arguments
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -116,8 +116,11 @@ def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
     step = inspect.unwrap(getattr(type(optimizer), "step", Optimizer.step))
     if step.__module__.partition(".")[0] == "torch":
         return False
-    closure = inspect.signature(step).parameters.get("closure")
-    return closure is not None and not (must and closure.default is not closure.empty)
+    parameters = inspect.signature(step).parameters
+    closure = parameters.get("closure")
+    if closure is None:  # a wrapper may hand all on to the optimizer inside
+        return not must and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return not (must and closure.default is not closure.empty)
 
 
 def _other_kind(run: Run) -> StepKind | None:
@@ -166,8 +169,8 @@ def _fill_slots(run: Run, plan: Plan) -> None:
         plan.params = [p for optimizer in plan.optimizers for group in optimizer.param_groups for p in group["params"]]
 
 
-def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer) -> bool:
-    return precision.step(optimizer, partial(strategy.optimizer_step, optimizer))
+def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer, **arguments: Any) -> bool:
+    return precision.step(optimizer, partial(strategy.optimizer_step, with_arguments(optimizer, arguments)))
 
 
 def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
@@ -217,6 +220,13 @@ def _check(run: Run, plan: Plan) -> None:
         )
     if plan.kind != "manual":
         needing = next((type(o).__name__ for o in plan.optimizers if takes_closure(o, must=True)), None)
+        if needing is not None and plan.kind == "several":
+            raise ConfigError(
+                f"{needing} evaluates its closure by itself, and named optimizers share one training_step, which it "
+                "would repeat for all of them. Return that optimizer alone, or set self.automatic_optimization = False "
+                "and call its step(closure) in training_step.",
+                code="LT515",
+            )
         if needing is not None and run.precision.scales:
             raise ConfigError(
                 f"{needing} evaluates its closure by itself, which precision={run.precision.name!r} cannot scale. Take "

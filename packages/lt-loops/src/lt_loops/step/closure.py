@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -14,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.step.losses import loss_and_weight
+from lt_loops.step.plan import with_arguments
 from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class ClosureWindow(Window):
             return output
         calls, output = 0, None
 
+        @torch.enable_grad()  # the step may be under no_grad, and call the closure there
         def closure() -> Tensor | None:
             nonlocal calls, output
             if calls and not whole:
@@ -96,17 +99,17 @@ class ClosureWindow(Window):
             self.run_batch(_NO_BATCH, index)
         self.position.micro = 0
 
-    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Tensor | None:
+    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, **arguments: Any) -> Tensor | None:
         if closure is None:
-            self.stepped.append(self.plan.take_step(optimizer))
+            self.stepped.append(self.plan.take_step(optimizer, **arguments))
         elif self.precision.scales:
             closure()  # the scaler must see the gradients before it decides on the step
-            self.stepped.append(self.plan.take_step(optimizer))
+            self.stepped.append(self.plan.take_step(optimizer, **arguments))
         elif self.plan.apply is not None:
-            take = partial(self.strategy.optimizer_step, optimizer, closure)
+            take = partial(self.strategy.optimizer_step, with_arguments(optimizer, arguments), closure)
             self.stepped.append(self.precision.step(optimizer, take))
         else:
-            optimizer.step(closure)
+            optimizer.step(closure=closure, **arguments)
             self.stepped.append(True)
         return self.value
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.optimizer import LightningOptimizer
+from lt_loops.step.plan import with_arguments
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -71,24 +72,24 @@ class Manual:
         if self.last and self.syncing and self.strategy.world_size > 1:
             self.strategy.reduce_gradients(self.module.parameters())  # all: ranks may have used different ones
 
-    def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+    def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, **arguments: Any) -> Any:
         if closure is not None:
             closure = partial(self.in_step, closure)
         if not self.last:
             return None if closure is None else closure()
-        value = self._take_step(optimizer, closure)
+        value = self._take_step(optimizer, closure, arguments)
         self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
         return value
 
-    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, arguments: dict[str, Any]) -> Any:
         if closure is None or self.precision.scales:
             value = None if closure is None else closure()  # a scaler must see the gradients before it decides
             self.plan.prepare(optimizer)
-            self.stepped |= self.plan.take_step(optimizer)
+            self.stepped |= self.plan.take_step(optimizer, **arguments)
             return value
-        return self._step_with(optimizer, closure)
+        return self._step_with(optimizer, closure, arguments)
 
-    def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Any:
+    def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any], arguments: dict[str, Any]) -> Any:
         values: list[Any] = []
 
         def prepared() -> Any:
@@ -97,10 +98,10 @@ class Manual:
             return values[-1]
 
         if self.plan.apply is None:
-            optimizer.step(prepared)
+            optimizer.step(prepared, **arguments)
             self.stepped = True
         else:
-            take = partial(self.strategy.optimizer_step, optimizer, prepared)
+            take = partial(self.strategy.optimizer_step, with_arguments(optimizer, arguments), prepared)
             self.stepped |= self.precision.step(optimizer, take)
         return values[0] if values else None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -52,7 +52,7 @@ class Plan:
     backward: Callable[..., None] | None = None
     unscale: Callable[[Optimizer], None] | None = None
     clip: Callable[[Optimizer], None] | None = None
-    apply: Callable[[Optimizer], bool] | None = None
+    apply: Callable[..., bool] | None = None
     before_zero: Hooks = ()
     before_backward: Hooks = ()
     after_backward: Hooks = ()
@@ -61,7 +61,7 @@ class Plan:
     run_batch: Callable[[Any, int], Any] | None = None
     flush: Callable[[], None] | None = None
 
-    def measure(self, profiler: Profiler, apply: Callable[[Optimizer], bool]) -> None:
+    def measure(self, profiler: Profiler, apply: Callable[..., bool]) -> None:
         """Have the parts of a step measured by their names; ``apply`` takes the optimizer's step where none is set."""
         self.backward = profiler.wrap("backward", self.backward or _backward)
         self.apply = profiler.wrap("optimizer_step", self.apply or apply)
@@ -98,12 +98,28 @@ class Plan:
         if self.clip is not None:
             self.clip(optimizer)
 
-    def take_step(self, optimizer: Optimizer) -> bool:
-        """Step; return whether it was one (a scaler skips steps)."""
+    def take_step(self, optimizer: Optimizer, **arguments: Any) -> bool:
+        """Step with the user's own arguments; return whether it was a step (a scaler skips some)."""
         if self.apply is not None:
-            return self.apply(optimizer)
-        optimizer.step()
+            return self.apply(optimizer, **arguments)
+        optimizer.step(**arguments)
         return True
+
+
+def with_arguments(optimizer: Optimizer, arguments: Mapping[str, Any]) -> Optimizer:
+    """Return ``optimizer``, or what looks like it and hands its step these arguments too."""
+    return cast("Optimizer", _WithArguments(optimizer, arguments)) if arguments else optimizer
+
+
+class _WithArguments:
+    def __init__(self, optimizer: Optimizer, arguments: Mapping[str, Any]) -> None:
+        self._optimizer, self._arguments = optimizer, arguments
+
+    def step(self, *closure: Any, **named: Any) -> Any:
+        return self._optimizer.step(*closure, **named, **self._arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
 
 
 def _backward(loss: Tensor, *args: Any, **kwargs: Any) -> None:

@@ -205,9 +205,9 @@ class Window:
         """Step by the module's ``optimizer_step``; the gradients are there already, so its closure does nothing."""
         stepped: list[bool] = []
 
-        def take(own: Optimizer, closure: Callable[[], Any] | None) -> Any:
+        def take(own: Optimizer, closure: Callable[[], Any] | None, **arguments: Any) -> Any:
             value = None if closure is None else closure()
-            stepped.append(self.plan.take_step(own))
+            stepped.append(self.plan.take_step(own, **arguments))
             return value
 
         proxy = LightningOptimizer(optimizer, take, self._toggled)
