@@ -171,12 +171,11 @@ def test_a_monitor_never_logged_is_an_error_that_lists_what_was_logged(tmp_path)
         epoch(callback, trainer, 0, val_loss=0.5, acc=0.1)
 
 
-def test_steps_before_the_first_validation_wait_for_the_monitor_with_a_warning(tmp_path):
+def test_steps_before_the_first_validation_wait_for_the_monitor(tmp_path):
     callback = ModelCheckpoint(tmp_path, monitor="val_loss", every_n_train_steps=1)
     trainer = start(callback, tmp_path)
     trainer.global_step = 1
-    with pytest.warns(LtWarning, match="before this fit's first validation"):
-        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
+    callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)
     callback.on_validation_end(trainer, trainer.lightning_module)
     with pytest.raises(LogError, match="val_loss"):
         callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, 0)

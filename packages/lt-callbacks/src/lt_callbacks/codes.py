@@ -10,6 +10,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT241",
         "LT351",
         "LT353",
+        "LT516",
         "LT532",
         "LT573",
         "LT631",

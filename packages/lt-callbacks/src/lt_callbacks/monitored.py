@@ -21,22 +21,41 @@ class Monitor:
     Args:
         who: the callback, for what is said.
         hence: what follows for as long as the metric is not there.
+
+    Attributes:
+        of_validation: whether the metric is logged in validation and not in training; None where that is not known yet.
     """
 
     def __init__(self, who: str, hence: str) -> None:
         self._who = who
         self._hence = hence
         self._validated = False
+        self.of_validation: bool | None = None
+        self._logged_before = False
 
     def start(self) -> None:
         """A fit begins."""
         self._validated = False
 
-    def validated(self, trainer: TrainerAPI) -> bool:
+    def validated(self, trainer: TrainerAPI, monitor: str | None = None) -> bool:
         """Take note of a validation's end; return whether it counts: a whole one, inside fit."""
         counts = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.interrupted
         self._validated |= counts
+        if counts and self.of_validation is None and monitor is not None:
+            self.of_validation = not self._logged_before and monitor in trainer.callback_metrics
         return counts
+
+    def before_validation(self, trainer: TrainerAPI, monitor: str | None) -> None:
+        """See, before a fit's first whole validation, whether training logs the metric."""
+        if self.of_validation is None and monitor is not None and not trainer.sanity_checking:
+            self._logged_before = monitor in trainer.callback_metrics
+
+    def comes_with_validation(self, trainer: TrainerAPI, monitor: str | None) -> bool:
+        """Return whether the next validation, and none before it, says what ``monitor`` is of the weights of now."""
+        if monitor is None or not sum(trainer.num_val_batches):
+            return False
+        logged = monitor in ("epoch", "step") or monitor in trainer.callback_metrics
+        return not logged if self.of_validation is None else self.of_validation
 
     def awaits_validation(self, trainer: TrainerAPI) -> bool:
         """Return whether this fit validates and has not done so yet: what is logged there is still to come."""

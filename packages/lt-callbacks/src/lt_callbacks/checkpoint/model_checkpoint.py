@@ -23,7 +23,7 @@ from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, warn
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import check_patterns
 
@@ -52,8 +52,9 @@ class ModelCheckpoint(Checkpoint):
         save_weights_only: leave out what a resume needs.
         mode: ``"min"`` or ``"max"`` of ``monitor`` is best.
         auto_insert_metric_name: ``{epoch}`` becomes ``epoch=3``; False: ``3``.
-        every_n_train_steps: save after every so many optimizer steps.
-        train_time_interval: save whenever this time has passed, at the next batch.
+        every_n_train_steps: save after every so many optimizer steps. Where ``monitor`` is a metric of validation, the
+            next validation ranks and saves.
+        train_time_interval: save whenever this time has passed, at the next batch, or likewise.
         every_n_epochs: save after every so many epochs; 1 where neither of the two above is given.
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
@@ -124,6 +125,7 @@ class ModelCheckpoint(Checkpoint):
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
         self._interrupted_at = -1
         self._last_global_step_saved = 0
+        self._waits = False  # a save that is due, for the validation whose metric ranks it
 
     def explain(self) -> str:
         """Say when it saves, and what it keeps."""
@@ -222,6 +224,8 @@ class ModelCheckpoint(Checkpoint):
             "monitor": self.monitor,
             "dirpath": self.dirpath,
             "last_global_step_saved": self._last_global_step_saved,
+            "waits": self._waits,
+            "of_validation": self._metric.of_validation,
             **self._kept.state_dict(),
         }
 
@@ -229,6 +233,8 @@ class ModelCheckpoint(Checkpoint):
         """Take over the lists of a killed or finished run; paths that lead out of its folder are dropped."""
         there = str(state_dict.get("dirpath") or self.dirpath or "")
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
+        self._waits = bool(state_dict.get("waits", False))
+        self._metric.of_validation = state_dict.get("of_validation")
         self._kept.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
 
     # ---- the run -----------------------------------------------------------------------------------------------------
@@ -265,22 +271,47 @@ class ModelCheckpoint(Checkpoint):
         if not self._schedule.in_epoch:
             return
         if self._schedule.due_after_batch(trainer) and self._may_save(trainer):
-            self._save(trainer, top_k=True)
+            self._waits = self._metric.comes_with_validation(trainer, self.monitor)
+            self._save(trainer, top_k=not self._waits)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Save by epochs, where validation does not decide the moment."""
-        if self._may_save(trainer) and self._schedule.on_train_epoch_end(trainer):
+        if self._waits and self._metric.of_validation is False:  # the means of training's epoch are there now
+            self._waits = False
+            self._save(trainer, top_k=True)
+        elif self._may_save(trainer) and self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
         if trainer.stop_reason and self.monitor is not None and self._metric.awaits_validation(trainer):
             if path := self._save_interrupted(trainer):
                 trainer.print(f"{trainer.stop_reason} before the first validation: {path} resumes this run.")
 
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """See whether the metric is one of validation."""
+        if self._schedule.in_epoch:
+            self._metric.before_validation(trainer, self.monitor)
+
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Save after a validation, where that is the moment."""
-        if not self._metric.validated(trainer) or not self._may_save(trainer):
+        """Save after a validation, where that is the moment, or a save waits for its metric."""
+        if not self._metric.validated(trainer, self.monitor if self._schedule.in_epoch else None):
             return
-        if not self._schedule.on_train_epoch_end(trainer):
+        if self._waits and self._metric.of_validation:
+            self._waits = False
+            self._save(trainer, top_k=True)
+        elif self._may_save(trainer) and not self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
+
+    def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Save unranked what waited for a validation that did not come."""
+        if not self._waits:
+            return
+        path = self._save_interrupted(trainer) or self._kept.interrupted
+        if trainer.is_global_zero:
+            warn(
+                f"ModelCheckpoint(monitor={self.monitor!r}): a save that was due {self._schedule} waited for the next "
+                f"validation, and training ended before it. {path or self._kept.ranking.newest} holds the state of "
+                "the end, unranked. Validate more often (val_check_interval), or monitor a metric of training.",
+                code="LT516",
+            )
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """Save what there is, where asked for."""
