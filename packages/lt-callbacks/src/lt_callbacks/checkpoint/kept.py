@@ -175,20 +175,20 @@ class KeptCheckpoints:
         may be reading, can't do this together: there it is the ranking without those.
         """
         before, trainer = self.saves.before, self._trainer
-        if before is None:
-            if write and trainer is not None and trainer.is_global_zero and trainer.checkpoint_io.is_writing():
-                self.files.exists(self.ranking.newest)  # which waits
-            return self.ranking
-        if trainer is None or trainer.world_size > 1:
+        if before is not None and (trainer is None or trainer.world_size > 1):
             return self.ranking.at(before)
+        if trainer is None or write is None:
+            return self.ranking
         for path in self.saves.paths():
             save = self.saves.unwritten(path)
-            if write is None or save is None or save.read:
+            if save is None or save.read:
                 continue
             save.read = True
             write(trainer, path)
             for target, symbolic in save.links:
                 self._link(trainer, path, target, symbolic)
+        if trainer.is_global_zero and trainer.checkpoint_io.is_writing():
+            self.files.exists(self.ranking.newest)  # which waits
         return self.ranking
 
     # ---- what becomes of a save --------------------------------------------------------------------------------------
