@@ -6,9 +6,7 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
-        "LT184",
         "LT190",
-        "LT201",
         "LT510",
         "LT514",
         "LT571",

@@ -120,24 +120,32 @@ def load_state_dict_strictly(
         for key, value in own.items()
         if isinstance(value, Tensor) and isinstance(state.get(key), Tensor) and state[key].shape != value.shape
     ]
+    gone = set(left_out)
     if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not _is_lazy(module):
-        missing = [key for key in own if key not in state and key not in set(left_out)]
-        raise _mismatch(module, path, shapes, missing, [key for key in state if key not in own], state, hparams)
-    try:
-        result = module.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"{path} does not fit {type(module).__qualname__}: {error}. Load it into the class and with the arguments "
-            "that it was made with.",
-            code="LT662",
-        ) from error
-    missing = [key for key in getattr(result, "missing_keys", ()) if key not in set(left_out)]
-    unexpected = list(getattr(result, "unexpected_keys", ()))
-    if not missing and not unexpected:
+        missing = [key for key in own if key not in state and key not in gone]
+        unexpected = [key for key in state if key not in own]
+    else:
+        shapes = []
+        try:
+            result = module.load_state_dict(state, strict=False)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"{path} does not fit {type(module).__qualname__}: {error}. Load it into the class and with the "
+                "arguments that it was made with.",
+                code="LT662",
+            ) from error
+        missing = [key for key in getattr(result, "missing_keys", ()) if key not in gone]
+        unexpected = list(getattr(result, "unexpected_keys", ()))
+    if not (shapes or missing or unexpected):
         return
-    if strict:
-        raise _mismatch(module, path, [], missing, unexpected, state, hparams)
-    warn(_differences(module, path, [], missing, unexpected, state), code="LT663")
+    text = _differences(f"{path} does not fit {type(module).__qualname__}.", own, shapes, missing, unexpected, state)
+    if not (strict or shapes):
+        warn(text, code="LT663")
+        return
+    way_out = "Load it into the class and with the arguments that it was made with" + _made_with(module, hparams or {})
+    if not shapes:
+        way_out += ", or load what fits with strict=False"
+    raise CheckpointError(f"{text} {way_out}.", code="LT662")
 
 
 # ---- the object ------------------------------------------------------------------------------------------------------
@@ -266,22 +274,6 @@ def _is_lazy(module: nn.Module) -> bool:
     return any(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
 
 
-def _mismatch(
-    module: nn.Module,
-    path: str | PathLike[str],
-    shapes: list[str],
-    missing: list[str],
-    unexpected: list[str],
-    state: Mapping[str, Any],
-    hparams: Mapping[str, Any] | None,
-) -> CheckpointError:
-    text = _differences(module, path, shapes, missing, unexpected, state)
-    way_out = "Load it into the class and with the arguments that it was made with" + _made_with(module, hparams or {})
-    if not shapes:
-        way_out += ", or load what fits with strict=False"
-    return CheckpointError(f"{text} {way_out}.", code="LT662")
-
-
 def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
     """Return the hyperparameters of a file that the module has otherwise, as text."""
     own = dict(getattr(module, "hparams", {}))
@@ -292,17 +284,16 @@ def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
 
 
 def _differences(
-    module: nn.Module,
-    path: str | PathLike[str],
+    head: str,
+    own: Mapping[str, Any],
     shapes: list[str],
     missing: list[str],
     unexpected: list[str],
     state: Mapping[str, Any],
 ) -> str:
-    lines = [f"{path} does not fit {type(module).__qualname__}."]
+    lines = [head]
     lines += [_listed("wrongly shaped", shapes)] if shapes else []
     lines += [_listed("missing in the file", [key + _nearest(key, unexpected) for key in missing])] if missing else []
-    own = module.state_dict()
     if unexpected:
         absent = [key for key in own if key not in state]
         rest = [key + ("" if missing else _nearest(key, absent, "module")) for key in unexpected]

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-from lt_core.errors import nearest_name, warn
-
-__all__ = ["is_overridden", "warn_of_misspelt_hooks", "warn_of_misspelt_settings"]
+__all__ = ["is_overridden"]
 
 
 def is_overridden(owner: object, name: str, base: type) -> bool:
@@ -21,60 +16,3 @@ def is_overridden(owner: object, name: str, base: type) -> bool:
         return own[name] is not None
     mine = getattr(type(owner), name, None)
     return mine is not None and mine is not getattr(base, name, None)
-
-
-def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> None:
-    """Warn of public methods of a module's or callback's class, those of ``base`` aside, that are nearly a hook."""
-    for name in _own_methods(type(owner), base):
-        if name in known or hasattr(base, name):
-            continue
-        near = _nearest_hook(name, known)
-        if near is not None:
-            warn(
-                f"{type(owner).__name__}.{name} is not a hook and is never called. Did you mean {near!r}? "
-                "If it is a method of your own, another name avoids this note.",
-                code="LT201",
-                about=getattr(type(owner), name),
-            )
-
-
-def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
-    """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads (``known``)."""
-    names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
-    for name in sorted(names.difference(known)):
-        near = nearest_name(name, known, slip=True)
-        if near is not None:
-            warn(
-                f"{type(owner).__name__}.{name} is set, and nothing reads it. Did you mean {near!r}? If it is an "
-                "attribute of your own, another name avoids this note.",
-                code="LT184",
-            )
-
-
-def _is_users(part: object) -> bool:
-    return not (isinstance(part, type) and part.__module__.partition(".")[0] in _NOT_THE_USERS)
-
-
-_NOT_THE_USERS = ("builtins", "torch", "lt_core", "lt_data")
-
-
-def _own_methods(kind: type, base: type) -> list[str]:
-    names: dict[str, Any] = {}
-    for part in kind.__mro__:
-        if part in base.__mro__:
-            continue
-        if not part.__module__.startswith(("torch.", "lt_")):
-            names.update({n: v for n, v in vars(part).items() if not n.startswith("_") and callable(v)})
-    return list(names)
-
-
-def _nearest_hook(name: str, known: frozenset[str]) -> str | None:
-    """Return the hook that ``name`` is a slip of: one letter off, a plural, an old order of words."""
-    if not (
-        name.startswith(("on_", "configure_", "optimizer_", "lr_", "transfer_", "prepare_")) or name.endswith(_TAILS)
-    ):
-        return None
-    return nearest_name(name, known, slip=True)
-
-
-_TAILS = ("_step", "_steps", "_dataloader", "_dataloaders", "_data", "_start", "_end", "_hook")

@@ -9,6 +9,8 @@ WARNINGS: frozenset[str] = frozenset(
         "LT142",
         "LT147",
         "LT183",
+        "LT184",
+        "LT201",
         "LT215",
         "LT218",
         "LT221",

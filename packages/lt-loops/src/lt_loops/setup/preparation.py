@@ -16,7 +16,7 @@ from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden, warn_of_misspelt_hooks, warn_of_misspelt_settings
+from lt_core.overrides import is_overridden
 from lt_core.states import Stage
 from lt_core.terminal.waiting import waiting
 from lt_loops.arguments.rules import repeated
@@ -34,6 +34,7 @@ from lt_loops.report.announcements import announce_folders, announce_place, spea
 from lt_loops.setup.feeds import checked_loaders, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
+from lt_loops.setup.misspelt import warn_of_misspelt_hooks, warn_of_misspelt_settings
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import fitted
