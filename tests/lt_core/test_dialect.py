@@ -77,3 +77,10 @@ def test_a_dialect_that_overrides_nothing_understands_nothing():
     assert empty.arguments("Trainer", given, []) == given
     assert empty.fitted(print, "on_train_start", (), {}) is None
     assert empty.progress({}, optimizers=1, batches=None, window=lambda epoch: 1) is None
+
+
+def test_what_an_entry_point_names_is_looked_up_once(folder, monkeypatch):
+    install(folder, "once")
+    assert attribute_of(object(), "captain") == "aye"
+    monkeypatch.setattr(plugins.EntryPoint, "load", lambda entry: pytest.fail(f"{entry.value} is imported again"))
+    assert attribute_of(object(), "captain") == "aye"

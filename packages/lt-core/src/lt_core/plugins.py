@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,6 +138,7 @@ def _scan() -> dict[str, dict[str, list[EntryPoint]]]:
 def rescan() -> None:
     """Forget the scan of the installed packages, for a package installed while the process runs."""
     _scan.cache_clear()
+    _import.cache_clear()
 
 
 def names(group: str) -> list[str]:
@@ -211,6 +212,7 @@ def kind_of(group: str) -> str:
     return _SINGULAR.get(group, group.removesuffix("s"))
 
 
+@cache  # an attribute that a Trainer has not is asked of every dialect
 def _import(group: str, entry: EntryPoint) -> Any:
     try:
         return entry.load()
