@@ -43,6 +43,25 @@ def test_torchscript_computes_what_the_module_computes(method, tmp_path):
     assert torch.equal(loaded(x), net(x))
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be saved as plain data")
+def test_torchscript_takes_modules_in_a_module_and_their_static_methods():
+    class Outer(LightningModule):
+        def __init__(self, inner, note="a"):
+            super().__init__()
+            self.save_hyperparameters()
+            self.inner = inner
+
+        @staticmethod
+        def doubled(x):
+            return 2 * x
+
+        def forward(self, x):
+            return self.doubled(self.inner(x))
+
+    net, x = Outer(Net()), torch.randn(5, 3)
+    assert torch.equal(net.to_torchscript()(x), net(x))
+
+
 def test_onnx_leaves_each_submodule_in_its_mode(monkeypatch):
     seen = []
     monkeypatch.setattr(torch.onnx, "export", lambda module, *args, **kwargs: seen.append(module.layer.training))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from os import PathLike
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
+from lt_core.hparams import HyperparametersMixin
 from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def to_torchscript(
     """
     if method not in ("script", "trace"):
         raise ConfigError(f"to_torchscript(method={method!r}): expected 'script' or 'trace'.", code="LT203")
-    module = _plain_copy(self)
+    module = _without_a_run(self)
     with torch.no_grad():
         if method == "script":
             script = torch.jit.script(module, **kwargs)
@@ -82,27 +82,17 @@ def to_torchscript(
     return script
 
 
-def _plain_copy(module: ModuleBase) -> torch.nn.Module:
-    """Return an eval-mode copy whose class has the user's methods only: TorchScript cannot read what lt adds."""
-    base = next(part for part in type(module).__mro__ if part.__module__ == "lt_core.module")
+def _without_a_run(module: ModuleBase) -> ModuleBase:
+    """Return an eval-mode copy without properties, as TorchScript reads and compiles them all: ours want a run."""
     copied = copy.deepcopy(module).eval()
-    own: dict[str, Any] = {}
-    annotations: dict[str, Any] = {}
-    for part in reversed(type(module).__mro__):
-        if part not in base.__mro__:
-            own |= {name: value for name, value in vars(part).items() if isinstance(value, FunctionType)}
-            annotations |= vars(part).get("__annotations__", {})
-    mine = {name: kind for name, kind in annotations.items() if name in vars(copied)}
-    plain = type(
-        type(module).__name__,
-        (torch.nn.Module,),
-        {**own, "forward": type(module).forward, "__module__": type(module).__module__, "__annotations__": mine},
-    )
-    bare: torch.nn.Module = object.__new__(plain)
-    ours = {name for part in base.__mro__ if part.__module__.startswith("lt_") for name in vars(part)}
-    kept = {name: value for name, value in vars(copied).items() if name not in ours and not name.startswith("_hparams")}
-    bare.__dict__.update(kept)
-    return bare
+    for part in copied.modules():
+        kind = type(part)
+        if issubclass(kind, HyperparametersMixin):
+            unused = [name for name in dir(kind) if isinstance(getattr(kind, name, None), property)]
+            names = {"__module__": kind.__module__, "__jit_unused_properties__": unused}
+            part.__class__ = type(kind.__name__, (kind,), names)
+            part.__dict__["_trainer"] = object  # so that what a property reads of it is merely not there
+    return copied
 
 
 def _sample(module: ModuleBase, given: Any, method: str) -> Any:
