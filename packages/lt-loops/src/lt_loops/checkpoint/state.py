@@ -119,8 +119,9 @@ def _save_callback(run: Run, callback: Callback, tree: dict[str, Any]) -> None:
 
 
 def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
-    position, strategy = run.position, run.strategy
-    ranks = strategy.gather_objects(_rank_state(run))
+    strategy = run.strategy
+    anew = _begun_anew(run, gaps)
+    ranks = strategy.gather_objects(_rank_state(run, anew=anew))
     return {
         "loops": loop_counters(run),
         "callbacks": {
@@ -132,7 +133,7 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
         "lr_schedulers": [config.scheduler.state_dict() for config in run.training.schedulers.configs],
         **_datamodule_state(run, gaps),
         "lt": {
-            "position": position.state_dict(),
+            "position": run.position.state_dict() | ({"micro": 0} if anew else {}),
             **_joined(owner.shared_state() for owner in run.owners),
             "ranks": ranks,
             "world_size": strategy.world_size,
@@ -144,9 +145,21 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
     }
 
 
-def _rank_state(run: Run) -> dict[str, Any]:
+def _begun_anew(run: Run, gaps: Gaps) -> bool:
+    """Return whether a resume begins the window in hand anew, as its gradients are not saved.
+
+    Where parameters are sharded, each rank has its own, whole, where only the strategy finds them; or a part of them.
+    """
+    if not (run.strategy.capabilities.sharded_parameters and run.training.has_open_gradients):
+        return False
+    gaps.found["the gradients of an unfinished accumulation window"] = f"strategy {run.strategy.name!r} shards them"
+    return True
+
+
+def _rank_state(run: Run, *, anew: bool) -> dict[str, Any]:
     own = run.strategy.state_dict()
-    return _joined(owner.rank_state() for owner in run.owners) | ({"strategy": own} if own else {})
+    state = _joined(owner.rank_state() for owner in run.owners) | ({"strategy": own} if own else {})
+    return state | {"gradients": {}} if anew else state
 
 
 def _joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -166,6 +166,11 @@ class Training(Owner):
             if found:
                 parameter.grad = (sum(found[1:], found[0]) / share).to(parameter.device)
 
+    @property
+    def has_open_gradients(self) -> bool:
+        """Whether a later step will use gradients of batches that are done."""
+        return bool(self._ahead.position.micro or self._unfinished_gradients())
+
     def _unfinished_gradients(self) -> dict[str, Any]:
         """Return those of a window, or of what the user accumulates."""
         found = {name: p for name, p in self._module.named_parameters() if p.grad is not None}

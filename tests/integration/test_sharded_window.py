@@ -1,0 +1,76 @@
+"""FSDP holds the gradients of an unfinished accumulation window unreduced on each rank: a checkpoint says so."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from lt_core import Callback, LightningModule
+from lt_loops import Trainer
+from lt_strategies import FSDP, ForkLauncher
+
+pytestmark = [pytest.mark.fsdp, pytest.mark.filterwarnings("always:.*saved without")]
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(4, 4)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Manual(Net):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        self.optimizers().zero_grad()
+        self.manual_backward(super().training_step(batch, batch_idx))
+        self.optimizers().step()
+
+
+class SavesInWindow(Callback):
+    """Saves after the third batch, in the middle of a window."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if batch_idx == 2:
+            trainer.request_save(self.path)
+
+
+def fitted(kind, tmp_path, *callbacks, ckpt_path=None, **arguments):
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    module, data = kind(), torch.arange(96.0).view(24, 4) / 96
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy=FSDP(),
+        plugins=[ForkLauncher()],
+        max_epochs=1,
+        accumulate_grad_batches=2,
+        callbacks=list(callbacks),
+        default_root_dir=tmp_path,
+        **quiet,
+        **arguments,
+    )
+    trainer.fit(module, DataLoader(data, batch_size=2), ckpt_path=ckpt_path)
+    return module.layer.weight.detach(), trainer.global_step
+
+
+@pytest.mark.parametrize("kind", [Net, Manual])
+def test_a_window_whose_gradients_cannot_be_saved_is_begun_anew_and_that_is_said(kind, tmp_path):
+    path = tmp_path / "middle.ckpt"
+    fitted(kind, tmp_path, SavesInWindow(path))
+    tree = torch.load(path, weights_only=True)
+    position = tree["lt"]["position"]
+    assert tree["gaps"] == {"the gradients of an unfinished accumulation window": "strategy 'fsdp' shards them"}
+    assert (position["batch"], position["micro"]) == (3, 0)
+    assert fitted(kind, tmp_path, ckpt_path=path)[1] == 3  # one before, then batches 3 and 4, and 5 alone
