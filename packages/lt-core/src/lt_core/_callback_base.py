@@ -52,6 +52,10 @@ class CallbackBase:
         """Return in a few words what it will do and when, for ``trainer.explain()``; empty where its hooks say it."""
         return ""
 
+    def _log_as(self, module: Any) -> None:
+        """Log as ``module`` does, while its run goes on; None: nowhere."""
+        self._logs_as = module
+
     def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
         """Log as ``LightningModule.log`` does; outside of a run nothing happens."""
         if self._logs_as is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from lt_core.ranks import Ranks
 
-__all__ = ["Launcher", "RunResult", "end_with_parent"]
+__all__ = ["Launcher", "RunResult", "end_with_parent", "is_interactive"]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,6 +75,15 @@ class Launcher:
             RankError: when a process died without an exception; names its rank and the signal, or the exit status.
         """
         return fn(*args)
+
+
+def is_interactive() -> bool:
+    """Return whether somebody types the lines that run here: a notebook, IPython, Python's prompt.
+
+    There is no script then that could be started once more, or that may be ended.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return hasattr(sys, "ps1") or (shell is not None and shell() is not None)
 
 
 def end_with_parent() -> None:

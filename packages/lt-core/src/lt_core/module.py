@@ -20,6 +20,7 @@ from lt_core.hparams import makes_new
 if TYPE_CHECKING:
     from lt_core._callback_base import CallbackBase
     from lt_core.logger import Logger
+    from lt_core.logging.recorder import Recorder
     from lt_core.optimizer import LightningOptimizer, ManualOptimization
     from lt_core.ranks import Ranks
     from lt_core.strategy import SupportsMesh
@@ -169,6 +170,23 @@ class LightningModule(ModuleCollectives, ModuleBase):
         for part in self.modules():
             if isinstance(part, LightningModule):
                 part.__dict__["_trainer"] = None if trainer is None else weakref.ref(trainer)
+
+    def _attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> None:
+        """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it."""
+        self.trainer = trainer
+        for part in self.modules():
+            if isinstance(part, LightningModule):
+                part.__dict__["_recorder"] = recorder
+
+    def _detach_run(self) -> None:
+        """Log nowhere from here on; ``self.trainer`` stays, for what is read of it after a run."""
+        for part in self.modules():
+            part.__dict__.pop("_recorder", None)
+            part.__dict__.pop("_manual", None)
+
+    def _optimize_by(self, manual: ManualOptimization) -> None:
+        """Have ``manual_backward`` and ``optimizers()`` do what ``manual`` does, while a run goes on."""
+        self.__dict__["_manual"] = manual
 
     @property
     def logger(self) -> Logger | None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from lt_core.errors import ConfigError
-from lt_core.launcher import Launcher, RunResult
+from lt_core.launcher import Launcher, RunResult, is_interactive
 from lt_core.ranks import Ranks
 from lt_strategies import group
 from lt_strategies.job import LaunchedEnvironment, Seat, made_folder
@@ -106,7 +106,7 @@ def _command() -> list[str]:
     in_pytest = "PYTEST_CURRENT_TEST" in os.environ and "_pytest" in sys.modules
     script = getattr(main, "__file__", None)
     runs_code = "-c" in given or getattr(main, "__spec__", None) is not None
-    if in_pytest or hasattr(sys, "ps1") or (script is None and not runs_code):
+    if in_pytest or is_interactive() or (script is None and not runs_code):
         where = "pytest" if in_pytest else "a notebook, an interactive session or standard input"
         raise ConfigError(
             f"launcher 'script' starts the user's script once more for each rank, but this is {where}. "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import secrets
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.25
 """Pause between two looks of the watcher thread."""
-
-_runs = itertools.count()
 
 
 class Agreement:
@@ -30,9 +28,9 @@ class Agreement:
     """
 
     def __init__(self, strategy: Strategy, ahead: Ahead) -> None:
-        """Prepare for one run; every rank makes the same runs, so a counter names them alike."""
+        """Prepare for one run, whose name rank 0 makes up; every rank calls this."""
         self._strategy, self._ahead = strategy, ahead
-        self._key = f"lt/stop/{next(_runs)}"
+        self._key = f"lt/stop/{strategy.broadcast(secrets.token_hex(8))}"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lt-stop-watcher", daemon=True)
         self._proposed: int | None = None

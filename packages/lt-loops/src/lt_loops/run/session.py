@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -13,7 +12,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.data_setup import teardown
 from lt_core.errors import silenced, warn
-from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_loops.run.signals import Signals
@@ -166,27 +164,21 @@ def _forget_cast_weights(*step: object) -> None:
 
 
 def attach(run: Run) -> None:
-    """Hang the run into every LightningModule of the module and into the callbacks."""
-    reference = weakref.ref(run.trainer)
+    """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to the run."""
     run.recorder.module = run.module
-    for part in run.module.modules():
-        if isinstance(part, LightningModule):
-            part.__dict__["_trainer"] = reference
-            part.__dict__["_recorder"] = run.recorder
+    run.module._attach_run(run.trainer, run.recorder)
     if run.job.datamodule is not None:
         run.job.datamodule.trainer = run.trainer  # type: ignore[attr-defined]
     for callback in run.callbacks:
-        callback.__dict__["_logs_as"] = run.module
+        callback._log_as(run.module)
 
 
 def detach(run: Run) -> None:
-    """Take the recorder out again; the module keeps its weak reference to the Trainer for its properties."""
+    """Have nothing log into the run any more."""
     run.recorder.enter("outside")
-    for part in run.module.modules():
-        part.__dict__.pop("_recorder", None)
-        part.__dict__.pop("_manual", None)
+    run.module._detach_run()
     for callback in run.callbacks:
-        callback.__dict__.pop("_logs_as", None)
+        callback._log_as(None)
 
 
 def _tear_down_data(source: DataSource | None, stage: str) -> None:

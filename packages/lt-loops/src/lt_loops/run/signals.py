@@ -11,6 +11,8 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from lt_core.launcher import is_interactive
+
 if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.strategy import Strategy
@@ -73,7 +75,7 @@ def _say_at_once(text: str) -> None:
     the file descriptor. A notebook's stream is no file, and takes lines at any time.
     """
     with contextlib.suppress(Exception):  # a closed terminal keeps no run from ending well
-        if "IPython" in sys.modules and _in_ipython() and multiprocessing.parent_process() is None:
+        if "IPython" in sys.modules and is_interactive() and multiprocessing.parent_process() is None:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
         else:
@@ -82,13 +84,6 @@ def _say_at_once(text: str) -> None:
 
 
 def exits_process(on_signal: str) -> bool:
-    """Return whether a run ended by a signal ends the script: not in IPython, an interactive session or under
-    pytest.
-    """
-    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or ("IPython" in sys.modules and _in_ipython())
-    return on_signal == "exit" and not interactive and "pytest" not in sys.modules
-
-
-def _in_ipython() -> bool:
-    shell = getattr(sys.modules["IPython"], "get_ipython", None)
-    return shell is not None and shell() is not None
+    """Return whether a run ended by a signal ends the script: not in an interactive session or under pytest."""
+    stays = is_interactive() or bool(sys.flags.interactive) or "pytest" in sys.modules
+    return on_signal == "exit" and not stays

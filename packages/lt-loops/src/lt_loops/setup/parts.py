@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO, default_io, need_shards
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, ConfigTypeError, PluginError, did_you_mean
-from lt_core.launcher import Launcher
+from lt_core.launcher import Launcher, is_interactive
 from lt_core.logger import DummyLogger, Logger
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
@@ -268,7 +267,7 @@ def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
         return "xla"
     if ranks == 1:
         return "single"
-    return "ddp_notebook" if hasattr(sys, "ps1") else "ddp"  # there is no script to run once more in a notebook
+    return "ddp_notebook" if is_interactive() else "ddp"  # there is no script to run once more in a notebook
 
 
 def _eval_precision(settings: Settings, training: Precision) -> Precision:

@@ -40,7 +40,7 @@ class Manual:
         self.last = True
         self.syncing = True
         self.stepped = False
-        run.module.__dict__["_manual"] = self
+        run.module._optimize_by(self)
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run the user's step and count it as one step if any optimizer stepped."""
