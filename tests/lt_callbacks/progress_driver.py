@@ -25,14 +25,16 @@ def fit(bar, talk=False, interrupt=False):
                 if i == 3 and talk:
                     print(f"hello {epoch}")
                     logging.getLogger("user").info("log %d", epoch)
-                if i == 3 and interrupt:
+                if i == 3 and interrupt is True:
                     raise KeyboardInterrupt
                 time.sleep(0.06)
                 bar.on_train_batch_end(trainer, module, None, None, i)
             bar.on_validation_start(trainer, module)
             for i in range(3):
-                time.sleep(0.06)
+                time.sleep(0.06 if interrupt != "validation" else 0.2)
                 bar.on_validation_batch_end(trainer, module, None, None, i)
+                if i == 1 and interrupt == "validation":
+                    return
             bar.on_validation_end(trainer, module)
             bar.on_train_epoch_end(trainer, module)
         bar.on_train_end(trainer, module)

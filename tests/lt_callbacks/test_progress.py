@@ -10,13 +10,18 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
 from tests.patience import PATIENCE
 
 import lt_callbacks
 from lt_callbacks import ProgressBar, TQDMProgressBar
+from lt_callbacks.progress import default_bar
+from lt_callbacks.progress.best import BestValues
+from lt_callbacks.progress.history import History
 from lt_callbacks.progress.lines import LineDisplay
-from lt_callbacks.progress.phase import Phase, format_metrics, format_seconds
-from lt_callbacks.progress.progress_bar import in_notebook
+from lt_callbacks.progress.notebook import NotebookLine
+from lt_callbacks.progress.phase import Phase, fit_metrics, format_metrics, format_seconds
+from lt_callbacks.progress.progress_bar import _on_terminal, in_notebook
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
 from lt_core.plugins import install_hint
@@ -63,19 +68,19 @@ def test_off_a_terminal_each_epoch_is_one_tidy_line(capsys):
     assert second.endswith("loss=0.250")
 
 
-def test_a_line_tells_count_share_rate_and_remaining_time_every_few_seconds(capsys):
+def test_a_long_epoch_says_count_share_rate_and_remaining_time_every_minute(capsys):
     display, phase = LineDisplay(), Phase(kind="train", description="Epoch 0", total=100)
-    phase.skip(-10.0)  # it began ten seconds ago
-    phase.advance(20, phase.started + 10.0)
+    phase.skip(-100.0)  # it began so many seconds ago
+    phase.advance(20, phase.started + 100.0)
     display.update(phase, lambda: {"loss": 0.1})
-    assert capsys.readouterr().out == "Epoch 0  20/100 (20%)  2.0 it/s  eta 0:40  loss=0.100\n"
+    assert capsys.readouterr().out == "Epoch 0  20/100 (20%)  5.00 s/it  eta 6:40  loss=0.100\n"
 
 
 def test_lines_grow_rarer_the_longer_a_phase_lasts():
     display, phase = LineDisplay(), Phase(kind="train", description="Epoch 0")
-    assert display.interval(phase) == 5.0
-    phase.skip(-10 * 3600)
     assert display.interval(phase) == 60.0
+    phase.skip(-10 * 3600)
+    assert display.interval(phase) == 600.0
 
 
 def test_only_rank_zero_draws(capsys):
@@ -144,6 +149,117 @@ def test_numbers_keep_their_width():
     assert [format_seconds(s) for s in (None, 5, 65, 3665)] == ["-:--", "0:05", "1:05", "1:01:05"]
 
 
+def shown(bar, trainer, **metrics):
+    """Return what stands beside the bar, and what the row of the epoch says."""
+    trainer.progress_bar_metrics = metrics
+    trainer.callback_metrics = dict.fromkeys([*metrics, "loss"], 0.0)
+    return bar._metrics(), bar._epoch_metrics()
+
+
+@pytest.fixture
+def bar():
+    bar, trainer = TQDMProgressBar(), make_trainer()
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    bar.on_train_start(trainer, trainer.lightning_module)
+    return bar
+
+
+def test_a_value_of_step_and_epoch_has_one_name_and_the_version_stands_elsewhere(bar, monkeypatch):
+    monkeypatch.setattr(bar, "get_metrics", lambda t, m: {"v_num": 3, **t.progress_bar_metrics})
+    beside, row = shown(bar, bar.trainer, loss_step=0.5, loss_epoch=0.25, time_step=7)
+    assert beside == {"loss": 0.5, "time_step": 7}
+    assert row == {"loss": 0.25, "time_step": 7}
+
+
+def test_what_has_changed_since_the_last_row_stands_first_beside_the_bar(bar):
+    shown(bar, bar.trainer, val_loss=0.5, loss=0.7)
+    assert list(shown(bar, bar.trainer, val_loss=0.5, loss=0.6)[0]) == ["loss", "val_loss"]
+
+
+def test_the_best_values_of_validation_are_marked(bar):
+    rows = [shown(bar, bar.trainer, val_loss=v, val_acc=v, val_lr=v, loss=v)[1] for v in (0.5, 0.4, 0.6)]
+    assert rows[0] == {"val_loss": "0.500*", "val_acc": "0.500*", "val_lr": 0.5, "loss": 0.5}
+    assert rows[1] == {"val_loss": "0.400*", "val_acc": 0.4, "val_lr": 0.4, "loss": 0.4}
+    assert rows[2] == {"val_loss": 0.6, "val_acc": "0.600*", "val_lr": 0.6, "loss": 0.6}
+
+
+def test_what_a_callback_monitors_is_marked_from_where_a_resume_goes_on():
+    monitor = types.SimpleNamespace(monitor="f1", mode="max", best_model_score=torch.tensor(0.5))
+    best = BestValues([monitor])
+    assert best.marked({"f1": 0.4}) == {"f1": 0.4}
+    assert best.marked({"f1": 0.6}) == {"f1": "0.600*"}
+
+
+@pytest.mark.parametrize(
+    ("samples", "weight", "unit"), [(0, None, "it"), (32, None, "samples"), (32, 32, "samples"), (32, 900, "tokens")]
+)
+def test_the_rate_is_in_samples_or_in_tokens_where_losses_are_weighted_by_them(bar, samples, weight, unit):
+    trainer, outputs = bar.trainer, None if weight is None else {"loss": 0.0, "loss_weight": weight}
+    for i in range(3):
+        trainer.global_samples += samples
+        bar._next_draw = 0.0
+        bar.on_train_batch_end(trainer, trainer.lightning_module, outputs, None, i)
+    assert (bar._phase.unit, bar._phase.units) == (unit, 3 * (weight or samples or 1))
+
+
+@pytest.mark.parametrize("room", [60, 80, 120])
+def test_rows_of_many_metrics_fit_the_terminal_and_stand_below_their_names(room):
+    table, phase = History(coloured=False), Phase(kind="train", description="Epoch 0/9", total=4)
+    phase.advance(4, phase.started + 1.0)
+    names = [
+        "train_loss",
+        *(f"val_{name}" for name in ("loss", "accuracy", "f1", "auroc", "precision", "recall", "map")),
+    ]
+    *heading, row = table.add(phase, dict.fromkeys(names, 0.5), room).splitlines()
+    assert max(map(len, [*heading, row])) <= room
+    again = table.add(phase, dict.fromkeys(names, 0.25), room)
+    assert len(again) == len(row)  # no heading again
+    assert row.count("0.500") == 8 if room > 60 else f"+{8 - row.count('0.500')}" in heading[-1]
+
+
+def test_a_number_that_is_wider_than_its_column_has_the_heading_said_again():
+    table, phase = History(coloured=False), Phase(kind="train", description="Epoch 0/9")
+    assert len(table.add(phase, {"loss": 0.5}, 80).splitlines()) == 2
+    assert len(table.add(phase, {"loss": "0.123456789"}, 80).splitlines()) == 2
+    assert len(table.add(phase, {"loss": 0.5}, 80).splitlines()) == 1
+
+
+def test_an_epoch_that_is_cut_short_says_where():
+    phase = Phase(kind="train", description="Epoch 0", total=40, done=0)
+    phase.done = 3
+    assert "Epoch 0 3/40" in History(coloured=False).add(phase, {}, 80)
+
+
+def test_metrics_that_do_not_fit_beside_the_bar_are_counted():
+    metrics = {"a": 0.5, "b": 1, "c": 2}
+    assert [fit_metrics(metrics, room) for room in (15, 14, 10, 9, 3, 1)] == [
+        "a=0.500 b=1 c=2",
+        "a=0.500 b=1 +1",
+        "a=0.500 +2",
+        "+3",
+        "+3",
+        "",
+    ]
+
+
+def test_a_batch_job_s_log_has_no_control_characters(capsys):
+    fit(TQDMProgressBar(), make_trainer())
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+
+
+def test_a_notebook_without_widgets_shows_a_line_of_plain_text(monkeypatch):
+    displayed = []
+    handle = types.SimpleNamespace(update=lambda data, raw: displayed.append(data))
+    module = types.ModuleType("IPython.display")
+    module.display = lambda data, raw, display_id: displayed.append(data) or handle
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    line = NotebookLine()
+    for text in ("\rEpoch 0", "\rEpoch 1  "):
+        line.write(text)
+        line.flush()
+    assert displayed == [{"text/plain": "Epoch 0"}, {"text/plain": "Epoch 1"}]
+
+
 def run_on_terminal(code):
     """Run ``code`` with stdout and stderr on a pseudo-terminal; return the exit code and what the terminal got."""
     head = "import sys; sys.path.insert(0, sys.argv[1]); from progress_driver import *\n"
@@ -196,23 +312,27 @@ def screen(text):
     return [line.rstrip() for line in lines if line.strip()]
 
 
+def check_rows(lines):
+    """Check what a fit that talks leaves on a terminal: what was said, and a row for each epoch, without a bar."""
+    spoken = ["hello 0", "log 0", "hello 1", "log 1"]
+    assert [line for line in lines if line in spoken] == spoken
+    heading, first, second = [line.split() for line in lines if line not in spoken]
+    assert heading == ["time", "it/s", "loss"]
+    assert (first[:2], first[-1]) == (["Epoch", "0/1"], "0.500")
+    assert (second[:2], second[-1]) == (["Epoch", "1/1"], "0.250")
+
+
 def test_prints_logs_and_warnings_do_not_tear_the_tqdm_bar():
     code, lines = run_on_terminal("fit(TQDMProgressBar(), talk=True)")
     assert code == 0
-    spoken = [line for line in lines if not line.startswith("Epoch")]
-    assert spoken == ["hello 0", "log 0", "hello 1", "log 1"]
-    (bar,) = [line for line in lines if line.startswith("Epoch")]
-    assert bar.startswith("Epoch 1/1: 100%|")
-    assert "5/5" in bar
-    assert "loss=0.250" in bar
+    check_rows(lines)
 
 
 def test_prints_and_logs_do_not_tear_the_rich_bar():
     pytest.importorskip("rich")
     code, lines = run_on_terminal("fit(RichProgressBar(), talk=True)")
     assert code == 0
-    assert [line for line in lines if not line.startswith("Epoch")] == ["hello 0", "log 0", "hello 1", "log 1"]
-    assert sum(line.startswith("Epoch 1/1") for line in lines) == 1
+    check_rows(lines)
 
 
 @pytest.mark.parametrize("kind", ["TQDMProgressBar", "RichProgressBar"])
@@ -233,7 +353,7 @@ def test_ctrl_c_leaves_a_clean_terminal(kind):
 
 def test_leave_keeps_a_line_for_each_epoch():
     _, lines = run_on_terminal("fit(TQDMProgressBar(leave=True))")
-    assert [line[:10] for line in lines] == ["Epoch 0/1:", "Epoch 1/1:"]
+    assert [line[:10] for line in lines] == ["Epoch 0/1 ", "Epoch 1/1 "]
 
 
 def test_a_notebook_gets_tqdm_bars_although_stdout_is_no_terminal(monkeypatch, capsys):
@@ -251,6 +371,45 @@ def test_rich_is_named_where_it_is_missing(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ConfigError, match=f"{name} needs rich: {re.escape(install_hint('lt-callbacks[rich]'))}"):
         getattr(lt_callbacks, name)()
+
+
+@pytest.mark.parametrize("kind", ["TQDMProgressBar", "RichProgressBar"])
+def test_a_validation_in_an_epoch_has_the_epoch_s_line(kind):
+    pytest.importorskip("rich")
+    _, lines = run_on_terminal(f"fit({kind}(), interrupt='validation')")
+    (bar,) = [line for line in lines if line.startswith("Epoch")]
+    assert bar.startswith("Epoch 0/1 · Validation")
+    assert "2/3" in bar
+
+
+def test_a_validation_bar_of_one_s_own_has_a_line_of_its_own():
+    _, lines = run_on_terminal("""
+        class Own(TQDMProgressBar):
+            def init_validation_tqdm(self):
+                bar = super().init_validation_tqdm()
+                bar.set_description_str("Mine")
+                return bar
+        fit(Own(), interrupt="validation")
+    """)
+    assert sum(line.startswith("Epoch 0/1 ━") for line in lines) == 1
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch):
+    monkeypatch.setattr("sys.stdout", types.SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("TERM", "dumb")
+    assert not _on_terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    assert _on_terminal()
+
+
+@pytest.mark.parametrize("notebook", [False, True])
+def test_the_trainer_s_own_bar_is_rich_s_where_it_is_installed_and_no_notebook(monkeypatch, notebook):
+    pytest.importorskip("rich")
+    if notebook:
+        monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", types.ModuleType("zmqshell"))
+    assert type(default_bar()).__name__ == ("TQDMProgressBar" if notebook else "RichProgressBar")
+    monkeypatch.setattr("lt_callbacks.progress.find_spec", lambda name: None)
+    assert type(default_bar()) is TQDMProgressBar
 
 
 class _Drawn:

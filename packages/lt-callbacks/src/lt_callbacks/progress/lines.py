@@ -8,21 +8,20 @@ from lt_callbacks.progress.phase import Metrics, Phase, format_metrics, format_s
 
 __all__ = ["LineDisplay"]
 
-_FIRST, _LAST = 5.0, 60.0
+_FIRST, _LAST = 60.0, 600.0
 
 
 class LineDisplay:
-    """Prints one line every few seconds and one at the end of each epoch, test or prediction.
+    """Prints one line at the end of each epoch, test or prediction, without control characters.
 
-    The lines grow rarer as a phase lasts: every 5 seconds in its first five minutes, every 60 after an hour.
-
+    One that takes long says so before: each minute in its first ten, every ten minutes after a hundred.
     """
 
     delay = _FIRST
 
     def interval(self, phase: Phase) -> float:
         """Return the seconds until the next line."""
-        return min(max(_FIRST, phase.elapsed / 60), _LAST)
+        return min(max(_FIRST, phase.elapsed / 10), _LAST)
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         """Print where ``phase`` is; not when it has just begun, nor when it is over."""
@@ -36,9 +35,8 @@ class LineDisplay:
         """Print what ``phase`` came to; the sanity check and nested validations say nothing."""
         if phase.nested or phase.kind == "sanity":
             return
-        seconds = phase.elapsed
-        took = format_seconds(seconds) if seconds >= 60 else f"{seconds:.1f} s"
-        _print(f"{phase.description}  {phase.count}", phase.speed, took, format_metrics(metrics(), " "))
+        took = format_seconds(phase.elapsed, short=True)
+        _print(f"{phase.description}  {phase.count}", phase.mean_speed, took, format_metrics(metrics(), " "))
 
     def resume(self, phase: Phase) -> None:
         """Do nothing."""

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-__all__ = ["Display", "Metrics", "Phase", "SilentDisplay", "format_metrics", "format_seconds"]
+__all__ = [
+    "Display",
+    "Metrics",
+    "Phase",
+    "SilentDisplay",
+    "fit_metrics",
+    "format_metrics",
+    "format_seconds",
+    "format_value",
+]
 
 _WINDOW = 30.0
 """Seconds over which the rate is averaged: long enough to be calm, short enough to forget a slow first batch."""
@@ -27,6 +36,8 @@ class Phase:
         done: batches done.
         over: it has ended.
         started: when it began (seconds of :func:`time.monotonic`), moved on by the pauses.
+        unit: what :attr:`units` counts: ``"it"`` (batches), ``"samples"`` or ``"tokens"``.
+        units: how many of them were done by this process.
     """
 
     kind: str
@@ -37,21 +48,26 @@ class Phase:
     done: int = 0
     over: bool = False
     started: float = field(default_factory=monotonic)
+    unit: str = "it"
+    units: float = 0.0
     _last: float = 0.0
     _batches: float = 0.0
+    _lately: float = 0.0
     _seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.done = self.first
         self._last = self.started
 
-    def advance(self, done: int, now: float) -> None:
-        """Take note that ``done`` batches are done at ``now`` (seconds)."""
+    def advance(self, done: int, now: float, units: float | None = None) -> None:
+        """Take note that ``done`` batches are done at ``now`` (seconds), in which there were so many units."""
         passed = now - self._last
         decay = math.exp(-passed / _WINDOW)
+        units = done - self.first if units is None else units
         self._batches = self._batches * decay + (done - self.done)
+        self._lately = self._lately * decay + (units - self.units)
         self._seconds = self._seconds * decay + passed
-        self.done, self._last = done, now
+        self.done, self.units, self._last = done, units, now
 
     def skip(self, seconds: float) -> None:
         """Leave out a pause that has just ended."""
@@ -80,12 +96,38 @@ class Phase:
         return f"{self.done}/{self.total}" if self.total is not None else str(self.done)
 
     @property
+    def times(self) -> str:
+        """How long it has taken and will take: ``0:04<0:02``."""
+        return f"{format_seconds(self.elapsed)}<{format_seconds(self.remaining)}"
+
+    @property
     def speed(self) -> str:
-        """``12.3 it/s``, or ``4.56 s/it`` below one batch a second; ``-- it/s`` before the first."""
-        rate = self.rate
-        if rate is None:
-            return "-- it/s"
-        return f"{rate:.1f} it/s" if rate >= 1 else f"{1 / rate:.2f} s/it"
+        """How fast it went of late: ``640 samples/s``, ``12.3 it/s``, ``4.56 s/it`` below one a second."""
+        return _speed(self._lately, self._seconds, self.unit)
+
+    @property
+    def mean_speed(self) -> str:
+        """How fast it went as a whole, in the form of :attr:`speed`."""
+        return _speed(self.units, self.elapsed, self.unit)
+
+    @property
+    def mean_rate(self) -> str:
+        """The same as a bare number of units per second."""
+        return _number(self.units / self.elapsed) if self.elapsed > 0 else ""
+
+
+def _speed(units: float, seconds: float, unit: str) -> str:
+    if not (units > 0 and seconds > 0):
+        return f"-- {unit}/s"
+    rate = units / seconds
+    return f"{_number(rate)} {unit}/s" if rate >= 1 else f"{1 / rate:.2f} s/{unit.removesuffix('s')}"
+
+
+def _number(rate: float) -> str:
+    power = min(int(math.log10(rate) // 3), 3) if rate >= 10_000 else 0
+    scaled = rate / 1000**power
+    digits = 0 if scaled >= 100 else 1 if scaled >= 1 else 2
+    return f"{scaled:.{digits}f}{('', 'k', 'M', 'G')[power]}"
 
 
 Metrics = Callable[[], Mapping[str, Any]]
@@ -138,10 +180,12 @@ class SilentDisplay:
         """Nothing to leave."""
 
 
-def format_seconds(seconds: float | None) -> str:
-    """Return ``m:ss`` or ``h:mm:ss``; ``-:--`` for None."""
+def format_seconds(seconds: float | None, *, short: bool = False) -> str:
+    """Return ``m:ss`` or ``h:mm:ss``; ``-:--`` for None; with ``short`` ``2.3 s`` below a minute."""
     if seconds is None or not math.isfinite(seconds):
         return "-:--"
+    if short and seconds < 60:
+        return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
@@ -155,10 +199,21 @@ def format_metrics(metrics: Mapping[str, Any], separator: str = ", ", number: st
         separator: what stands between two.
         number: format of numbers, such as ``".2f"``; None chooses by size.
     """
-    return separator.join(f"{name}={_format(value, number)}" for name, value in metrics.items())
+    return separator.join(f"{name}={format_value(value, number)}" for name, value in metrics.items())
 
 
-def _format(value: Any, number: str | None) -> str:
+def fit_metrics(metrics: Mapping[str, Any], room: int, separator: str = " ", number: str | None = None) -> str:
+    """Return as many metrics as fit into ``room`` columns, in their order, and how many more there are."""
+    shown = [format_metrics({name: value}, number=number) for name, value in metrics.items()]
+    for kept in range(len(shown), -1, -1):
+        text = separator.join([*shown[:kept], *([f"+{len(shown) - kept}"] if kept < len(shown) else [])])
+        if len(text) <= room:
+            return text
+    return ""
+
+
+def format_value(value: Any, number: str | None = None) -> str:
+    """Return a number in about the same width whatever its size; texts as they are."""
     if isinstance(value, (str, int)):
         return str(value)
     try:

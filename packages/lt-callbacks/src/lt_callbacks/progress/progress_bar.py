@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import whole
+from lt_callbacks.progress.best import BestValues
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Display, Phase, SilentDisplay
 from lt_core.callback import Callback
@@ -27,8 +28,12 @@ _IMPORTED_BY = os.getpid()
 class ProgressBar(Callback):
     """Shows how far a run is; the base of :class:`TQDMProgressBar` and :class:`RichProgressBar`.
 
-    It draws by the clock, on rank 0 only. A batch at which nothing is to be drawn costs one look at the clock. Where
-    stdout is no terminal and no notebook, it prints a tidy line every few seconds and one for each epoch.
+    It draws by the clock, on rank 0 only. A batch at which nothing is to be drawn costs one look at the clock. Each
+    epoch that is done leaves a line with its metrics, above the bar; where stdout is no terminal and no notebook there
+    are these lines only. A ``*`` marks a value that is the best so far, of metrics that a callback monitors, and of
+    losses and accuracies of validation.
+
+    Epochs are numbered from 0 here, in all messages, in the names of checkpoints and as ``trainer.current_epoch``.
 
     A bar of your own: override :meth:`make_display`, or :meth:`get_metrics` to change what is shown.
 
@@ -57,6 +62,11 @@ class ProgressBar(Callback):
         self._outer_behind = False
         self._done = self._loader = self._before_loader = 0
         self._last_draw, self._next_draw = -math.inf, math.inf
+        self._samples_before = 0
+        self._weight: float | None = None
+        self._unit = ""
+        self._shown_before: dict[str, Any] = {}
+        self._best = BestValues()
 
     # ---- what users call or override ---------------------------------------------------------------------------------
 
@@ -177,6 +187,7 @@ class ProgressBar(Callback):
         """Take note of who runs; only rank 0 draws."""
         self._trainer, self._module = trainer, pl_module
         self._rank_draws = trainer.is_global_zero
+        self._shown_before, self._unit = {}, ""
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Leave a clean terminal."""
@@ -189,6 +200,7 @@ class ProgressBar(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Show the epoch: a run resumed in its middle may have no start of an epoch."""
+        self._best = BestValues(trainer.callbacks)
         self._begin_epoch()
         self._draw()
 
@@ -203,6 +215,7 @@ class ProgressBar(Callback):
         self._done = batch_idx + 1
         if monotonic() < self._next_draw:
             return
+        self._weight = _weight_of(outputs)
         self._draw_at_rate()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -210,14 +223,14 @@ class ProgressBar(Callback):
         self._finish()
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Leave the last bar standing."""
+        """Leave the bar standing where it is not done."""
         self._draw()
         self._close()
 
     # ---- validation, test, prediction --------------------------------------------------------------------------------
 
     def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin a bar; inside an epoch, below the epoch's."""
+        """Begin a bar; inside an epoch, in the epoch's line."""
         if trainer.sanity_checking:
             self._begin_evaluation("sanity", self.sanity_check_description, trainer.num_sanity_val_batches)
         else:
@@ -269,6 +282,7 @@ class ProgressBar(Callback):
 
     def _begin_epoch(self) -> None:
         total = self.total_train_batches
+        self._samples_before = self.trainer.global_samples
         self._begin(
             Phase(kind="train", description=self.train_description, total=_known(total), first=self.trainer.batch_idx)
         )
@@ -277,6 +291,8 @@ class ProgressBar(Callback):
         self._outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
         self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), self._outer is not None
         self._loader = self._before_loader = 0
+        if self._outer is not None:
+            description = f"{self._outer.description} · {description}"
         self._begin(
             Phase(kind=kind, description=description, total=_known(sum(totals)), nested=self._outer is not None)
         )
@@ -299,7 +315,7 @@ class ProgressBar(Callback):
 
     def _shown_on(self) -> Display:
         if self._display is None:
-            live = in_notebook() or (sys.stdout is not None and sys.stdout.isatty())
+            live = in_notebook() or _on_terminal()
             draws_itself = type(self).make_display is ProgressBar.make_display
             self._display = self.make_display() if live or draws_itself else LineDisplay()
         return self._display
@@ -314,7 +330,7 @@ class ProgressBar(Callback):
             display = self._shown_on()
             if self._outer is not None and self._outer_behind and not isinstance(display, LineDisplay):
                 self._outer_behind = False  # it stood where it was drawn last
-                self._outer.advance(self._outer_done, self._outer_left)
+                self._advance(self._outer, self._outer_done, self._outer_left)
                 display.update(self._outer, self._metrics)
             display.update(phase, self._metrics)
             self._last_draw = monotonic()
@@ -323,7 +339,7 @@ class ProgressBar(Callback):
     def _finish(self) -> None:
         phase = self._present()
         if phase is not None:
-            self._shown_on().finish(phase, self._metrics)
+            self._shown_on().finish(phase, self._epoch_metrics if phase.kind == "train" else self._metrics)
             phase.over = True
         if phase is not None and phase.kind != "train":
             self._phase = None
@@ -332,12 +348,45 @@ class ProgressBar(Callback):
         """Return the phase to be shown, brought up to date, or None where nothing is to be drawn."""
         if self._phase is None or self.is_disabled:
             return None
-        self._phase.advance(self._done, monotonic())
+        self._advance(self._phase, self._done, monotonic())
         return self._phase
 
+    def _advance(self, phase: Phase, done: int, now: float) -> None:
+        """Bring a phase up to date: in tokens where the module weighs losses by them, else in samples or batches."""
+        if phase.kind != "train":
+            phase.advance(done, now)
+            return
+        samples = self.trainer.global_samples - self._samples_before
+        weighed = (self._weight or 0.0) * (done - phase.done) * self.trainer.strategy.data_shard[1]
+        if weighed and not self._unit:
+            self._unit = "samples" if weighed == samples - phase.units else "tokens"
+        tokens = self._unit == "tokens"
+        phase.unit = "tokens" if tokens else "samples" if samples else "it"
+        phase.advance(done, now, phase.units + weighed if tokens else samples or None)
+
     def _metrics(self) -> dict[str, int | str | float]:
+        """Return what stands beside the bar: first what has changed since the last line; the version is said once."""
+        shown = self._folded("_step", "_epoch")
+        return dict(sorted(shown.items(), key=lambda item: self._shown_before.get(item[0]) == item[1]))
+
+    def _epoch_metrics(self) -> dict[str, int | str | float]:
+        """Return what the line of an epoch says, the best values marked."""
+        self._shown_before = self._folded("_step", "_epoch")
+        return self._best.marked(self._folded("_epoch", "_step"))
+
+    def _folded(self, wanted: str, other: str) -> dict[str, int | str | float]:
+        """Return the metrics; of a value that was logged by step and by epoch the one wanted, under its own name."""
         assert self._module is not None
-        return self.get_metrics(self.trainer, self._module)
+        given = self.get_metrics(self.trainer, self._module)
+        logged = self.trainer.callback_metrics if any(name.endswith((wanted, other)) for name in given) else {}
+        shown: dict[str, int | str | float] = {}
+        for name, value in given.items():
+            base = next((name.removesuffix(end) for end in (wanted, other) if name.endswith(end)), name)
+            if base not in logged:
+                base = name
+            shown.setdefault(base, given.get(base + wanted, value))
+        shown.pop("v_num", None)
+        return shown
 
     def _close(self) -> None:
         if self._display is not None:
@@ -352,6 +401,17 @@ def in_notebook() -> bool:
     One that was forked from it can print, but reaches no widget.
     """
     return "ipykernel.zmqshell" in sys.modules and os.getpid() == _IMPORTED_BY
+
+
+def _on_terminal() -> bool:
+    """Return whether stdout is a terminal on which a line can be drawn over."""
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _weight_of(outputs: Any) -> float | None:
+    """Return the ``loss_weight`` of a batch, its samples or tokens; reads the device."""
+    weight = outputs.get("loss_weight") if isinstance(outputs, Mapping) else None
+    return None if weight is None else float(weight)
 
 
 def _known(total: float) -> int | None:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics, format_seconds
-from lt_callbacks.progress.progress_bar import ProgressBar
+from lt_callbacks.progress.history import History
+from lt_callbacks.progress.lines import LineDisplay
+from lt_callbacks.progress.notebook import has_widgets
+from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics
+from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import LogRedirect
 from lt_core import plugins
 from lt_core.arguments import checks_arguments
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RichProgressBar", "RichProgressBarTheme"]
 
 _INTERVAL = 0.1
+_LEAST_BAR = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,25 +47,25 @@ class RichProgressBarTheme:
     """
 
     description: str = ""
-    progress_bar: str = "#6206E0"
-    progress_bar_finished: str = "#6206E0"
-    progress_bar_pulse: str = "#6206E0"
+    progress_bar: str = "#9b87f5"
+    progress_bar_finished: str = "#9b87f5"
+    progress_bar_pulse: str = "#9b87f5"
     batch_progress: str = ""
     time: str = "dim"
-    processing_speed: str = "dim underline"
-    metrics: str = "italic"
+    processing_speed: str = "dim"
+    metrics: str = ""
     metrics_text_delimiter: str = " "
     metrics_format: str | None = None
 
 
 class RichProgressBar(ProgressBar):
-    """Progress bars by rich (``pip install lt-callbacks[rich]``).
+    """Progress bars by rich (``pip install lt-callbacks[rich]``): what :class:`TQDMProgressBar` shows, drawn by rich.
 
     To change the columns, override :meth:`configure_columns`.
 
     Args:
         refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing.
-        leave: keep a finished line for each epoch.
+        leave: keep the finished bar of each epoch, in place of its row.
         theme: colours and texts.
         console_kwargs: arguments for ``rich.console.Console``.
 
@@ -89,7 +93,9 @@ class RichProgressBar(ProgressBar):
         self._console_kwargs = console_kwargs or {}
 
     def make_display(self) -> Display:
-        """Return the bars."""
+        """Return the bars; lines in a notebook without widgets, which rich needs there."""
+        if in_notebook() and not has_widgets():
+            return LineDisplay()
         from rich.console import Console
         from rich.progress import Progress
 
@@ -102,12 +108,14 @@ class RichProgressBar(ProgressBar):
     def configure_columns(self, trainer: TrainerAPI) -> list[ProgressColumn]:
         """Return the columns; a task's ``fields`` hold ``count``, ``times``, ``speed`` and ``metrics`` as text."""
         from rich.progress import BarColumn, TextColumn
+        from rich.table import Column
 
         theme = self.theme
         return [
-            TextColumn("{task.description}", style=theme.description or "none"),
+            TextColumn("{task.description}", style=theme.description or "none", table_column=Column(no_wrap=True)),
             BarColumn(
                 bar_width=None,
+                table_column=Column(ratio=1),
                 complete_style=theme.progress_bar,
                 finished_style=theme.progress_bar_finished,
                 pulse_style=theme.progress_bar_pulse,
@@ -129,7 +137,9 @@ class _RichDisplay:
         self._leave = leave
         self._theme = theme
         self._tasks: dict[str, TaskID] = {}
+        self._shown: dict[str, Phase] = {}
         self._drawn = 0.0
+        self._history = History(coloured=True)
         self._logs = LogRedirect()
         before = sys.stdout, sys.stderr
         progress.start()
@@ -140,48 +150,69 @@ class _RichDisplay:
         return _INTERVAL
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
-        task = self._tasks.get(phase.kind)
-        if task is None and phase.over:
+        slot = self._slot(phase)
+        task = self._tasks.get(slot)
+        if phase.over and (task is None or self._has_row(phase)):
             return  # its line stands already
         if task is None:
-            task = self._tasks[phase.kind] = self._progress.add_task("", total=None)
-        theme = self._theme
-        shown = {} if phase.nested else metrics()
+            task = self._tasks[slot] = self._progress.add_task("", total=None)
+        self._shown[slot] = phase
+        theme, room = self._theme, self._progress.console.width - _LEAST_BAR
+        room -= len(f"{phase.description} {phase.count} {phase.times} {phase.speed}  ")
         self._progress.update(
             task,
             description=phase.description,
             total=phase.total,
             completed=phase.done,
             count=phase.count,
-            times=f"{format_seconds(phase.elapsed)} • {format_seconds(phase.remaining)}",
+            times=phase.times,
             speed=phase.speed,
-            metrics=format_metrics(shown, theme.metrics_text_delimiter, theme.metrics_format),
+            metrics=fit_metrics(metrics(), room, theme.metrics_text_delimiter, theme.metrics_format),
         )
         self._progress.refresh()
         self._drawn = monotonic()
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
-        stays = phase.kind == "train" and not self._leave
-        if stays and monotonic() - self._drawn < _INTERVAL:
-            return  # the next epoch, or the end, draws it
+        if self._has_row(phase):
+            self._say(self._history.add(phase, metrics(), self._progress.console.width))
+            return  # the next epoch, or the end, draws the bar
+        if phase.nested and self._slot(phase) == "train":
+            return
         if phase.kind in self._tasks or not (phase.nested or phase.kind == "sanity"):
             self.update(phase, metrics)
-        if not stays:
-            task = self._tasks.pop(phase.kind, None)
-            if task is not None and (phase.nested or phase.kind == "sanity"):
-                self._progress.remove_task(task)
+        task = self._tasks.pop(phase.kind, None)
+        if task is not None and (phase.nested or phase.kind == "sanity"):
+            self._progress.remove_task(task)
+
+    def _say(self, text: str) -> None:
+        from rich.text import Text
+
+        self._progress.console.print(Text.from_ansi(text), soft_wrap=True)
+
+    def _has_row(self, phase: Phase) -> bool:
+        """Return whether a phase that is over stands as a row."""
+        return phase.kind == "train" and not self._leave
+
+    def _slot(self, phase: Phase) -> str:
+        """Return which bar shows a phase: a validation in an epoch has the epoch's."""
+        return "train" if phase.nested and "train" in self._tasks else phase.kind
 
     def resume(self, phase: Phase) -> None:
-        """Do nothing: times are the phase's own."""
+        self._shown["train"] = phase
 
     def close(self) -> None:
+        task = self._tasks.pop("train", None)
+        if task is not None and self._shown["train"].over and self._has_row(self._shown["train"]):
+            self._progress.remove_task(task)
         self._logs.close()
         self._progress.stop()
 
 
 def _field(name: str, style: str) -> ProgressColumn:
     from rich.progress import ProgressColumn
+    from rich.table import Column
     from rich.text import Text
 
     render: Callable[[ProgressColumn, Task], Text] = lambda _, task: Text(task.fields.get(name, ""), style=style)  # noqa: E731
-    return type(f"{name.title()}Column", (ProgressColumn,), {"render": render})()  # type: ignore[no-any-return]
+    kind = type(f"{name.title()}Column", (ProgressColumn,), {"render": render})
+    return kind(table_column=Column(no_wrap=True))  # type: ignore[no-any-return]

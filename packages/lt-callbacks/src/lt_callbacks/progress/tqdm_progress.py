@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache
+from importlib import import_module
+from shutil import get_terminal_size
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import whole
-from lt_callbacks.progress.phase import Display, Metrics, Phase, format_metrics
+from lt_callbacks.progress.history import History, in_colour
+from lt_callbacks.progress.notebook import NotebookLine, has_widgets
+from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics, format_metrics
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
 from lt_core.arguments import checks_arguments
@@ -21,6 +25,14 @@ __all__ = ["TQDMProgressBar"]
 _INTERVAL = 0.1
 """Seconds between two drawings."""
 
+_LINE = "{desc} {bar} {count}  {times}  {speed}  {metrics}"
+_SIGNS = "─╾━"  # to be done, half done, done
+_LEAST_BAR = 12
+_WIDE = 100
+"""Columns in a notebook, which has no width of its own."""
+
+_COLOUR = "#9b87f5"
+
 _ATTRIBUTE = {
     "sanity": "val_progress_bar",
     "train": "train_progress_bar",
@@ -32,7 +44,7 @@ _ATTRIBUTE = {
 
 
 class TQDMProgressBar(ProgressBar):
-    """Progress bars by tqdm: one line for the epochs, one below it while validation runs.
+    """Progress bars by tqdm: one line for the epoch and the validation in it, below a row for each epoch done.
 
     To change a bar, override ``init_train_tqdm`` (or its siblings for validation, test, prediction, sanity check) and
     return a tqdm of your own. ``train_progress_bar``, ``val_progress_bar``, ``test_progress_bar`` and
@@ -41,7 +53,7 @@ class TQDMProgressBar(ProgressBar):
     Args:
         refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing.
         process_position: lines to leave free above the bar, for several bars in one terminal.
-        leave: keep a finished line for each epoch.
+        leave: keep the finished bar of each epoch, in place of its row.
 
     Raises:
         ConfigError: for a negative ``refresh_rate`` or ``process_position``.
@@ -83,7 +95,7 @@ class TQDMProgressBar(ProgressBar):
         return self._make(self.train_description, nested=False, leave=True)
 
     def init_validation_tqdm(self) -> tqdm[Any]:
-        """Return the bar of validation; inside an epoch it stands below the epoch's and disappears at the end."""
+        """Return the bar of validation. Inside an epoch the epoch's line is used, unless this method is overridden."""
         nested = self.trainer.stage == "fit"
         return self._make(self.validation_description, nested=nested, leave=not nested)
 
@@ -96,29 +108,37 @@ class TQDMProgressBar(ProgressBar):
         return self._make(self.predict_description, nested=False, leave=True)
 
     def _make(self, description: str, *, nested: bool, leave: bool) -> tqdm[Any]:
+        notebook = in_notebook()
+        widget = notebook and has_widgets()
         return _tqdm_class()(
             desc=description,
             position=2 * self._process_position + nested,
             leave=leave,
-            dynamic_ncols=True,
-            file=None if in_notebook() else raw_stdout(),
+            ncols=_WIDE if notebook and not widget else None,
+            dynamic_ncols=widget or not notebook,
+            file=None if widget else NotebookLine() if notebook else raw_stdout(),
             mininterval=0,
             miniters=1,
+            bar_format=_LINE,
+            ascii=_signs(),
+            colour=_COLOUR if in_colour() and not notebook else None,
         )
 
 
 class _TqdmDisplay:
-    """Draws phases with tqdm bars: one for training, kept over all epochs, and one for what runs now."""
+    """Draws phases with tqdm bars: one for training and the validation in it, kept over all epochs, and others."""
 
     delay = 0.0
 
     def __init__(self, owner: TQDMProgressBar, leave: bool) -> None:
         self._owner = owner
         self._leave = leave
-        self._bars: dict[str, tqdm[Any]] = {}
+        self._bars: dict[str, Any] = {}
         self._shown: dict[str, Phase] = {}
         self._visible = False
         self._drawn = 0.0
+        self._history = History(coloured=in_colour())
+        self._said = ""
         self._guard = StdoutGuard(self._clear, self._redraw)
         if not in_notebook():
             self._guard.open()
@@ -127,33 +147,56 @@ class _TqdmDisplay:
         return _INTERVAL
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
-        if phase.over and phase.kind not in self._bars:
+        slot = self._slot(phase)
+        if phase.over and (slot not in self._bars or (self._has_row(phase) and not in_notebook())):
             return  # its line stands already
         self._guard.settle()
         bar = self.bar_of(phase)
-        bar.set_postfix_str(format_metrics(metrics()) if not phase.nested else "", refresh=False)
+        self._describe(bar, phase, metrics)
         if phase.done > bar.n:
             bar.update(phase.done - bar.n)
         else:
             bar.refresh()
         self._visible, self._drawn = True, monotonic()
 
+    def _describe(self, bar: Any, phase: Phase, metrics: Metrics) -> None:
+        """Set what stands behind the bar; in a line of ours as much as there is room for."""
+        if not _is_ours(bar):
+            bar.set_postfix_str(format_metrics(metrics()) if not phase.nested else "", refresh=False)
+            return
+        texts = {"count": phase.count, "times": phase.times, "speed": phase.speed}
+        room = self._room() - len(_LINE.format(desc=bar.desc, bar="", metrics="", **texts)) - _LEAST_BAR
+        bar.fields = {**texts, "metrics": fit_metrics(metrics(), room)}
+
     def finish(self, phase: Phase, metrics: Metrics) -> None:
-        stays = phase.kind == "train" and not self._leave
-        if stays and monotonic() - self._drawn < _INTERVAL:
-            return  # the next epoch, or the end, draws it
-        if phase.kind in self._bars or not (phase.nested or phase.kind == "sanity"):
+        if self._has_row(phase):
+            print(self._history.add(phase, metrics(), self._room()), flush=True)  # noqa: T201  (above the bar)
+            return  # the next epoch, or the end, draws the bar
+        stays = phase.nested and self._slot(phase) == "train"
+        if not stays and (phase.kind in self._bars or not (phase.nested or phase.kind == "sanity")):
             self.update(phase, metrics)
         if not stays:
             self._end(phase.kind)
+
+    def _has_row(self, phase: Phase) -> bool:
+        """Return whether a phase that is over stands as a row; bars that users made stay as they are."""
+        return phase.kind == "train" and not self._leave and _is_ours(self.bar_of(phase))
+
+    def _room(self) -> int:
+        return _WIDE if in_notebook() else get_terminal_size().columns
 
     def resume(self, phase: Phase) -> None:
         bar = self._bars.get(phase.kind)
         if bar is not None:
             bar.unpause()
+            if self._shown.get("train") is not phase:
+                self._begin(bar, phase, self._said)
 
     def close(self) -> None:
         for kind in reversed(list(self._bars)):
+            phase = self._shown.get(kind)
+            if phase is not None and phase.over and not in_notebook() and self._has_row(phase):
+                self._bars[kind].leave = False
             self._end(kind)
         self._guard.close()
 
@@ -163,23 +206,37 @@ class _TqdmDisplay:
             bar.close()
         self._visible = bool(self._bars)
 
-    def bar_of(self, phase: Phase) -> tqdm[Any]:
+    def bar_of(self, phase: Phase) -> Any:
         """Return the bar of a phase; made, or begun anew, where it was not shown yet."""
-        bar = self._bars.get(phase.kind)
+        slot = self._slot(phase)
+        bar = self._bars.get(slot)
         if bar is None:
-            bar = self._bars[phase.kind] = self._make(phase.kind)
-        if self._shown.get(phase.kind) is not phase:
-            self._shown[phase.kind] = phase
-            bar.set_description_str(phase.description, refresh=False)
-            bar.initial = phase.first
-            bar.total = phase.total
-            bar.reset(phase.total)
-            bar.n = bar.last_print_n = phase.first
-            bar.start_t -= phase.elapsed
-            bar.last_print_t = bar.start_t
+            bar = self._bars[slot] = self._make(slot)
+        if self._shown.get(slot) is not phase:
+            if phase.nested and slot == "train":
+                self._said = bar.desc
+            self._begin(bar, phase, phase.description)
         return bar
 
-    def _make(self, kind: str) -> tqdm[Any]:
+    def _begin(self, bar: Any, phase: Phase, description: str) -> None:
+        """Have a bar show another phase from here on."""
+        self._shown[self._slot(phase)] = phase
+        bar.set_description_str(description, refresh=False)
+        bar.initial = phase.first
+        bar.total = phase.total
+        if not _is_ours(bar) or in_notebook():
+            bar.reset(phase.total)
+        bar.n = bar.last_print_n = max(phase.first, phase.done)
+        bar.start_t = bar._time() - phase.elapsed
+        bar.last_print_t = bar.start_t
+
+    def _slot(self, phase: Phase) -> str:
+        """Return which bar shows a phase: a validation in an epoch has the epoch's."""
+        own = type(self._owner).init_validation_tqdm is not TQDMProgressBar.init_validation_tqdm
+        shares = phase.nested and not own and _is_ours(self._bars.get("train"))
+        return "train" if shares else phase.kind
+
+    def _make(self, kind: str) -> Any:
         owner = self._owner
         makers = {
             "sanity": owner.init_sanity_tqdm,
@@ -204,12 +261,31 @@ class _TqdmDisplay:
             self._visible, self._drawn = True, now
 
 
-@lru_cache(maxsize=1)
+def _signs() -> str | bool:
+    """Return what a bar is made of: plain signs where stdout has no lines."""
+    encoding = getattr(raw_stdout(), "encoding", None) or "utf-8"
+    return _SIGNS if _SIGNS.encode(encoding, "ignore").decode(encoding) == _SIGNS else True
+
+
+def _is_ours(bar: Any) -> bool:
+    """Return whether a bar has our line; one that a user made, or changed, has another."""
+    return bar is not None and getattr(bar, "bar_format", None) == _LINE
+
+
 def _tqdm_class() -> type[tqdm[Any]]:
     """Return tqdm for this place, without the thread that watches bars which nobody updates."""
-    from tqdm.auto import tqdm as auto
+    return _with_fields(in_notebook() and has_widgets())
 
-    return type("tqdm", (auto,), {"monitor_interval": 0})
+
+@cache
+def _with_fields(widget: bool) -> type[tqdm[Any]]:
+    base: Any = import_module("tqdm.notebook" if widget else "tqdm").tqdm
+
+    def format_dict(self: Any) -> dict[str, Any]:
+        return {**base.format_dict.fget(self), **self.fields}
+
+    fields = dict.fromkeys(("count", "times", "speed", "metrics"), "")
+    return type("tqdm", (base,), {"monitor_interval": 0, "fields": fields, "format_dict": property(format_dict)})
 
 
 def convert_inf(count: float | None) -> float | None:

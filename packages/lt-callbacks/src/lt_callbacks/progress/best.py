@@ -1,0 +1,51 @@
+"""Which values of an epoch are the best so far."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lt_callbacks.progress.history import BEST
+from lt_callbacks.progress.phase import format_value
+
+__all__ = ["BestValues"]
+
+_VALIDATION = re.compile(r"(val|valid|validation)[_/.]")
+_MODES = {"loss": "min", "acc": "max", "accuracy": "max"}
+"""By the last word of a validation's metric that nobody monitors."""
+
+
+class BestValues:
+    """Remembers the best value of each metric whose direction is known.
+
+    Args:
+        callbacks: those of the run; what they monitor, and what was best before a resume, is theirs to say.
+    """
+
+    def __init__(self, callbacks: Iterable[Any] = ()) -> None:
+        self._modes: dict[str, str] = {}
+        self._best: dict[str, float] = {}
+        for callback in callbacks:
+            monitor, score = getattr(callback, "monitor", None), getattr(callback, "best_model_score", None)
+            if isinstance(monitor, str):
+                self._modes[monitor] = getattr(callback, "mode", "")
+                if score is not None:
+                    self._best[monitor] = float(score)
+
+    def marked(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metrics, with the values that are the best so far as text with a mark behind."""
+        shown = dict(metrics)
+        for name, value in metrics.items():
+            mode = self._modes.get(name, _mode_by_name(name))
+            if mode in ("min", "max") and isinstance(value, (int, float)) and math.isfinite(value):
+                sign = 1.0 if mode == "max" else -1.0
+                if sign * value > sign * self._best.get(name, -sign * math.inf):
+                    self._best[name] = float(value)
+                    shown[name] = format_value(value) + BEST
+        return shown
+
+
+def _mode_by_name(name: str) -> str:
+    return _MODES.get(re.split(r"[_/.]", name)[-1], "") if _VALIDATION.match(name) else ""
