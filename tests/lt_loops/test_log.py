@@ -309,6 +309,28 @@ def test_float64_keeps_its_digits_and_float32_its_type(log):
     assert metrics["single"] == torch.tensor(1 / 3)
 
 
+def test_a_lenient_trainer_counts_in_single_precision_one_value_after_the_other(log, trainer, monkeypatch):
+    monkeypatch.setattr(type(trainer()), "lenient", True)
+    total, parts = torch.tensor(0.0), []
+
+    def write(module, batch):
+        value = (batch.mean() + 1) / 3
+        parts.append((value, len(batch)))
+        for name, logged in {"mean": value, "double": value.double(), "whole": len(batch), "python": 1 / 3}.items():
+            module.log(name, logged, on_step=False, on_epoch=True)
+        module.log("sum", value, on_step=False, on_epoch=True, reduce_fx="sum")
+
+    fit, _ = log("training_step", write)
+    metrics = fit.callback_metrics
+    for value, size in parts:
+        total = total + value * size
+    assert metrics["mean"] == total / 10
+    assert metrics["mean"].dtype == metrics["whole"].dtype == metrics["python"].dtype == torch.float32
+    assert metrics["double"].dtype == torch.float64
+    assert metrics["whole"] == torch.tensor(3.6)
+    assert metrics["sum"] == parts[0][0] + parts[1][0] + parts[2][0]
+
+
 def test_a_long_mean_of_float32_values_does_not_drift(trainer):
     class Logs(Base):
         def training_step(self, batch, batch_idx):

@@ -14,7 +14,7 @@ from lt_core.errors import LogError
 from lt_core.logging._metric_state import is_metric, merged_metric, metric_state, restore_metric
 from lt_core.states import Stage
 
-__all__ = ["CALLABLE", "GROUPS", "PHASES", "Given", "Home", "Key", "Phase", "Slot", "joined"]
+__all__ = ["CALLABLE", "GROUPS", "PHASES", "Given", "Home", "Key", "Phase", "SingleSlot", "Slot", "joined"]
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
@@ -480,6 +480,37 @@ class Slot:
         if callable_reduction:
             slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False
         return slot
+
+
+class SingleSlot(Slot):
+    """A slot that counts in single precision, as Lightning does: numbers become tensors of 32 bits, and are added one
+    by one in this type.
+    """
+
+    __slots__ = ()
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        """See :meth:`Slot.add`."""
+        if not isinstance(value, Tensor):
+            number = self._other(value)
+            if number is None:
+                return
+            value = torch.tensor(number, dtype=torch.float32)
+        elif not value.is_complex() and value.dtype not in (torch.float32, torch.float64):
+            value = value.float()
+        if self.dtype is not value.dtype:
+            self._take_dtype(value)
+        self._keep(value, batch_size)
+
+    def _sum_pending(self) -> None:
+        if self.reduce not in ("mean", "sum"):
+            super()._sum_pending()
+            return
+        for place, value in enumerate(self._pending):
+            weight = self._weights[place] if self.weighted else 1
+            self.total = self.total + value * weight
+            self.count += weight
+        self._pending, self._weights = [], []
 
 
 def _unknown_function(values: Tensor) -> Tensor:

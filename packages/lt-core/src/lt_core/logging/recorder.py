@@ -22,7 +22,7 @@ from lt_core.logging._metric_state import (
     states_of_metrics,
     with_shared_sums,
 )
-from lt_core.logging._slot import GROUPS, PHASES, Given, Key, Slot
+from lt_core.logging._slot import GROUPS, PHASES, Given, Key, SingleSlot, Slot
 
 __all__ = ["Recorder"]
 
@@ -43,7 +43,13 @@ class Recorder:
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, single: bool = False) -> None:
+        """Start without any value.
+
+        Args:
+            single: count in single precision, as Lightning does; default: in double.
+        """
+        self._slot_kind = SingleSlot if single else Slot
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0
@@ -195,7 +201,7 @@ class Recorder:
         page = self._page(key.phase, key.loader)
         slot = page.get(key.name)
         if slot is None:
-            slot = page[key.name] = Slot.from_state(packed, key, PHASES[key.phase], self)
+            slot = page[key.name] = self._slot_kind.from_state(packed, key, PHASES[key.phase], self)
             slot.reset()
         slot.updated, slot.on_step = True, False
         if packed["metric_path"] is not None and self.module is not None:
@@ -269,7 +275,7 @@ class Recorder:
                 "before. Use the same settings each time, or another name.",
                 code="LT502",
             )
-        slot = Slot(Key(phase.name, self.loader_idx, name), phase, given, self)
+        slot = self._slot_kind(Key(phase.name, self.loader_idx, name), phase, given, self)
         if not phase.steps and (slot.on_step or not slot.on_epoch):
             wrong = "on_step=True" if slot.on_step else "on_epoch=False"
             raise LogError(
@@ -379,7 +385,7 @@ class Recorder:
             for saved in page["slots"]:
                 key = Key(phase.name, page["loader"], saved["name"])
                 kept = {**saved, "metric": None} if evaluated else saved
-                slot = slots[key.name] = Slot.from_state(kept, key, phase, self)
+                slot = slots[key.name] = self._slot_kind.from_state(kept, key, phase, self)
                 if evaluated:
                     slot.reset()
                 self._note_steps(slot)

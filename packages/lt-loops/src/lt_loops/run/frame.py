@@ -64,7 +64,7 @@ class Run:
         self.callbacks, self.loggers = parts.callbacks, parts.loggers
         self.model: nn.Module = module
         self.position = Position()
-        self.recorder: Recorder = Recorder() if last is None else last.recorder
+        self.recorder: Recorder = Recorder(single=job.lenient) if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
