@@ -312,24 +312,8 @@ def release(session: nox.Session) -> None:
 
 @nox.session
 def ecosystem(session: nox.Session) -> None:
-    """Packages built on Lightning: the same script on Lightning and, by lt.compat, on lt; the printed results agree."""
-    scripts = [Path(name) for name in session.posargs] or sorted(ROOT.glob("tests/ecosystem/*.py"))
-    wheels = build_wheels(session, PACKAGES)
-    for script in scripts:
-        (wanted,) = re.findall(r"^# requires: (.+)$", script.read_text("utf-8"), re.MULTILINE)
-        python = fill_environment(session, f"ecosystem-{script.stem}", *wheels, wanted, "lightning", "torch==2.13.*")
-        told = []
-        for way in ((), ("-m", "lt.compat")):
-            folder = session.create_tmp()
-            with session.chdir(folder):
-                command = [str(Path(python).absolute()), *way, str(script.absolute())]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-            told.append([line for line in done.stdout.splitlines() if line.startswith("RESULT")])
-            if done.returncode:
-                session.error(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-        if told[0] != told[1] or not told[0]:
-            session.error(f"{script.name}: Lightning said {told[0]}, lt said {told[1]}")
-        session.log(f"{script.name}: {told[0]}")
+    """Packages built on Lightning, on Lightning and by lt.compat on lt: the table. `-- --slice`: five small ones."""
+    uv_run(session, "python", "tools/ecosystem.py", *session.posargs)
 
 
 # What users read and run

@@ -1,6 +1,7 @@
 """DeepAR of gluonts: fit, best checkpoint, sample paths, its evaluator."""
 
 # requires: gluonts[torch]==0.17.0
+# domain: forecasting
 
 import lightning.pytorch as pl
 import numpy as np
@@ -11,6 +12,7 @@ from gluonts.evaluation import Evaluator, make_evaluation_predictions
 from gluonts.torch import DeepAREstimator
 
 if __name__ == "__main__":
+    print("START")
     pl.seed_everything(3)
     wave = np.sin(np.arange(400) / 8) + 0.1 * np.random.RandomState(0).randn(400)
     frame = pd.DataFrame({"target": wave}, index=pd.period_range("2020-01-01", periods=400, freq="h"))

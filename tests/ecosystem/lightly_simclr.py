@@ -1,6 +1,7 @@
 """SimCLR with lightly's online classifier; its linear classifier on the trained backbone."""
 
 # requires: lightly==1.6.0
+# domain: self-supervised
 
 import pytorch_lightning as pl
 import torch
@@ -42,6 +43,7 @@ class SimCLR(pl.LightningModule):
 
 
 if __name__ == "__main__":
+    print("START")
     pl.seed_everything(0)
     images, labels = torch.randn(96, 3, 16, 16), torch.randint(0, 4, (96,))
     data = TensorDataset(images + 0.5 * labels[:, None, None, None], labels)

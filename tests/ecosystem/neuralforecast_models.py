@@ -1,6 +1,7 @@
 """NHITS with early stopping, and LSTM, of neuralforecast: fit, predict, save, load, predict again."""
 
 # requires: neuralforecast==3.3.0
+# domain: forecasting
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ from neuralforecast import NeuralForecast
 from neuralforecast.models import LSTM, NHITS
 
 if __name__ == "__main__":
+    print("START")
     wave = np.sin(np.arange(300) / 8) + 0.1 * np.random.RandomState(0).randn(300)
     days = pd.date_range("2020-01-01", periods=300, freq="D")
     frame = pd.DataFrame({"unique_id": "a", "ds": days, "y": wave})

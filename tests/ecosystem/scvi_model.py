@@ -1,10 +1,12 @@
 """SCVI of scvi-tools: training with validation and early stopping, save, load."""
 
 # requires: scvi-tools==1.4.2
+# domain: biology
 
 import scvi
 
 if __name__ == "__main__":
+    print("START")
     scvi.settings.seed = 0
     cells = scvi.data.synthetic_iid()
     scvi.model.SCVI.setup_anndata(cells, batch_key="batch")

@@ -1,0 +1,282 @@
+"""Run packages that are built on Lightning, on Lightning and by lt.compat on lt, and compare what they print.
+
+uv run python tools/ecosystem.py                 all of tests/ecosystem, each in an environment made for it
+uv run python tools/ecosystem.py chemprop darts  these files only
+uv run python tools/ecosystem.py --slice         the small ones, for CI
+uv run python tools/ecosystem.py --keep          an environment for each is kept under .nox, for the next time
+uv run python tools/ecosystem.py --table         runs nothing: writes the results into docs/migration.md
+
+A file says in its head what it needs and how it is run:
+
+    # requires: gluonts[torch]==0.17.0     requirements, as for pip; the first is the package of the row
+    # domain: forecasting                  for the table
+    # compat: --pickle                     options of `python -m lt.compat`
+    # suite: tests/train -k "not cuda"     no script, but these tests out of the package's sdist, by pytest
+    # slice:                               one of those that CI runs
+    # differs: <why>                       a difference that is known; its reason stands in docs/migration.md
+
+A script prints START when it has imported what it needs, and lines that begin with RESULT: these have to be equal.
+Nothing is downloaded but the packages. The ratio of times (lt's by Lightning's, each run once, from START to the end,
+or of the tests alone) is printed and never asserted.
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "tests" / "ecosystem"
+RESULTS = FOLDER / "results.json"
+PAGE = ROOT / "docs" / "migration.md"
+BEGIN, END = "<!-- table by tools/ecosystem.py -->", "<!-- end of the table -->"
+BESIDE = ("lightning==2.6.*", "pytorch-lightning==2.6.*", "torch==2.13.*", "pytest")
+WAYS = {"Lightning": (), "lt": ("-m", "lt.compat")}
+PATIENCE = 1800  # seconds for one run; only guards against a hang
+UV = os.environ.get("UV", "uv")
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    name: str
+    package: str
+    domain: str
+    what: str
+    outcome: str = "fails"  # equal, differs, fails
+    detail: str = ""
+    seconds: list[float] = field(default_factory=list)  # on Lightning, on lt
+    tests: list[int] = field(default_factory=list)  # of a suite: passed on Lightning, and of these on lt
+
+
+def main() -> int:
+    """Run what the command line names; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="files of tests/ecosystem, without .py")
+    parser.add_argument("--slice", action="store_true", help="those that CI runs")
+    parser.add_argument("--keep", action="store_true", help="keep an environment for each")
+    parser.add_argument("--table", action="store_true", help="write the table into docs/migration.md, run nothing")
+    chosen = parser.parse_args()
+    if chosen.table:
+        write_page()
+        return 0
+    scripts = [FOLDER / f"{Path(name).stem}.py" for name in chosen.names] or sorted(FOLDER.glob("*.py"))
+    if chosen.slice:
+        scripts = [script for script in scripts if "slice" in head(script)]
+    rows = []
+    for script in scripts:
+        row = run(script, ROOT / ".nox" / "ecosystem" / (script.stem if chosen.keep else "one"))
+        rows.append(row)
+        print(line(row), flush=True)
+        keep(row)
+    print("\n" + table(rows) + "\n\n" + closing(rows))
+    return int(any(wrong(row, head(FOLDER / f"{row.name}.py")) for row in rows))
+
+
+def head(script: Path) -> dict[str, str]:
+    """Return the `# name: value` lines of a file."""
+    lines = r"^# (requires|domain|compat|suite|slice|differs): *(.*)$"
+    return dict(re.findall(lines, script.read_text("utf-8"), re.MULTILINE))
+
+
+def run(script: Path, environment: Path) -> Row:
+    """Fill the environment, run a file both ways, compare."""
+    says = head(script)
+    what = (re.match(r'"""(.*?)"""', script.read_text("utf-8"), re.DOTALL) or ["", ""])[1]
+    what = " ".join(what.split()).removesuffix(".")
+    row = Row(script.stem, shlex.split(says["requires"])[0], says["domain"], what)
+    python = fill(environment, shlex.split(says["requires"]))
+    if python is None:
+        row.detail = "could not be installed"
+        return row
+    with tempfile.TemporaryDirectory() as scratch:
+        if "suite" in says:
+            source = unpack(row.package, Path(scratch))
+            seen = [tests(way, python, says, source) for way in WAYS]
+            row.seconds = [round(seconds, 2) for _, seconds in seen]
+            before, after = (outcomes for outcomes, _ in seen)
+            passed = [name for name, outcome in before.items() if outcome == "passed"]
+            lost = [name for name in passed if after.get(name) != "passed"]
+            row.tests = [len(passed), len(passed) - len(lost)]
+            row.outcome = ("differs" if lost else "equal") if passed else "fails"
+            row.detail = " ".join(lost[:20]) if passed else "no test passes on Lightning"
+        else:
+            runs = [script_results(way, python, says, script, Path(scratch) / way) for way in WAYS]
+            row.seconds = [round(seconds, 2) for _, _, seconds in runs]
+            (told, trouble, _), (said, ours, _) = runs
+            if trouble or ours or not told:
+                row.detail = f"on Lightning: {trouble}" if trouble else ours or "printed no RESULT"
+            elif told == said:
+                row.outcome, row.detail = "equal", told[-1]
+            else:
+                pairs = [f"{a} | {b}" for a, b in zip(told, said, strict=False) if a != b]
+                row.outcome, row.detail = "differs", pairs[0] if pairs else f"{len(told)} lines, {len(said)} on lt"
+    return row
+
+
+def fill(environment: Path, requirements: list[str]) -> str | None:
+    """Make the environment hold exactly these, Lightning, and lt as it is in this checkout; return its Python."""
+    python = str(environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
+    ours = [word for package in sorted(ROOT.glob("packages/*/pyproject.toml")) for word in ("-e", str(package.parent))]
+    make = [UV, "venv", "-q", "--allow-existing", "--python", sys.executable, str(environment)]
+    install = [UV, "pip", "install", "-q", "--exact", "--python", python, *ours, *requirements, *BESIDE]
+    outer = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    for command in (make, install):
+        if subprocess.run(command, env=outer, check=False).returncode:
+            return None
+    return python
+
+
+def clean_environment() -> dict[str, str]:
+    """Return what the runs see: no device but the CPU, no network wanted, no cache of ours."""
+    ours = {"PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "PYTHONPATH"}
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    offline = {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "MPLBACKEND": "agg"}
+    return kept | offline | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+
+
+def script_results(
+    way: str, python: str, says: dict[str, str], script: Path, folder: Path
+) -> tuple[list[str], str, float]:
+    """Run a script; return its results, how it failed ("" if it did not), and its seconds from START on."""
+    folder.mkdir()
+    options = shlex.split(says.get("compat", "")) if WAYS[way] else []
+    command = [str(Path(python).absolute()), "-u", *WAYS[way], *options, str(script)]
+    began, results = time.monotonic(), []
+    with open(folder / "stderr.txt", "w+", encoding="utf-8") as errors:  # noqa: PTH123
+        running = subprocess.Popen(
+            command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        assert running.stdout is not None
+        for printed in running.stdout:
+            if printed.startswith("START"):
+                began = time.monotonic()
+            elif printed.startswith("RESULT"):
+                results.append(printed.strip())
+        code = running.wait(PATIENCE)
+        seconds = time.monotonic() - began
+        errors.seek(0)
+        told = errors.read()
+    if code:
+        print(told[-3000:], file=sys.stderr)
+    return results, "" if code == 0 else (told.strip().splitlines() or [f"exit {code}"])[-1], seconds
+
+
+def unpack(package: str, folder: Path) -> Path:
+    """Fetch the package's sdist, which holds its tests; return where it lies."""
+    pip = [UV, "run", "-q", "--no-project", "--with", "pip", "python", "-m", "pip", "download", "-q", "--no-deps"]
+    plain = re.sub(r"\[.*\]", "", package)
+    subprocess.run([*pip, "--no-binary", ":all:", "-d", str(folder), plain], check=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder / "source", filter="data")
+    (source,) = (folder / "source").iterdir()
+    return source
+
+
+def tests(way: str, python: str, says: dict[str, str], source: Path) -> tuple[dict[str, str], float]:
+    """Run the tests that the head names in a copy of the source; return the outcome of each, and their seconds."""
+    copy = source.parent.parent / way
+    shutil.copytree(source, copy)
+    report = copy / "report.xml"
+    options = shlex.split(says.get("compat", "")) if WAYS[way] else []
+    runner = [str(Path(python).absolute()), *WAYS[way], *options, "-m", "pytest"]
+    quiet = ["-q", "-p", "no:cacheprovider", "--override-ini", "addopts=", f"--junitxml={report}"]
+    done = subprocess.run(
+        [*runner, *quiet, *shlex.split(says["suite"])],
+        cwd=copy,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    (FOLDER.parent.parent / ".nox" / f"ecosystem-{way}.log").write_text(done.stdout + done.stderr, "utf-8")
+    if not report.exists():
+        print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+        return {}, 0.0
+    outcomes, seconds = {}, 0.0
+    for case in ET.parse(report).iter("testcase"):
+        bad = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
+        outcomes[f"{case.get('classname')}::{case.get('name')}"] = bad[0] if bad else "passed"
+        seconds += float(case.get("time", 0))
+    return outcomes, seconds
+
+
+# The table
+
+
+def line(row: Row) -> str:
+    """Return one line for a person who waits."""
+    return f"{row.name}: {row.outcome} {row.tests or ''} {ratio(row)} {row.detail}"
+
+
+def ratio(row: Row) -> str:
+    """Return lt's time by Lightning's."""
+    return f"{row.seconds[1] / row.seconds[0]:.2f}" if len(row.seconds) == 2 and row.seconds[0] else ""
+
+
+def wrong(row: Row, says: dict[str, str]) -> bool:
+    """Return whether a row is not as the file says."""
+    return row.outcome == "fails" or (row.outcome == "differs" and "differs" not in says)
+
+
+def keep(row: Row) -> None:
+    """Put a row into the file of results, dated."""
+    kept = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"rows": {}}
+    kept["date"] = dt.datetime.now(dt.UTC).date().isoformat()
+    kept["python"] = platform.python_version()
+    kept["beside"] = " ".join(BESIDE[:3])
+    kept["rows"] = dict(sorted((kept["rows"] | {row.name: asdict(row)}).items()))
+    RESULTS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as markdown."""
+    lines = ["| package | domain | what was run | on lt | time |", "| --- | --- | --- | --- | --: |"]
+    for row in sorted(rows, key=lambda row: (row.domain, row.name)):
+        says = head(FOLDER / f"{row.name}.py")
+        result = {"equal": "equal", "differs": f"differs: {says.get('differs', row.detail)}"}.get(row.outcome, "fails")
+        if row.tests:
+            result = f"{row.tests[1]} of the {row.tests[0]} tests that pass on Lightning"
+            result += f": {says['differs']}" if "differs" in says and row.tests[0] != row.tests[1] else ""
+        options = f" (`{says['compat']}`)" if "compat" in says else ""
+        package = re.sub(r"\[.*\]", "", row.package).replace("==", " ")
+        lines.append(f"| {package} | {row.domain} | {row.what} | {result}{options} | {ratio(row)} |")
+    return "\n".join(lines)
+
+
+def closing(rows: list[Row]) -> str:
+    """Return the sums."""
+    equal = sum(row.outcome == "equal" for row in rows)
+    suites = [row for row in rows if row.tests]
+    before, after = (sum(row.tests[way] for row in suites) for way in (0, 1))
+    said = f"{equal} of {len(rows)} are equal to the last digit."
+    return said + (f" Of the suites' tests that pass on Lightning, {after} of {before} pass on lt." if before else "")
+
+
+def write_page() -> None:
+    """Write the table from the file of results into docs/migration.md."""
+    kept = json.loads(RESULTS.read_text("utf-8"))
+    rows = [Row(**row) for row in kept["rows"].values() if (FOLDER / f"{row['name']}.py").exists()]
+    when = f"Run on {kept['date']}, Python {kept['python']}, {kept['beside']}, on a CPU. {closing(rows)}"
+    before, rest = PAGE.read_text("utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{when}\n\n{table(rows)}\n\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
