@@ -1,4 +1,8 @@
-"""The zip archive in which torch keeps a checkpoint: its directory, read strictly, and the checksums of its records."""
+"""The zip archive in which torch keeps a checkpoint: its directory, read strictly, and the checksums of its records.
+
+By hand, since ``zipfile`` moves offsets by whatever stands before the archive and looks for a zip64 end elsewhere than
+torch's reader: a file could show each of them other records. Nor does it compare checksums in several threads.
+"""
 
 from __future__ import annotations
 

@@ -156,7 +156,10 @@ class AsyncCheckpointIO(Wrapping):
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that this process may still take, or None where the system does not say."""
+    """Return the bytes of memory that this process may still take, or None where the system does not say.
+
+    By hand, since ``psutil`` says what the machine has and not what a container may take.
+    """
     free = _number_in("/proc/meminfo", "MemAvailable:")
     if free is None:
         return None

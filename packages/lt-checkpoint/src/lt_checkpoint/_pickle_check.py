@@ -3,6 +3,10 @@
 A pickle is a program for a small stack machine. :func:`dry_run` runs it with stand-ins for all that it names: only the
 opcodes that plain data and tensors need, only a short list of names, each called only with arguments that fit, every
 tensor inside its storage. What is not on a list is refused; the second wall is ``torch.load(weights_only=True)``.
+
+By hand, since the second wall allocates what a few bytes ask for; Python's unpicklers import and call, and the one
+in Python takes a text that is cut off for a whole one; ``pickletools.genops`` undoes escapes in names, so that it
+reads another name than torch does.
 """
 
 from __future__ import annotations
@@ -109,7 +113,7 @@ def dry_run(data: bytes, start: int = 0) -> Findings:
         return machine.run()
     except (IndexError, struct.error) as error:
         raise CutOffError("its pickle is cut off or senseless") from error
-    except (ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError) as error:
+    except _SENSELESS as error:
         raise RefusedError(f"its pickle is senseless ({type(error).__name__}: {error})") from error
 
 
@@ -119,7 +123,7 @@ def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
     What comes behind them may be cut off, or be what :func:`dry_run` refuses.
     """
     machine = _Machine(data, start)
-    with contextlib.suppress(*_SENSELESS):
+    with contextlib.suppress(RefusedError, IndexError, struct.error, *_SENSELESS):
         root = machine.run().root
         return next(iter(root.items()), None) if isinstance(root, dict) else None
     levels = [*machine.marks, machine.stack]
@@ -131,10 +135,7 @@ def first_item(data: bytes, start: int = 0) -> tuple[Any, Any] | None:
     return (items[0], items[1]) if len(items) > 2 else None  # the third is there: the second is whole
 
 
-_SENSELESS = (
-    *(RefusedError, IndexError, struct.error),
-    *(ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError),
-)
+_SENSELESS = (ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 
 
 class _Machine:

@@ -53,14 +53,13 @@ def read_checkpoint(
     verify: bool = True,
     name: str | None = None,
 ) -> dict[str, Any]:
-    """Return the tree in a checkpoint file.
+    """Return the tree in a checkpoint file; the arguments are those of :func:`lt_checkpoint.load`.
 
     Args:
-        source: a path, or a file open for reading in binary.
-        map_location: where tensors go, as in ``torch.load``; by default where they were, or the CPU where that device
-            is not here. (What lt writes was on the CPU.)
-        trusted: read it even if it is more than plain data; it can then run any code. Warns.
-        mmap: map tensors from the file in place of reading them; only for a path, and checksums are not compared.
+        source: a path, or a file open for reading in binary. Only a path can be mapped (``mmap``).
+        map_location: as in ``torch.load``. (What lt writes was on the CPU.)
+        trusted: read it even if it is more than plain data.
+        mmap: map tensors from the file; checksums are then not compared.
         verify: compare the checksum of every record.
         name: what to call it in errors; default: the path.
 

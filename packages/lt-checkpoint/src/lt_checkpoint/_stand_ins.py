@@ -1,7 +1,8 @@
 """Harmless stand-ins for what other people's checkpoints name beside plain data: nothing of theirs is imported.
 
 Lightning's files name its own classes, ``argparse.Namespace``, paths, numpy's numbers, OmegaConf's nodes. Reading gives
-plain data for them: dicts, strings, numbers, tensors; classes that are only mentioned become their names.
+plain data for them: dicts, strings, numbers, tensors; classes that are only mentioned become their names. numpy's are
+read by hand, since a file that names them must load where numpy is not installed.
 """
 
 from __future__ import annotations

@@ -37,22 +37,14 @@ StrPath = str | PathLike[str]
 
 
 class TorchCheckpointIO(OneFile):
-    """Writes and reads one file for each checkpoint, in the format of ``torch.save``.
+    """Writes and reads one file for each checkpoint, in the format of ``torch.save``, as :class:`CheckpointIO` says.
 
-    A file is complete or not there: it is written beside its final name, synced, checked and renamed. It holds plain
-    data and tensors only (see :mod:`lt_core.plain_data`), so that ``torch.load(path, weights_only=True)`` opens it
-    anywhere; its tensors are on the CPU. Reading runs no code of the file and compares all checksums.
-
-    Paths may be URLs that fsspec knows (``s3://...``).
+    What was written is checked before it gets its name; reading compares all checksums. Paths may be URLs that fsspec
+    knows (``s3://...``).
     """
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         """Write ``checkpoint`` to ``path``; a file that is there already stays until the new one is complete.
-
-        Args:
-            checkpoint: any nesting of plain data and tensors.
-            path: a file's path, whose folder is made, or a URL.
-            storage_options: for URLs: the arguments of fsspec's file system.
 
         Raises:
             ConfigTypeError: for ``storage_options`` with a local path, which has no use for them.
@@ -79,11 +71,7 @@ class TorchCheckpointIO(OneFile):
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        """Return the tree at ``path``; tensors by default where they were, or on the CPU where that device is not here.
-
-        Raises:
-            CheckpointError: for a file that is missing, empty, damaged, foreign or hostile: path, reason, way out.
-        """
+        """Return the tree at ``path``; tensors by default where they were, or the CPU where that device is not here."""
         with _source(path) as (source, name):
             trusted = trusted or weights_only is False
             return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
