@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from lt_core.atomic_file import write_atomically
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
 
@@ -39,19 +40,10 @@ class PickledCheckpointIO(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: Mapping[str, Any], path: str | PathLike[str], storage_options: Any = None
     ) -> None:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            with beside.open("wb") as file:
-                torch.save(dict(checkpoint), file)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
+            write_atomically(path, partial(torch.save, dict(checkpoint)))
         except OSError as error:
-            raise CheckpointError(f"{target} could not be written: {error.strerror or error}.", code="LT640") from error
-        finally:
-            beside.unlink(missing_ok=True)
+            raise CheckpointError(f"{path} could not be written: {error.strerror or error}.", code="LT640") from error
 
     def load_checkpoint(
         self,

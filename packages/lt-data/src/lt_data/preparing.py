@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from lt_core.atomic_file import write_atomically
 from lt_core.errors import DataError
 
 __all__ = ["prepare_once"]
@@ -74,18 +74,8 @@ def _is_finished(folder: Path, key: str) -> bool:
 
 
 def _mark(folder: Path, key: str) -> None:
-    """Write the marker beside its place and move it there: it is complete or it is not there."""
-    handle, name = tempfile.mkstemp(dir=folder, prefix=_MARKER)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"key": key, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(folder / _MARKER)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    marker = json.dumps({"key": key, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")}).encode()
+    write_atomically(folder / _MARKER, lambda file: file.write(marker))
 
 
 def _acquire(lock: IO[bytes], folder: Path, wait: bool) -> None:
