@@ -191,3 +191,14 @@ def test_a_subclass_may_leave_layers_away_and_one_layer_be_made_plain():
     first = net.get_submodule(pruned[0].rpartition(".")[0])
     callback.make_pruning_permanent(first)
     assert [name for name, _ in net.named_buffers() if name.endswith("_mask")] == pruned[1:]
+
+
+def test_two_that_prune_other_parameters_or_by_other_methods_have_states_of_their_own():
+    net = Net()
+    kinds = [
+        ModelPruning("l1_unstructured", [(net.layers[0], "weight")]),
+        ModelPruning("l1_unstructured", [(net.layers[2], "weight")]),
+        ModelPruning("random_unstructured"),
+        ModelPruning("l1_unstructured", amount=0.1),
+    ]
+    assert len({callback.state_key for callback in kinds}) == 4

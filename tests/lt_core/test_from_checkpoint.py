@@ -50,6 +50,13 @@ def test_an_unknown_keyword_is_an_error_with_the_nearest(path):
         Model.load_from_checkpoint(save(Model(3), path), widht=4)
 
 
+def test_keywords_that_are_far_from_any_are_ignored_with_one_warning(path):
+    with pytest.warns(UserWarning, match=r"takes no 'num_workers', but width, bias, lr. They are ignored") as told:
+        model = Model.load_from_checkpoint(save(Model(3), path), num_workers=4, batch=2)
+    assert len(told) == 1
+    assert model.hparams == {"width": 3, "bias": True, "lr": 0.1}
+
+
 def test_a_missing_hyperparameter_is_named_with_how_to_pass_it(path):
     CheckpointIO().save_checkpoint({"state_dict": Model(3).state_dict()}, path)
     with pytest.raises(CheckpointError, match=r"needs width.*save_hyperparameters\(\).*\(path, width=\.\.\.\)"):

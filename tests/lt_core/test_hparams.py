@@ -410,3 +410,17 @@ def test_nothing_saved_leaves_no_entries():
 
 def test_objects_with_attributes_only_are_named():
     assert plain_hparams({"a": SimpleNamespace(b=1)}) == {"a": "types.SimpleNamespace"}
+
+
+def test_a_subclass_that_ignores_a_name_takes_it_from_what_the_parent_kept():
+    class Parent(HyperparametersMixin):
+        def __init__(self, lr, net):
+            self.save_hyperparameters()
+
+    class Child(Parent):
+        def __init__(self, lr, net, more=1):
+            super().__init__(lr, net)
+            self.save_hyperparameters(ignore=["net"])
+
+    child = Child(0.1, "net")
+    assert child.hparams == child.hparams_initial == {"lr": 0.1, "more": 1}

@@ -97,6 +97,16 @@ class ModelPruning(Callback):
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
+    @property
+    def state_key(self) -> str:
+        """The class with what tells several of one run apart."""
+        given = self._parameters_to_prune
+        return self._generate_state_key(
+            pruning_fn=self._method.__name__,
+            amount=None if callable(self._amount) else self._amount,
+            parameters=self._parameter_names if given is None else [f"{layer}.{name}" for layer, name in given],
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Return masks, originals and first values by parameter."""
         masked = [(key, layer, name) for key, layer, name in self._pruned if _is_pruned(layer, name)]

@@ -57,7 +57,7 @@ def load_from_checkpoint(
 
     Raises:
         CheckpointError: for a file that cannot be read, hyperparameters that are missing, weights that do not fit.
-        ConfigError: for an argument that ``cls.__init__`` does not take.
+        ConfigError: for an argument that is nearly one that ``cls.__init__`` takes; any other is ignored, with a warning.
     """
     by_path = isinstance(checkpoint_path, (str, PathLike))
     shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
@@ -166,11 +166,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
         arguments = {**saved, **given}
     unknown = [name for name in given if name in arguments and name not in named]
     if unknown and not takes_all:
-        raise ConfigError(
-            f"{cls.__qualname__}.load_from_checkpoint(..., {unknown[0]}=...): __init__ takes no {unknown[0]!r}, but "
-            f"{', '.join(named) or 'nothing'}.{did_you_mean(unknown[0], named)}",
-            code="LT194",
-        )
+        _check_unknown(cls, unknown, named)
     if not takes_all:
         arguments = {name: value for name, value in arguments.items() if name in named}
     by_name = checkpoint.get(prefix + "hparams_by_name", {})
@@ -178,6 +174,23 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     _warn_of_defaults(cls, named, arguments, by_name)
     hints = constructor_hints(cls)
     return cls(**{n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()})
+
+
+def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any]) -> None:
+    """Refuse what is nearly a parameter; what is none is ignored, as scripts hand the same arguments to several classes."""
+    takes = f"__init__ takes no {unknown[0]!r}, but {', '.join(named) or 'nothing'}."
+    slip = next((name for name in unknown if nearest_name(name, named)), None)
+    if slip is not None:
+        raise ConfigError(
+            f"{cls.__qualname__}.load_from_checkpoint(..., {slip}=...): __init__ takes no {slip!r}, but "
+            f"{', '.join(named)}.{did_you_mean(slip, named)}",
+            code="LT194",
+        )
+    warn(
+        f"{cls.__qualname__}.load_from_checkpoint(..., {', '.join(f'{name}=...' for name in unknown)}): {takes} "
+        f"{'It is' if len(unknown) == 1 else 'They are'} ignored.",
+        code="LT517",
+    )
 
 
 def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:

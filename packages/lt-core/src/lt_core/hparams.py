@@ -113,7 +113,7 @@ class HyperparametersMixin:
         Args:
             args: names of the arguments to keep; or one object that holds them all: a dict, a Namespace or a dataclass
                 instance. Default: all.
-            ignore: names to leave out.
+            ignore: names to leave out, also of what a parent's ``__init__`` has kept.
             frame: the frame of the ``__init__``, where a function in between makes this call.
             logger: whether loggers get them at the start of a run.
 
@@ -129,6 +129,8 @@ class HyperparametersMixin:
         state["_log_hyperparams"] = logger
         state["_hparams_name"] = argument
         new = {name: value for name, value in kept.items() if name not in self.hparams}
+        for name in left_out.intersection(self.hparams):  # a parent has kept it
+            del self.hparams[name]
         self.hparams.update(kept)
         state["_hparams_initial"] = AttributeDict({name: _copied(value) for name, value in self.hparams.items()})
         _warn_of_names_only(self, new, argument)

@@ -22,7 +22,7 @@ from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, Rule, shown, type_name, wrong_type, wrong_value
 
 _FOREIGN = ("lightning", "pytorch_lightning", "lightning_fabric")
-_SEVERAL = (list, tuple, set, frozenset)
+
 _COMPILE_OPTIONS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
 
 
@@ -309,7 +309,7 @@ def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Ru
     def rule(name: str, value: Any) -> Problem | None:
         if flags and isinstance(value, bool):
             return None
-        items = value if isinstance(value, _SEVERAL) else [value]
+        items = value if _are_several(value) else [value]
         for item in items:
             if isinstance(item, kinds) or (isinstance(item, str) and item.strip()):
                 continue
@@ -322,6 +322,11 @@ def objects(kinds: tuple[type, ...], example: str, *, flags: bool = False) -> Ru
         return repeated(name, list(items))
 
     return rule
+
+
+def _are_several(value: Any) -> bool:
+    """Return whether a value holds others: any sequence but text, another library's too (omegaconf's ListConfig)."""
+    return isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (str, bytes))
 
 
 def repeated(name: str, items: list[Any]) -> Problem | None:
@@ -354,7 +359,7 @@ def as_plain(value: Any) -> Any:
 
 def as_list(value: Any) -> list[Any]:
     """Return one or several values as a list."""
-    return list(value) if isinstance(value, _SEVERAL) else [value]
+    return list(value) if _are_several(value) else [value]
 
 
 def as_loggers(value: Any) -> bool | list[Any]:

@@ -43,6 +43,7 @@ from lt_loops.former_names import understood_by
 from lt_loops.report.announcements import speaks
 from lt_loops.run.owner import Saved
 from lt_loops.setup.hook_calls import callback_hook
+from lt_loops.setup.optimizers import without_numpy
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
@@ -129,8 +130,8 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
             for cb in run.callbacks
             if (state := gaps.optional(f"the state of {cb.state_key}", cb.state_dict))
         },
-        "optimizer_states": [strategy.optimizer_state(run.model, optimizer) for optimizer in run.training.optimizers],
-        "lr_schedulers": [config.scheduler.state_dict() for config in run.training.schedulers.configs],
+        "optimizer_states": [without_numpy(strategy.optimizer_state(run.model, o)) for o in run.training.optimizers],
+        "lr_schedulers": [without_numpy(config.scheduler.state_dict()) for config in run.training.schedulers.configs],
         **_datamodule_state(run, gaps),
         "lt": {
             "position": run.position.state_dict() | ({"micro": 0} if anew else {}),

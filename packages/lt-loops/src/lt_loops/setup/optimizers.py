@@ -71,11 +71,26 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
         entries = [_entry(returned)]
     optimizers = [entry.optimizer for entry in entries]
     _check_repeated(optimizers)
+    for optimizer in optimizers:
+        for settings in (*optimizer.param_groups, getattr(optimizer, "defaults", {})):
+            settings.update(without_numpy({name: value for name, value in settings.items() if name != "params"}))
     _check_parameters(optimizers, names, module)
     wanted = [(scheduler, entry.monitor) for entry in entries for scheduler in entry.schedulers]
     wanted += [(scheduler, None) for scheduler in loose]
     schedulers = [read_scheduler(scheduler, monitor, optimizers, module) for scheduler, monitor in wanted]
+    for config in schedulers:
+        own = getattr(config.scheduler, "__dict__", {})
+        own.update(without_numpy({name: value for name, value in own.items() if not callable(value)}))
     return Optimization(optimizers, names, schedulers, _frequencies(entries))
+
+
+def without_numpy(state: Any) -> Any:
+    """Return settings or a state dict with numpy's scalars as Python's numbers, which a checkpoint can hold."""
+    if type(state).__module__ == "numpy" and getattr(state, "shape", None) == ():
+        return state.item()
+    if type(state) is dict:
+        return {key: without_numpy(value) for key, value in state.items()}
+    return type(state)(map(without_numpy, state)) if type(state) in (list, tuple) else state
 
 
 def _nothing(module: nn.Module) -> Optimization:
