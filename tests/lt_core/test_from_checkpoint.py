@@ -460,3 +460,54 @@ def test_of_a_large_tensor_the_checkpoint_holds_more_than_a_yaml_file(path, tmp_
     loaded = Normed.load_from_checkpoint(path, hparams_file=tmp_path / "hparams.yaml")
     assert torch.equal(loaded.hparams.mean, torch.arange(100.0))
     assert loaded.hparams.scale == 2
+
+
+# ---- omegaconf -------------------------------------------------------------------------------------------------------
+
+
+class Configured(LightningModule):
+    def __init__(self, cfg, sizes=()):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+class ConfiguredWhole(LightningModule):
+    def __init__(self, cfg):
+        super().__init__()
+        self.cfg = cfg
+        self.save_hyperparameters(cfg)
+
+
+def make_config(**more):
+    conf = pytest.importorskip("omegaconf").OmegaConf
+    return conf.create({"width": 3, "net": {"deep": "${width}", "names": ["a", "b"]}, **more})
+
+
+def test_configs_of_omegaconf_come_back_as_what_they_were(path):
+    config = make_config()
+    model = Configured(config, config.net.names)
+    assert type(model.hparams.cfg) is type(model.hparams_initial["cfg"]) is type(config)
+    loaded = Configured.load_from_checkpoint(save(model, path))
+    assert type(loaded.hparams.cfg) is type(config)
+    assert type(loaded.hparams.sizes) is type(config.net.names)
+    assert loaded.hparams.cfg == make_config(net={"deep": 3, "names": ["a", "b"]})
+
+
+def test_a_config_that_holds_all_hyperparameters_comes_back_too(path):
+    config = make_config()
+    loaded = ConfiguredWhole.load_from_checkpoint(save(ConfiguredWhole(config), path), width=4)
+    assert type(loaded.cfg) is type(config)
+    assert (loaded.cfg.width, loaded.cfg.net.deep) == (4, 3)
+
+
+@pytest.mark.parametrize("text", ["${run:1}", r"\${run:1}", r"\\${run:1}", "a${run:1}b", "${width}"])
+def test_no_text_of_a_file_becomes_an_interpolation(path, text):
+    conf = pytest.importorskip("omegaconf").OmegaConf
+    ran = []
+    register = getattr(conf, "register_resolver", None) or conf.register_new_resolver
+    register("run", ran.append, replace=True)
+    hostile = {"hyper_parameters": {"cfg": {"x": text}}, "hparams_name": "kwargs"}
+    types = {"hparams_types": {"DictConfig": [["cfg"]]}}
+    CheckpointIO().save_checkpoint({"state_dict": {}, **hostile, **types}, path)
+    assert Configured.load_from_checkpoint(path).hparams.cfg.x == text
+    assert not ran

@@ -27,6 +27,7 @@ from lt_core.hparams import (
     enum_member,
     is_sketch,
     plain_hparams,
+    whole_config,
     with_types,
 )
 from lt_core.hparams_file import read_hparams_file
@@ -57,7 +58,8 @@ def load_from_checkpoint(
 
     Raises:
         CheckpointError: for a file that cannot be read, hyperparameters that are missing, weights that do not fit.
-        ConfigError: for an argument that is nearly one that ``cls.__init__`` takes; any other is ignored, with a warning.
+        ConfigError: for an argument that is nearly one of ``cls.__init__``; any other unknown one is ignored, with a
+            warning.
     """
     by_path = isinstance(checkpoint_path, (str, PathLike))
     shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
@@ -161,7 +163,11 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     holder = checkpoint.get(prefix + "hparams_name")
     if holder in named:
         inside = {name: value for name, value in given.items() if name in saved and name not in named}
-        arguments = {holder: AttributeDict({**saved, **inside}), **{n: v for n, v in given.items() if n not in inside}}
+        whole = {**saved, **inside}
+        arguments = {
+            holder: whole_config(whole, kinds) or AttributeDict(whole),
+            **{n: v for n, v in given.items() if n not in inside},
+        }
     else:
         arguments = {**saved, **given}
     unknown = [name for name in given if name in arguments and name not in named]
@@ -177,7 +183,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
 
 
 def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any]) -> None:
-    """Refuse what is nearly a parameter; what is none is ignored, as scripts hand the same arguments to several classes."""
+    """Refuse what is nearly a parameter; the rest is ignored, as scripts hand several classes the same arguments."""
     takes = f"__init__ takes no {unknown[0]!r}, but {', '.join(named) or 'nothing'}."
     slip = next((name for name in unknown if nearest_name(name, named)), None)
     if slip is not None:

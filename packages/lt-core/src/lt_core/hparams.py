@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import inspect
@@ -14,6 +15,8 @@ from argparse import Namespace
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from types import FrameType
 from typing import Any, TypeVar
@@ -35,6 +38,7 @@ __all__ = [
     "plain_hparams",
     "saved_hparams",
     "settle_hparams",
+    "whole_config",
     "with_types",
 ]
 
@@ -128,6 +132,7 @@ class HyperparametersMixin:
         state = self.__dict__
         state["_log_hyperparams"] = logger
         state["_hparams_name"] = argument
+        state["_hparams_config"] = _of_omegaconf(found)
         new = {name: value for name, value in kept.items() if name not in self.hparams}
         for name in left_out.intersection(self.hparams):  # a parent has kept it
             del self.hparams[name]
@@ -197,6 +202,8 @@ def saved_hparams(owner: HyperparametersMixin, prefix: str = "", *, objects: boo
         "hyper_parameters": plain,
         "hparams_name": owner.__dict__.get("_hparams_name") or "kwargs",
     }
+    if owner.__dict__.get("_hparams_config"):
+        marks.append(("DictConfig", []))
     _note(entries, by_name, marks)
     return {prefix + key: value for key, value in entries.items()}
 
@@ -409,6 +416,7 @@ class _Form:
             raise _NotPlainError
         if (mark := _mark(value)) is not None:
             self.marks.append((mark, list(keys)))
+            value = _resolved(value)
         simple = _simple(value)
         if simple is not None:
             return _shown(simple) if self.names else simple
@@ -462,6 +470,8 @@ def _mark(value: Any) -> str | None:
     """Return the name of a type in the file, for values that are saved in the form of another."""
     if _is_array(value):
         return "ndarray"
+    if _of_omegaconf(value):
+        return type(value).__name__ if type(value).__name__ in _CONFIGS else None
     named = Path if isinstance(value, Path) else type(value)
     exact = type(value) in (frozenset, type(Path()), PurePosixPath, PureWindowsPath)
     return next((name for name, kind in _MARKED.items() if kind is named), None) if exact else None
@@ -548,7 +558,42 @@ def with_types(value: Any, arrays: Any, kinds: Any) -> Any:
         form = set if kind is frozenset else str
         paths = _paths(kinds.get(name) if isinstance(kinds, dict) else None)
         value = _changed(value, lambda it, kind=kind, form=form: kind(it) if type(it) is form else it, paths)
+    for name in _CONFIGS:
+        paths = [path for path in _paths(kinds.get(name) if isinstance(kinds, dict) else None) if path]
+        value = _changed(value, _as_config, paths)
     return value
+
+
+# ---- omegaconf -------------------------------------------------------------------------------------------------------
+
+_CONFIGS = ("DictConfig", "ListConfig")
+
+
+def _resolved(value: Any) -> Any:
+    """Return what a container of omegaconf's holds, with the values that its interpolations stand for."""
+    return sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=True) if _of_omegaconf(value) else value
+
+
+def whole_config(hparams: Mapping[str, Any], kinds: Any) -> Any:
+    """Return all hyperparameters as the DictConfig that they were, where a file says so; else None."""
+    root = isinstance(kinds, dict) and isinstance(kinds.get("DictConfig"), list) and [] in kinds["DictConfig"]
+    made = _as_config({name: _resolved(value) for name, value in hparams.items()}) if root else None
+    return None if isinstance(made, dict) else made
+
+
+def _as_config(value: Any) -> Any:
+    """Return plain data as omegaconf's, where that is installed; no text in it is an interpolation, which runs code."""
+    if type(value) not in (dict, list) or find_spec("omegaconf") is None:
+        return value
+    return import_module("omegaconf").OmegaConf.create(_literal(value))
+
+
+def _literal(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _literal(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_literal(item) for item in value]
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
 def _paths(found: Any) -> list[Sequence[Any]]:
@@ -582,6 +627,8 @@ def _copied(value: Any) -> Any:
         return type(value)(_copied(item) for item in value)
     if _is_array(value):
         return value.copy()
+    if _of_omegaconf(value):
+        return copy.deepcopy(value)
     return value.detach().clone() if type(value) is Tensor else value
 
 
