@@ -27,6 +27,7 @@ ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
 TIMEOUT = f"--timeout={PATIENCE + 60:.0f}"  # seconds for one test, a little longer than what a test itself waits
 SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
+SPREAD_ALL = ("-n", "auto", "--dist", "worksteal")  # tests of one file too
 RUNNER = ("pytest", "pytest-timeout", "pytest-xdist")
 XLA_GROUPS = ("--no-default-groups", "--group", "xla", "--group", "test")
 UV = os.environ.get("UV", "uv")
@@ -274,7 +275,7 @@ def minimums(session: nox.Session) -> None:
     """The ordinary tests on the lowest versions that the packages declare (torch 2.9)."""
     projects = [word for package in PACKAGES for word in ("-r", f"packages/{package}/pyproject.toml")]
     runner = ("pytest==9.2.*", "pytest-timeout==2.4.*", "pytest-xdist==3.8.*")
-    tools = (*runner, "scikit-learn==1.9.*", "torchvision==0.24.*", "rich==13.*")
+    tools = (*runner, "scikit-learn==1.9.*", "torchvision==0.24.*", "torchmetrics==1.*", "rich==13.*")
     lowest = ("--resolution", "lowest-direct")
     python = fill_environment(session, "minimums", *lowest, *projects, "-e", "packages/lt", *tools)
     chosen = session.posargs or (*SPREAD, "tests")
@@ -334,24 +335,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def examples(session: nox.Session) -> None:
-    """Every script and notebook of examples/, as a user runs it.
-
-    A line `# nox: <arguments>` in a script gives the arguments for CI, `# nox: skip <why>` leaves the script out.
-    """
-    named = [Path(name) for name in session.posargs]
-    run = ("--group", "examples", "python")
-    for script in named or sorted(ROOT.glob("examples/*.py")):
-        if script.suffix == ".ipynb":
-            continue
-        wishes = [line[6:].split() for line in script.read_text("utf-8").splitlines() if line.startswith("# nox:")]
-        for arguments in wishes or [[]]:
-            if arguments[:1] == ["skip"]:
-                session.log(f"{script.name} left out: {' '.join(arguments[1:])}")
-            else:
-                uv_run(session, *run, str(script), *arguments)
-    for notebook in named or sorted(ROOT.glob("examples/*.ipynb")):
-        if notebook.suffix == ".ipynb":
-            uv_run(session, *run, "tools/notebook.py", str(notebook))
+    """Every script and notebook of examples/, as a user runs it, with the settings of its `# nox:` lines."""
+    chosen = session.posargs or ("tests/integration/test_examples.py",)
+    uv_run(session, "--group", "examples", "pytest", "-m", "slow or not slow", TIMEOUT, *SPREAD_ALL, *chosen)
 
 
 @nox.session

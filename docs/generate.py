@@ -29,7 +29,9 @@ SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another p
 PAGE = re.compile(r"\]\(\.\./\.\./docs/")  # its link to a page of this folder
 CODE = re.compile("``")
 NAME = re.compile(r"^    (?:class )?(?:@\w+ )?(?P<name>\w+)", re.MULTILINE)
-WHOLE = ("lt_loops.trainer.Trainer",)  # its methods stand in bases of their own files
+WHOLE = ("lt_loops.trainer.Trainer", "lt_core.module.LightningModule", "lt_core.callback.Callback")
+"""What is shown with the members of its bases, which are no pages of their own; each member where it is written."""
+FIRST = ("Trainer", "LightningModule", "Callback", "LightningDataModule", "CombinedLoader", "ModelCheckpoint", "Strategy")
 
 
 def reference(package, module):
@@ -37,7 +39,7 @@ def reference(package, module):
     code = (ROOT / "packages" / package / "src" / module / "__init__.py").read_text("utf-8")
     doc = ast.get_docstring(ast.parse(code))
     text = f"# {module}\n\n{CODE.sub('`', doc)}\n"
-    home = ""
+    home, names = "", []
     for line in (ROOT / "packages" / package / "api.txt").read_text("utf-8").splitlines():
         if not line.startswith(" "):
             home = line.rstrip(":")
@@ -46,8 +48,12 @@ def reference(package, module):
         elif (match := NAME.match(line)) and not home.endswith(".codes"):
             if match["name"].startswith("_") or match["name"] not in written(package, home):
                 continue
-            name = f"{home}.{match['name']}"
-            text += f"\n::: {name}\n    options:\n      inherited_members: {str(name in WHOLE).lower()}\n"
+            names.append(f"{home}.{match['name']}")
+    used_most = {name: place for place, name in enumerate(FIRST)}
+    for name in sorted(names, key=lambda name: used_most.get(name.rpartition(".")[2], len(FIRST))):
+        whole = str(name in WHOLE).lower()
+        text += f"\n::: {name}\n    options:\n      inherited_members: {whole}\n"
+        text += "      group_by_category: false\n" if name in WHOLE else ""
     return text
 
 
@@ -70,10 +76,18 @@ def written(package, module):
 def examples():
     """Return the page of the scripts: what each is for, how it is run, and its code."""
     text = "# Examples\n\nEach runs in CI on small data, and prints what it shows.\n"
-    for script in sorted((ROOT / "examples").glob("*.py")):
+    folder = ""
+    for script in sorted((ROOT / "examples").glob("**/*.py"), key=lambda path: (path.parent, path.name)):
+        name = script.relative_to(ROOT / "examples").as_posix()
+        if name.startswith("plugins/"):
+            continue
+        if "/" in name and folder != (folder := name.partition("/")[0]):
+            text += f"\n## {folder}\n"
         code = script.read_text("utf-8")
         doc = CODE.sub("`", ast.get_docstring(ast.parse(code)))
-        text += f'\n## {script.name}\n\n{doc}\n\n??? example "examples/{script.name}"\n    ```python\n'
+        text += (
+            f'\n{"###" if folder else "##"} {script.name}\n\n{doc}\n\n??? example "examples/{name}"\n    ```python\n'
+        )
         text += "".join(f"    {line}\n" if line else "\n" for line in code.splitlines()) + "    ```\n"
     text += "\n## notebook.ipynb\n\nTraining in a notebook: a bar, the files of the run, two forked processes.\n"
     text += "\n## plugins/\n\nWhole packages, as third parties write them:\n\n"
@@ -96,7 +110,7 @@ for package in ORDER:
     navigation += f"    * [{package}](packages/{package}.md)\n"
 
 navigation += "* Reference\n"
-for package in ORDER[1:]:  # lt holds names only
+for package in sorted(ORDER[1:], key=lambda package: package != "lt-loops"):  # lt holds names only; Trainer comes first
     module = package.replace("-", "_")
     with mkdocs_gen_files.open(f"reference/{module}.md", "w") as page:
         page.write(reference(package, module))

@@ -7,21 +7,19 @@ digits, scaled to 28x28 and written as MNIST's own IDX files; ``--data mnist`` d
 from __future__ import annotations
 
 import argparse
-import os
 import struct
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Subset, random_split
+from torch.utils.data import DataLoader, random_split
 from torchvision import transforms
 from torchvision.datasets import MNIST
 
 import lt as pl
 from lt.callbacks import ModelCheckpoint
-
-DATA = Path(__file__).parent / "data"
+from lt.data import prepare_once
 
 
 class LitDigits(pl.LightningModule):
@@ -30,15 +28,9 @@ class LitDigits(pl.LightningModule):
     def __init__(self, hidden: tuple[int, int] = (128, 256), learning_rate: float = 1e-3) -> None:
         super().__init__()
         self.save_hyperparameters()
-        self.layers = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(28 * 28, hidden[0]),
-            nn.ReLU(),
-            nn.Linear(hidden[0], hidden[1]),
-            nn.ReLU(),
-            nn.Linear(hidden[1], 10),
-            nn.LogSoftmax(dim=1),
-        )
+        first, second = hidden
+        layers = [nn.Linear(28 * 28, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, 10)]
+        self.layers = nn.Sequential(nn.Flatten(), *layers, nn.LogSoftmax(dim=1))
         self.example_input_array = torch.zeros(1, 1, 28, 28)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -65,39 +57,34 @@ class LitDigits(pl.LightningModule):
 
     def _evaluate(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, digits = batch
-        log_probabilities = self(images)
-        accuracy = (log_probabilities.argmax(dim=1) == digits).float().mean()
-        self.log(f"{stage}_loss", nn.functional.nll_loss(log_probabilities, digits), prog_bar=True)
-        self.log(f"{stage}_acc", accuracy, prog_bar=True)
+        scores = self(images)
+        self.log(f"{stage}_loss", nn.functional.nll_loss(scores, digits), prog_bar=True)
+        self.log(f"{stage}_acc", (scores.argmax(dim=1) == digits).float().mean(), prog_bar=True)
 
 
 class DigitsData(pl.LightningDataModule):
     """MNIST, or scikit-learn's digits in MNIST's format: train, validation and test loaders."""
 
-    def __init__(self, root: str | Path = DATA, source: str = "digits", batch_size: int = 32) -> None:
+    def __init__(self, root: str = f"{Path(__file__).parent}/data", source: str = "digits", batch_size=32) -> None:
         super().__init__()
         self.root, self.source, self.batch_size = Path(root), source, batch_size
         self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
 
     def prepare_data(self) -> None:
         """Write or download the files; called once, on one process."""
-        if self.source == "mnist":
-            MNIST(self.root / "mnist", train=True, download=True)
-            MNIST(self.root / "mnist", train=False, download=True)
-        else:
-            write_digits(self.root / "digits")
+        with prepare_once(self.root / self.source, key="v1") as needed:
+            if needed and self.source == "digits":
+                write_digits(self.root / "digits" / "MNIST" / "raw")
+            elif needed:
+                for train in (True, False):
+                    MNIST(self.root / "mnist", train=train, download=True)
 
     def setup(self, stage: str) -> None:
         """Open the files and split off the validation part; called on every process."""
         folder = self.root / self.source
         if stage in ("fit", "validate"):
             images = MNIST(folder, train=True, transform=self.transform)
-            held_out = len(images) // 12
-            self.train: Subset
-            self.val: Subset
-            self.train, self.val = random_split(
-                images, [len(images) - held_out, held_out], generator=torch.Generator().manual_seed(0)
-            )
+            self.train, self.val = random_split(images, [11 / 12, 1 / 12], torch.Generator().manual_seed(0))
         if stage in ("test", "predict"):
             self.test = MNIST(folder, train=False, transform=self.transform)
 
@@ -110,35 +97,24 @@ class DigitsData(pl.LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         return DataLoader(self.test, batch_size=256)
 
-    def predict_dataloader(self) -> DataLoader:
-        return DataLoader(self.test, batch_size=256)
+    predict_dataloader = test_dataloader
 
 
-def write_digits(root: Path) -> None:
+def write_digits(folder: Path) -> None:
     """Write scikit-learn's 1797 digits as MNIST's IDX files: 28x28 bytes each, every fifth one for testing."""
     from sklearn.datasets import load_digits
 
-    raw = root / "MNIST" / "raw"
-    if (raw / "t10k-labels-idx1-ubyte").exists():
-        return
-    raw.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
-    small = torch.from_numpy(digits.images).float().unsqueeze(1) / 16
-    large = nn.functional.interpolate(small, size=(20, 20), mode="bilinear")
-    images = (nn.functional.pad(large, (4, 4, 4, 4)).squeeze(1) * 255).round().to(torch.uint8).numpy()
-    labels = digits.target.astype(np.uint8)
-    is_test = np.arange(len(labels)) % 5 == 0
+    images = nn.functional.interpolate(
+        torch.from_numpy(digits.images).float()[:, None] / 16, size=(20, 20), mode="bilinear"
+    )
+    images = (nn.functional.pad(images, (4, 4, 4, 4)).squeeze(1) * 255).round().to(torch.uint8).numpy()
+    is_test = np.arange(len(images)) % 5 == 0
+    folder.mkdir(parents=True, exist_ok=True)
     for name, chosen in (("train", ~is_test), ("t10k", is_test)):
-        write_idx(raw / f"{name}-images-idx3-ubyte", images[chosen])
-        write_idx(raw / f"{name}-labels-idx1-ubyte", labels[chosen])  # written last: setup may open the files now
-
-
-def write_idx(path: Path, array: np.ndarray) -> None:
-    """Write an array of bytes in the IDX format: magic number (type 8, dimensions), sizes, data."""
-    header = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(header + array.tobytes())
-    beside.replace(path)  # complete or not there, also when two scripts write at once
+        for kind, array in (("images-idx3", images[chosen]), ("labels-idx1", digits.target.astype(np.uint8)[chosen])):
+            header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)  # 8: the type is bytes
+            (folder / f"{name}-{kind}-ubyte").write_bytes(header + array.tobytes())
 
 
 def main() -> None:
@@ -157,16 +133,9 @@ def main() -> None:
     data = DigitsData(source=args.data)
     model = LitDigits()
     checkpoint = ModelCheckpoint(monitor="val_loss")
-    trainer = pl.Trainer(
-        max_epochs=args.max_epochs,
-        accelerator=args.accelerator,
-        devices=args.devices,
-        strategy=args.strategy,
-        precision=args.precision,
-        logger=False if args.logger == "none" else args.logger,
-        callbacks=[checkpoint],
-        log_every_n_steps=10,
-    )
+    options = {name: getattr(args, name) for name in ("max_epochs", "accelerator", "devices", "strategy", "precision")}
+    options["logger"] = False if args.logger == "none" else args.logger
+    trainer = pl.Trainer(callbacks=[checkpoint], log_every_n_steps=10, **options)
     trainer.fit(model, datamodule=data)
     trainer.test(ckpt_path="best", datamodule=data)
     predictions = torch.cat(trainer.predict(datamodule=data))

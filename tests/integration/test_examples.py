@@ -1,8 +1,14 @@
-"""Every script of examples/ runs with its quickest settings and says what it shows."""
+"""Every script and notebook of examples/ runs in an empty folder and says what it shows: `nox -s examples`.
+
+A line `# nox: <arguments>` in a script gives quick settings; several lines are several runs. `# nox needs <modules>`
+names what it imports beyond lt's own tests, from the group `examples`.
+"""
 
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,31 +17,41 @@ from tests.patience import PATIENCE
 pytest.importorskip("sklearn")
 pytest.importorskip("torchvision")
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-CASES = {
-    "digits.py --max-epochs 1 --logger none": "Best checkpoint:",
-    "autoencoder.py --max-epochs 1": "Linear classifier on its 16 features: test accuracy",
-    "gan.py --max-epochs 1": "Two images by the generator, after 42 optimizer steps",
-    "gan.py --max-epochs 1 --manual": "Two images by the generator, after 42 optimizer steps",
-    "lbfgs.py": "10 optimizer steps called training_step",
-    "transfer_learning.py --max-epochs 3 --batches 1": "Epoch 2 trains 11,181,642 parameters",
-    "transfer_learning.py --max-epochs 2 --batches 1 --schedule backbone": "Epoch 1 trains 11,181,642 parameters",
-    "dataloaders.py": "All three are equal: True",
-    "argparse_trainer.py --max_epochs 1 --limit_train_batches 5 --hidden 16 16": "1 epochs, 5 steps: accuracy",
-    "own_loop.py --max-epochs 1": "Trained on 1 rank(s): accuracy",
-    "kfold.py --folds 2 --max-epochs 2": "2 folds: accuracy",
-    "multi_node.py --max-epochs 2": "node 1, rank 1 of 2: 16 steps",
-    "optuna_search.py --trials 2 --max-epochs 1": "Best: trial",
-    "gpt.py --max-steps 10": "After 10 steps the loss on new sentences is",
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+SCRIPTS = [path for path in sorted(EXAMPLES.glob("**/*.py")) if "plugins" not in path.parts]
+SAYS = {
+    "digits.py": "Best checkpoint:",
+    "basics/argparse_trainer.py": "1 epochs, 10 steps: accuracy",
+    "basics/dataloaders.py": "All three are equal: True",
+    "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",
+    "basics/own_loop.py": "rank(s): accuracy",
+    "generative/autoencoder.py": "Linear classifier on its 16 features: test accuracy",
+    "generative/diffusion.py": "Images of the digits 0 to 9",
+    "generative/gan.py": "Two images by the generator, after 114 optimizer steps",
+    "rl/actor_critic.py": "in the end (500 is the most)",
+    "tabular/kfold.py": "5 folds: accuracy",
+    "tabular/lbfgs.py": "10 optimizer steps called training_step",
+    "tabular/optuna_search.py": "Best: trial",
+    "text/gpt.py": "After 20 steps the loss on new sentences is",
+    "text/gpt_parallel.py": "2 rank(s), 10 steps: loss",
+    "text/lora.py": "Adapters alone: ['adapter_config.json', 'adapter_model.safetensors']",
+    "text/streams.py": "the same weights, bit for bit: True",
+    "vision/transfer_learning.py": "trains 11,181,642 parameters",
 }
 
 
-def run(command, folder):
-    """Run a script in an empty folder, where its logs and checkpoints go, and return what it printed."""
-    script, *arguments = command.split()
+def commands():
+    """Yield each script with its settings."""
+    for script in SCRIPTS:
+        settings = re.findall(r"^# nox:(.*)$", script.read_text("utf-8"), re.MULTILINE) or [""]
+        yield from (f"{script.relative_to(EXAMPLES).as_posix()}{arguments}" for arguments in settings)
+
+
+def run(folder, *command):
+    """Run a command in an empty folder, where its logs and checkpoints go, and return what it printed."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *arguments],
+        [sys.executable, *command],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -48,18 +64,24 @@ def run(command, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", CASES)
+@pytest.mark.parametrize("command", list(commands()))
 def test_the_example_runs_and_says_what_it_shows(command, tmp_path):
-    if command.startswith("optuna"):
-        pytest.importorskip("optuna")
-    assert CASES[command] in run(command, tmp_path)
+    name, *arguments = command.split()
+    for modules in re.findall(r"^# nox needs (.+)$", (EXAMPLES / name).read_text("utf-8"), re.MULTILINE):
+        for module in modules.split(", "):
+            pytest.importorskip(module)
+    told = run(tmp_path, str(EXAMPLES / name), *arguments)
+    print(told)
+    assert SAYS[name] in told
 
 
 @pytest.mark.slow
-@pytest.mark.ddp
-def test_the_own_loop_runs_on_two_ranks(tmp_path):
-    assert "Trained on 2 rank(s): accuracy" in run("own_loop.py --max-epochs 1 --ranks 2", tmp_path)
+@pytest.mark.skipif(find_spec("nbclient") is None, reason="needs nbclient, from the group `examples`")
+def test_the_notebook_runs(tmp_path):
+    assert "cells" in run(tmp_path, str(ROOT / "tools" / "notebook.py"), str(EXAMPLES / "notebook.ipynb"))
 
 
-def test_every_example_is_run_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {command.split()[0] for command in CASES}
+def test_every_example_is_run_here_and_is_short():
+    assert {path.relative_to(EXAMPLES).as_posix() for path in SCRIPTS} == set(SAYS)
+    long = {path.name: len(path.read_text("utf-8").splitlines()) for path in SCRIPTS}
+    assert {name: lines for name, lines in long.items() if lines > 150} == {}

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+import lt  # noqa: F401  (its finder is not undone with what a page makes importable)
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 BLOCK = re.compile(

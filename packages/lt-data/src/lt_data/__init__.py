@@ -3,5 +3,6 @@
 from lt_data.combined import CombinedLoader
 from lt_data.datamodule import LightningDataModule
 from lt_data.preparing import prepare_once
+from lt_data.shuffle import BlockShuffle
 
-__all__ = ["CombinedLoader", "LightningDataModule", "prepare_once"]
+__all__ = ["BlockShuffle", "CombinedLoader", "LightningDataModule", "prepare_once"]

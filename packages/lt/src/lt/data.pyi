@@ -6,8 +6,10 @@ from lt_core.data import make_feed as make_feed
 from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_data.datamodule import LightningDataModule as LightningDataModule
 from lt_data.preparing import prepare_once as prepare_once
+from lt_data.shuffle import BlockShuffle as BlockShuffle
 
 __all__ = [
+    "BlockShuffle",
     "CombinedLoader",
     "DataSource",
     "Feed",

@@ -73,6 +73,7 @@ NAMES: dict[str, dict[str, str]] = {
         "instantiate_class": "lt_cli:instantiate_class",
     },
     "data": {
+        "BlockShuffle": "lt_data:BlockShuffle",
         "CombinedLoader": "lt_data:CombinedLoader",
         "DataSource": "lt_core.data:DataSource",
         "Feed": "lt_core.data:Feed",

@@ -1,7 +1,8 @@
 """Several machines: the commands that start a job, and the same job on two "machines" that are this one.
 
-``uv run examples/multi_node.py`` starts torchrun twice, as one does on two machines, each with one process; both sides
-meet on this machine's loopback address. On real machines only the addresses differ: see docs/how-to/multi-node.md.
+``uv run examples/basics/multi_node.py`` starts torchrun twice, as one does on two machines, each with one process;
+both sides meet on this machine's loopback address. On real machines only the addresses differ: see
+docs/how-to/multi-node.md.
 """
 
 # nox: --max-epochs 2

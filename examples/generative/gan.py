@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 
 import torch
-from digits import DigitsData
+from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torchvision import transforms
+from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
 
@@ -32,13 +32,13 @@ class LitGAN(pl.LightningModule):
             nn.LeakyReLU(0.2),
             nn.Linear(128, 256),
             nn.LeakyReLU(0.2),
-            nn.Linear(256, 28 * 28),
+            nn.Linear(256, 8 * 8),
             nn.Sigmoid(),
-            nn.Unflatten(1, (1, 28, 28)),
+            nn.Unflatten(1, (1, 8, 8)),
         )
         self.discriminator = nn.Sequential(
             nn.Flatten(),
-            nn.Linear(28 * 28, 256),
+            nn.Linear(8 * 8, 256),
             nn.LeakyReLU(0.2),
             nn.Linear(256, 128),
             nn.LeakyReLU(0.2),
@@ -46,7 +46,7 @@ class LitGAN(pl.LightningModule):
         )
 
     def forward(self, noise: Tensor) -> Tensor:
-        """Return images, shape ``(batch, 1, 28, 28)``, made from noise of shape ``(batch, LATENT)``."""
+        """Return images, shape ``(batch, 1, 8, 8)``, made from noise of shape ``(batch, LATENT)``."""
         return self.generator(noise)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
@@ -101,10 +101,16 @@ class ManualGAN(LitGAN):
         self.log_dict({"gen_loss": gen_loss, "disc_loss": disc_loss}, prog_bar=True)
 
 
+def digits() -> TensorDataset:
+    """Return scikit-learn's 1797 handwritten digits, shape ``(1, 8, 8)``, values from 0 to 1, with their labels."""
+    bunch = load_digits()
+    return TensorDataset(torch.from_numpy(bunch.images).float().div(16).unsqueeze(1), torch.from_numpy(bunch.target))
+
+
 def draw(image: Tensor) -> str:
-    """Return an image of shape ``(1, 28, 28)`` with values from 0 to 1 as text."""
+    """Return an image of shape ``(1, 8, 8)`` with values from 0 to 1 as text."""
     shades = " .:-=+*#%@"
-    rows = (image[0, ::2] * (len(shades) - 1)).round().int().tolist()
+    rows = (image[0].repeat_interleave(2, dim=1) * (len(shades) - 1)).round().int().tolist()
     return "\n".join("".join(shades[value] for value in row) for row in rows)
 
 
@@ -116,11 +122,9 @@ def main() -> None:
     args = parser.parse_args()
 
     pl.seed_everything(42)
-    data = DigitsData()
-    data.transform = transforms.ToTensor()
     model = ManualGAN() if args.manual else LitGAN()
     trainer = pl.Trainer(max_epochs=args.max_epochs, logger=False, enable_checkpointing=False)
-    trainer.fit(model, datamodule=data)
+    trainer.fit(model, DataLoader(digits(), batch_size=32, shuffle=True))
     with torch.no_grad():
         images = model(torch.randn(2, LATENT, device=model.device))
     for image in images:

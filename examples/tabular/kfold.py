@@ -1,7 +1,7 @@
 """K-fold cross-validation: k fits on k parts of the data, and what their metrics say together.
 
 Nothing of it is a special case of the Trainer: a fold is a datamodule that knows its number, and each fold gets a new
-model and a new Trainer. Run it with ``uv run examples/kfold.py``; ``--help`` lists the flags.
+model and a new Trainer. Run it with ``uv run examples/tabular/kfold.py``; ``--help`` lists the flags.
 """
 
 # nox: --max-epochs 2

@@ -2,9 +2,10 @@
 
 The callback that tells Optuna how a trial goes has what every callback has: it reads ``trainer.callback_metrics`` and
 sets ``trainer.should_stop``. On several ranks, rank 0 asks Optuna and tells the others.
-Run it with ``uv run --group examples examples/optuna_search.py``.
+Run it with ``uv run --group examples examples/tabular/optuna_search.py``.
 """
 
+# nox needs optuna
 # nox: --trials 4 --max-epochs 3
 
 from __future__ import annotations
