@@ -17,6 +17,7 @@ LIMITS = {
     "files in import circles": 0,
     "files in the largest circle": 0,
     "files that write slots of Run or its owners": 0,
+    "fields of Position and Pending with several writers": 0,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 9_125,
@@ -113,6 +114,25 @@ def written_slots(files: dict[str, Path]) -> dict[str, set[str]]:
     return found
 
 
+def writers_of_data(files: dict[str, Path]) -> dict[str, set[str]]:
+    """Return who assigns each field of Position and Pending, which many read: an owner, or a room of lt_loops.
+
+    ``train_epoch``, where the plain step is inlined, is the exception; their own methods do not count.
+    """
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        if not name.startswith("lt_loops.") or name == "lt_loops.fit":
+            continue
+        writer = name if name.startswith("lt_loops.run.") else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for target in _changed(node):
+                if isinstance(target, ast.Attribute) and (
+                    of := re.search(r"\b(position|pending)$", ast.unparse(target.value))
+                ):
+                    found.setdefault(f"{of[1]}.{target.attr}", set()).add(writer)
+    return found
+
+
 _CHANGING = ("add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "sort", "update")
 """Methods of a list, dict or set that change it."""
 
@@ -184,6 +204,9 @@ def figures() -> dict[str, int]:
         "files in import circles": sum(map(len, rings)),
         "files in the largest circle": max(map(len, rings), default=0),
         "files that write slots of Run or its owners": len(written_slots(files)),
+        "fields of Position and Pending with several writers": sum(
+            len(writers) > 1 for writers in writers_of_data(files).values()
+        ),
         "slots of the largest owner": max(slots_of_owners(files).values()),
         "unpromised names that siblings use": len(unpromised(files)),
         "lines of lt-core": sum(count for name, count in lines.items() if name.partition(".")[0] == "lt_core"),
@@ -201,6 +224,8 @@ def main() -> None:
         print(f"circle of {len(ring)}: {', '.join(ring)}")
     for module, written in sorted(written_slots(files).items()):
         print(f"{module} writes {', '.join(sorted(written))}")
+    for field, writers in sorted(writers_of_data(files).items()):
+        print(f"{field} is written by {', '.join(sorted(writers))}")
     for owner, slots in sorted(slots_of_owners(files).items()):
         print(f"{owner} has {slots} slots")
     for name, users in sorted(unpromised(files).items()):

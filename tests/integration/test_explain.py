@@ -104,4 +104,3 @@ def test_in_a_notebook_the_automatic_strategy_is_one_that_works_there(explained,
     assert "strategy 'ddp'" in explained(devices=2)
     trainer = Trainer(accelerator="cpu", devices=2, logger=False, enable_checkpointing=False)
     assert trainer.strategy.launcher.name == "fork"
-    assert trainer.strategy.launcher.notebook

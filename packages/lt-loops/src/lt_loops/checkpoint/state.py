@@ -338,7 +338,7 @@ def _go_on_from_others(run: Run, tree: dict[str, Any]) -> None:
             code="LT602",
         )
     position = run.position
-    position.epoch, position.batch, position.step = progress
+    position.go_on_at(*progress)
     if run.data.feed is not None and position.batch:
         run.data.feed.load_state_dict(
             {"epoch": position.epoch, "batches": position.batch, "before": capture_generators()}

@@ -67,7 +67,7 @@ def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, ind
     answers = [hook(batch, index) for hook in hooks]
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
-    run.position.exhausted = True
+    run.data.exhaust()
     run.training.finish_window()
     return True
 
@@ -127,7 +127,7 @@ def end_of_data(run: Run) -> None:
     if position.batch == 0 and not position.exhausted:
         again = " A generator is spent after one epoch: pass a list or a DataLoader." if position.epoch else ""
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
-    position.exhausted = True
+    run.data.exhaust()
     run.training.finish_window()
     if not run.stopping.reason:
         after_batch(run)

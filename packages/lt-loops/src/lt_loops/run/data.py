@@ -99,6 +99,10 @@ class TrainingData(Owner):
         self._place = None
         return self._batches
 
+    def exhaust(self) -> None:
+        """Note that no batch of this epoch is left, or is to be read."""
+        self._ahead.position.exhausted = True
+
     def pause(self) -> None:
         """Stop the clock; the iterator of an epoch that was left early stays, for a checkpoint."""
         self.stop_clock()

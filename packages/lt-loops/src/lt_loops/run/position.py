@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,6 +49,19 @@ class Position:
         self.total_batches += self.batch
         self.samples += samples
         self.batch, self.validated, self.exhausted = 0, -1, False
+
+    def go_on_at(self, epoch: int, batch: int, step: int) -> None:
+        """Stand where another library's run stopped."""
+        self.epoch, self.batch, self.step = epoch, batch, step
+
+    @contextmanager
+    def as_in(self, epoch: int) -> Iterator[None]:
+        """Say for a while that it is this epoch."""
+        here, self.epoch = self.epoch, epoch
+        try:
+            yield
+        finally:
+            self.epoch = here
 
     def mark_validated(self) -> None:
         """Note that the validation due here is done."""

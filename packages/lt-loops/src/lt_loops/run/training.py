@@ -155,12 +155,13 @@ class Training(Owner):
         A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
-        self.pending.load_state_dict(saved.shared["pending"])
         self._precision.load_state_dict(saved.shared["precision"])
         parts = [saved.mine] if saved.same_ranks else saved.ranks
-        share = 1 if saved.same_ranks else saved.world_size if self.pending.weighted else len(parts)
-        if self.pending.weighted:
-            self.pending.weight = sum(part.get("weight", self.pending.weight) for part in parts) / share
+        pending = dict(saved.shared["pending"])
+        share = 1 if saved.same_ranks else saved.world_size if pending["weighted"] else len(parts)
+        if pending["weighted"]:
+            pending["weight"] = sum(part.get("weight", pending["weight"]) for part in parts) / share
+        self.pending.load_state_dict(pending)
         for name, parameter in self._module.named_parameters():
             found = [part["gradients"][name] for part in parts if name in part["gradients"]]
             if found:

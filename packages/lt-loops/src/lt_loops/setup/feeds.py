@@ -102,10 +102,9 @@ def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
     """Stand where the loaders of ``kind`` were asked for first, in epoch and random generators: a resumed run asks as
     then, and what its loaders draw as they are made changes nothing else.
     """
-    loaders, here = run.job.loaders, run.position.epoch
-    run.position.epoch = loaders.epochs.setdefault(kind, here)
+    loaders = run.job.loaders
     before = loaders.generators.get(kind)
-    try:
+    with run.position.as_in(loaders.epochs.setdefault(kind, run.position.epoch)):
         if before is not None:
             with preserve_generators():
                 restore_generators(before)
@@ -115,8 +114,6 @@ def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
         yield
         if have_drawn(before):
             loaders.generators[kind] = before
-    finally:
-        run.position.epoch = here
 
 
 def make_train_feed(run: Run) -> Feed:
