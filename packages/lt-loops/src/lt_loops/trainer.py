@@ -31,9 +31,8 @@ from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.checkpoint.state import capture
-from lt_loops.evaluate import run_evaluate
+from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
-from lt_loops.predict import iterate_predictions, run_predict
 from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
@@ -268,11 +267,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             weights_only: as in :meth:`fit`.
             unknown: as in :meth:`fit`.
         """
-        if unknown:
-            given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
-            given |= {"datamodule": datamodule, "weights_only": weights_only}
-            return self.validate(**in_todays_names("validate", given, unknown))
-        return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
+        given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
+        given |= {"datamodule": datamodule, "weights_only": weights_only}
+        return self._evaluate("validate", given, unknown)
 
     def test(
         self,
@@ -285,11 +282,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         **unknown: Any,
     ) -> list[dict[str, float]]:
         """Run the test loaders once; arguments and result as in :meth:`validate`."""
-        if unknown:
-            given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
-            given |= {"datamodule": datamodule, "weights_only": weights_only}
-            return self.test(**in_todays_names("test", given, unknown))
-        return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule, weights_only)
+        given = {"model": model, "dataloaders": dataloaders, "ckpt_path": ckpt_path, "verbose": verbose}
+        given |= {"datamodule": datamodule, "weights_only": weights_only}
+        return self._evaluate("test", given, unknown)
 
     def predict(
         self,
@@ -344,18 +339,11 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         yield from iterate_predictions(run)
         self._exit_after_signal(run)
 
-    def _evaluate(
-        self,
-        stage: str,
-        model: LightningModule | None,
-        dataloaders: Any,
-        ckpt_path: str | PathLike[str] | None,
-        verbose: bool,
-        datamodule: DataSource | None,
-        weights_only: bool | None,
-    ) -> list[dict[str, float]]:
+    def _evaluate(self, stage: str, given: dict[str, Any], unknown: dict[str, Any]) -> list[dict[str, float]]:
+        given = in_todays_names(stage, given, unknown) if unknown else given
+        verbose = given.pop("verbose")
         with silenced(self.settings.silence):
-            run = self._eval_run(stage, model, dataloaders, ckpt_path, datamodule, weights_only)
+            run = self._eval_run(stage, **given)
             result = self.strategy.launch(run_evaluate, run)
             self._finish(run, result)
         results: list[dict[str, float]] = result.outputs

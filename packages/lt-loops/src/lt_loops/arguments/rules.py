@@ -204,15 +204,9 @@ def fast_dev_run(name: str, value: Any) -> Problem | None:
     return wrong_value(name, value, expected, f"Write {name}=True for one batch.") if value < 0 else None
 
 
-def word(example: str) -> Rule:
-    """Accept text."""
-
-    def rule(name: str, value: Any) -> Problem | None:
-        if isinstance(value, str):
-            return None
-        return wrong_type(name, value, "text", f"Write {name}={example!r}, for instance.")
-
-    return rule
+def of_type(kinds: tuple[type, ...], expected: str, remedy: str) -> Rule:
+    """Accept instances of ``kinds``."""
+    return lambda name, value: None if isinstance(value, kinds) else wrong_type(name, value, expected, remedy)
 
 
 def path(name: str, value: Any) -> Problem | None:
@@ -223,13 +217,6 @@ def path(name: str, value: Any) -> Problem | None:
     if Path(value).is_file():
         return wrong_value(name, os.fspath(value), expected, "This is a file: name its folder, or another one.")
     return None
-
-
-def ckpt_path(name: str, value: Any) -> Problem | None:
-    """Accept the path of a checkpoint."""
-    if isinstance(value, str | os.PathLike):
-        return None
-    return wrong_type(name, value, "the path of a checkpoint", "Write trainer.fit(model, ckpt_path='last.ckpt').")
 
 
 def precision(name: str, value: Any) -> Problem | None:

@@ -143,7 +143,9 @@ class Settings:
     reload_dataloaders_every_n_epochs: int = _row(0, rules.count(0, "epochs", instead="Write 0 to keep the loaders."))
     default_root_dir: str = _row(os.getcwd, rules.path, also="PathLike[str]", form=rules.as_folder)
     enable_autolog_hparams: bool = _row(True, rules.flag)
-    model_registry: str | None = _row(None, rules.word("my-model"))
+    model_registry: str | None = _row(
+        None, rules.of_type((str,), "text", "Write model_registry='my-model', for instance.")
+    )
     compile: dict[str, Any] | None = _row(None, rules.compile_options, also="bool", form=rules.as_compile_options)
     cuda_graphs: bool = _row(False, rules.flag)
     steps_per_execution: int = _row(
@@ -156,7 +158,15 @@ class Settings:
     )
     eval_precision: str | Precision | None = _row(None, rules.precision, also="int", form=rules.as_precision)
     # what ``fit`` resumes from where it is given no checkpoint itself
-    ckpt_path: str | None = _row(None, rules.ckpt_path, also="PathLike[str]", form=os.fspath, parameter=False)
+    ckpt_path: str | None = _row(
+        None,
+        rules.of_type(
+            (str, os.PathLike), "the path of a checkpoint", "Write trainer.fit(model, ckpt_path='last.ckpt')."
+        ),
+        also="PathLike[str]",
+        form=os.fspath,
+        parameter=False,
+    )
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod

@@ -32,13 +32,8 @@ class Job:
     """What to do with which module and which data; the Trainer makes it.
 
     Attributes:
-        trainer: whose it is.
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-        module: the user's.
-        loaders: where data comes from.
-        settings: the Trainer's arguments.
-        limits: those that may change while the run goes on.
-        parts: the Trainer's strategy, precision, callbacks, loggers...
+        limits: those of the ``settings`` that may change while the run goes on.
         ckpt_path: what to start from.
         trusted: whether that file may run code as it is read.
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ class Manual:
         self.backward = run.precision.leave_step(self._backward)
         take_step = run.precision.leave_step(self._step)
         self.in_step = run.precision.wrap_step(_call)
-        self.optimizers = [
+        self.optimizers: Sequence[LightningOptimizer] = [
             LightningOptimizer(o, take_step, self._toggled, self._zero if plan.window > 1 else None)
             for o in plan.optimizers
         ]

@@ -116,7 +116,7 @@ class _WithArguments:
         self._optimizer, self._arguments = optimizer, arguments
 
     def step(self, *closure: Any, **named: Any) -> Any:
-        return self._optimizer.step(*closure, **named, **self._arguments)
+        return self._optimizer.step(*closure, **named, **self._arguments)  # type: ignore[call-overload]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)
