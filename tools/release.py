@@ -6,8 +6,8 @@ In this order, and nothing is written before the checks have passed:
 2. The range of every dependent holds: those in the workspace, and those that are published (their newest tag).
 3. The version in the package's pyproject.toml is raised and its changelog is built (towncrier).
 4. Sdist and wheel are built twice, and both builds have the same bytes; they go to dist/.
-5. The package's own tests and those of its dependents pass against that wheel, and so does each published dependent:
-   the wheel of its newest tag, with the tests of that tag, against the new wheel.
+5. The package's own tests and those of its dependents pass against that wheel, the tests on several ranks pass, and so
+   does each published dependent: the wheel of its newest tag, with the tests of that tag, against the new wheel.
 6. One commit, one tag `lt-core-vX.Y.Z`. Nothing is pushed: the last line says how.
 
 A failure in 3 to 5 puts the package's folder back as it was.
@@ -29,6 +29,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 UV = os.environ.get("UV", "uv")
+ON_RANKS = ("tests-ddp", "tests-fsdp", "conformance")  # what `isolated` leaves out
 ORDINARY = "not (cuda or xla or ddp or fsdp or conformance or faults or multinode or slow)"  # as in the noxfile
 
 
@@ -211,6 +212,8 @@ def test_workspace(release: Release) -> None:
     for name in sorted(names):
         print(f"tests of {name} against {release.package} {release.new}")
         run(sys.executable, "-m", "nox", "-s", f"isolated({name})")
+    print("tests on several ranks")
+    run(sys.executable, "-m", "nox", "-s", *ON_RANKS)
 
 
 def test_published(release: Release) -> None:

@@ -48,6 +48,10 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605  (the table above is the list)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("lt-callbacks")
     module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from lt_core.errors import CheckpointError
 
 if TYPE_CHECKING:
     from lt_checkpoint._sharded import ShardedCheckpointIO
+
+__version__ = version("lt-checkpoint")
 
 __all__ = [
     "AsyncCheckpointIO",

@@ -38,6 +38,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("lt-cli")
     """Import a public name when it is first used: ``lt --version`` needs neither torch nor jsonargparse."""
     for module, names in _HOMES.items():
         if name in names:

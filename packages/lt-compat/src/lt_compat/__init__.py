@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from lt_compat.install import install, main
+
+__version__ = version("lt-compat")
 
 __all__ = ["install", "main"]

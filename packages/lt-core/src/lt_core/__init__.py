@@ -1,5 +1,7 @@
 """What all parts of lt agree on: LightningModule, Callback, hooks and the small interfaces with working defaults."""
 
+from importlib.metadata import version
+
 from lt_core._callback_base import CallbackBase
 from lt_core._module_base import ModuleBase
 from lt_core.accelerator import Accelerator
@@ -32,6 +34,8 @@ from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import isolate_rng, seed_everything
 from lt_core.strategy import Capabilities, Placement, Shard, Strategy, SupportsMesh
 from lt_core.trainer import TrainerAPI
+
+__version__ = version("lt-core")
 
 __all__ = [
     "Accelerator",

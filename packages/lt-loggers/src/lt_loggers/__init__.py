@@ -30,6 +30,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("lt-loggers")
     if name not in _HOMES:
         raise AttributeError(f"module 'lt_loggers' has no attribute {name!r}")
     found = getattr(import_module(f"lt_loggers.{_HOMES[name]}"), name)

@@ -13,6 +13,8 @@ A test of a kit can be overridden only to mark it ``xfail(reason=...)``, so that
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import pytest
 
 _KITS = ("accelerator", "callback", "checkpoint", "environment", "feed", "launcher", "logger", "precision", "profiler")
@@ -34,6 +36,8 @@ from lt_testing.logger import LoggerKit
 from lt_testing.precision import PrecisionKit
 from lt_testing.profiler import ProfilerKit
 from lt_testing.strategy import StrategyConformance, xfail
+
+__version__ = version("lt-testing")
 
 __all__ = [
     "AcceleratorKit",
