@@ -1,7 +1,10 @@
 """The `lt` command with the real Trainer, callbacks and loggers; projects and packages as `lt new` writes them."""
 
+import contextlib
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +13,14 @@ import pytest
 import torch
 import yaml
 
+from lt_cli.help_page import plain, short_type
 from lt_cli.main import main
 from lt_cli.new import create
+from lt_cli.trainer_outline import TRAINING, outline
+from lt_cli.training import TrainingCommand
 from lt_core.errors import LogError, LtWarning
+from lt_loops import Trainer
+from lt_loops.arguments.table import ARGUMENTS, Settings
 
 USERS = """
 import torch
@@ -128,6 +136,29 @@ def test_predictions_are_saved_where_the_user_says(here, capsys):
     assert "--output predictions.pt saves them" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("checkpoint", ["last", "lightning_logs/version_0/checkpoints/last.ckpt"])
+@pytest.mark.parametrize("command", ["validate", "test"])
+def test_a_test_writes_into_the_run_that_it_tests(here, command, checkpoint):
+    assert (
+        main(
+            [
+                "fit",
+                *BASE,
+                "--trainer.logger=csv",
+                "--trainer.callbacks+=ModelCheckpoint",
+                "--trainer.callbacks.save_last=true",
+            ]
+        )
+        == 0
+    )
+    before = (here / "lightning_logs/version_0/metrics.csv").read_text()
+    assert main([command, *BASE, "--trainer.logger=csv", f"--ckpt_path={checkpoint}"]) == 0
+    assert [run.name for run in (here / "lightning_logs").iterdir()] == ["version_0"]
+    after = (here / "lightning_logs/version_0/metrics.csv").read_text()
+    assert len(after.splitlines()) == len(before.splitlines()) + 1
+    assert (here / f"lightning_logs/version_0/config-{command}.yaml").is_file()
+
+
 def test_an_error_without_lines_of_the_user_is_one_line(here, capsys):
     with pytest.raises(SystemExit) as end:
         main(["predict", *BASE])
@@ -191,12 +222,65 @@ def test_a_sharded_checkpoint_is_shown_and_made_one_file(here):
     assert set(torch.load("whole.ckpt", weights_only=True)["state_dict"]) == {"layer.weight", "layer.bias"}
 
 
-def test_completion_knows_arguments_and_commands(capsys):
-    with pytest.raises(SystemExit):
-        main(["completion", "bash"])
+def test_completion_knows_arguments_names_and_commands(capsys):
+    assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    assert "--trainer.max_epochs" in script
-    assert "migrate" in script
+    assert all(word in script for word in ("--trainer.max_epochs", "early_stopping", "migrate", "--write"))
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_is_one_screen_and_needs_no_torch():
+    code = (
+        "import sys; from lt_cli.main import main; main(['fit', '--help']);"
+        "sys.exit(bool({'torch', 'jsonargparse'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "--trainer.max_epochs" in shown
+    assert len(shown.splitlines()) < 45
+
+
+class Parsers(TrainingCommand):
+    """The parsers of ``lt``, unused."""
+
+    def __init__(self):
+        with contextlib.suppress(SystemExit):
+            super().__init__(["fit"])
+
+    def parse_arguments(self, parser, args):
+        raise SystemExit
+
+
+@pytest.fixture(scope="module")
+def parsers():
+    return Parsers()._subcommand_parsers
+
+
+@pytest.mark.parametrize("command", TRAINING)
+def test_the_page_shows_the_arguments_that_the_parser_takes(parsers, command):
+    shown = {row.flag for row in outline(command)[1]}
+    assert shown - {"--link"} == {row.flag for row in parsers[command]._rows()} | {"--print_config"}
+
+
+@pytest.mark.parametrize("name", [name for name, argument in ARGUMENTS.items() if argument.parameter])
+def test_an_argument_is_shown_as_the_table_of_the_trainer_has_it(parsers, name):
+    (row,) = [row for row in outline("fit")[1] if row.flag == f"--trainer.{name}"]
+    (parsed,) = [each for each in parsers["fit"]._rows() if each.flag == row.flag]
+    said = re.search(rf"^    {name}: (.*(?:\n        .*)*)", inspect.getdoc(Trainer), re.MULTILINE)[1]
+    assert plain(row.doc) == plain(parsed.doc) == plain(said)
+    default = getattr(Settings(), name)
+    if default not in (None, [], (), str(Path.cwd())):
+        assert plain(row.doc).replace('"', "").endswith(f"default: {default}.")
+    annotation = inspect.signature(Trainer.__init__).parameters[name].annotation
+    assert short_type(row.type) == short_type(annotation)
+
+
+def test_names_for_an_argument_are_listed(capsys):
+    assert main(["fit", "--trainer.callbacks.help"]) == 0
+    shown = capsys.readouterr().out
+    assert "early_stopping (EarlyStopping)" in shown
+    assert "Ends training when" in shown
 
 
 # ---- lt new ----------------------------------------------------------------------------------------------------------

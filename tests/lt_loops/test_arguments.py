@@ -3,6 +3,7 @@
 import inspect
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,13 @@ def test_the_signature_takes_what_the_table_says(name):
 
 def test_the_docstring_has_a_line_for_each_of_them_in_its_order():
     assert list(DOCS) == SHOWN
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_docstring_says_the_default_of_the_table(name):
+    default = getattr(Settings(), name)
+    if default not in (None, [], (), str(Path.cwd())):
+        assert DOCS[name].replace('``"', "").replace('"``', "").endswith(f"; default: {default}.")
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.complaints import explain
 from lt_cli.config_places import ConfigPlaces
+from lt_cli.help_page import COMMON, Row, page, short_type
 from lt_cli.plugin_classes import with_classes
 from lt_core.callback import Callback
 from lt_core.data import DataSource
@@ -45,6 +47,14 @@ LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 
 _BUILT_LATER = (Optimizer, *LRSchedulerTypeTuple)
 """Classes that need an argument which only a model has: its parameters, its optimizer."""
+
+
+class _Page(argparse._HelpAction):
+    """Prints more than the first page of help: ``--help.all``, ``--trainer.help``."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        parser.asked = option_string or ""
+        super().__call__(parser, namespace, values, option_string)
 
 
 class LightningArgumentParser(ArgumentParser):
@@ -77,6 +87,7 @@ class LightningArgumentParser(ArgumentParser):
         set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
         self._began_in = Path.cwd()
+        self.asked = ""
         self.callback_keys: list[str] = []
         self.links: dict[str, tuple[str, ...]] = {}
         self.optimizer_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
@@ -113,6 +124,8 @@ class LightningArgumentParser(ArgumentParser):
             return list(self.add_class_arguments(kind, nested_key, fail_untyped=False, sub_configs=True))
         if hasattr(kind, "fit"):
             added = self.add_class_arguments(kind, nested_key, fail_untyped=False, instantiate=False, sub_configs=True)
+            for option in ("--help.all", f"--{nested_key}.help"):
+                self.add_argument(option, action=_Page, help=argparse.SUPPRESS)
             return list(added)
         raise ConfigTypeError(
             f"add_lightning_class_args({kind.__name__}, {nested_key!r}): expected a Trainer, LightningModule, "
@@ -187,6 +200,48 @@ class LightningArgumentParser(ArgumentParser):
         if not self.exit_on_error:
             super().error(text, ex)
         self.exit(2, f"{self._program()}: error: {text}\nAll arguments: {self._program()} --help\n")
+
+    def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
+        """Return the first page of help, or the one that was asked for."""
+        program = self._program()
+        usage, more = f"{program} [--ARGUMENT VALUE]...", [f"{program} --help.all  everything"]
+        everything = bool(self.asked) or "--help.all" not in self._option_string_actions
+        rows = list(self._rows())
+        if self._subcommands_action is not None:
+            usage, more = f"{program} COMMAND ...", [f"'{program} COMMAND --help' says more about one of them."]
+        elif everything:
+            usage, more = usage if self.asked else "", []
+        if self.asked.startswith("--") and self.asked not in ("--help", "--help.all"):
+            rows = [row for row in rows if row.group == self.asked.removeprefix("--").removesuffix(".help")]
+        return page(usage, self.description or "", rows, more, everything=everything)
+
+    def _rows(self) -> Iterator[Row]:
+        """Yield the arguments as they are shown: without those that load a file or show help."""
+        if self._subcommands_action is not None:
+            for choice in self._subcommands_action._get_subactions():
+                yield Row(choice.dest, "", choice.help or "", "commands")
+            return
+        for action in (action for group in self._action_groups for action in group._group_actions):
+            name = action.dest
+            helps = isinstance(action, argparse._HelpAction) or name.endswith(".help")
+            if action.help == argparse.SUPPRESS or helps or type(action).__name__ == "_ActionConfigLoad":
+                continue
+            flags = [flag for flag in action.option_strings if not flag.endswith("+")]
+            group, _, last = name.partition(".")
+            doc = (action.help or "").replace("%%", "%")
+            if doc.startswith("One or more arguments specifying"):  # jsonargparse's words for a class that is chosen
+                doc = f"a class, and its arguments: --{name}.help CLASS"
+            if action.default not in (None, argparse.SUPPRESS) and "default:" not in doc:
+                doc = f"{doc.removesuffix('.')}; default: {action.default}".removeprefix("; ")
+            if action.required:
+                doc = f"required; {doc}".removesuffix("; ")
+            kind = short_type(str(getattr(action, "_typehint", "")))
+            in_group = "options" if not last else "trainer" if self._is_trainer(group) else group
+            common = name != "print_config" and (in_group != "trainer" or last in COMMON)
+            yield Row(max(flags, key=len, default=name), kind, doc, in_group, common)
+
+    def _is_trainer(self, key: str) -> bool:
+        return isinstance(self._option_string_actions.get(f"--{key}.help"), _Page)
 
     def tell_how_to_repeat(self) -> None:
         """Have a configuration that is written say at its head how it is used, unless the user gave another head."""

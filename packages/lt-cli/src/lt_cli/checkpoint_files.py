@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,20 @@ from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, did_you_mean, warn
 from lt_core.plugins import install_hint
 
-__all__ = ["convert", "export", "main", "weights_of"]
-
-_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+__all__ = ["convert", "export", "run", "weights_of"]
 
 
-def main(words: Sequence[str]) -> int:
-    """Run ``lt ckpt <what> ...``; return the exit status: 1 for a bad checkpoint, 2 for a bad command."""
-    options = _parser().parse_args(words)
+def run(options: argparse.Namespace) -> int:
+    """Do what ``lt ckpt`` was asked for; return the exit status: 1 for a bad checkpoint, 2 for a bad command."""
+    steps = {"show": _show, "verify": _verify, "convert": _convert, "export": _export}
     try:
-        status: int = options.run(options)
+        return steps[options.what](options)
     except CommandError as error:
         print(f"lt ckpt: error: {error}", file=sys.stderr)
         return 2
     except CheckpointError as error:
         print(f"lt ckpt: {error}", file=sys.stderr)
         return 1
-    return status
 
 
 def convert(
@@ -138,40 +134,6 @@ def weights_of(tree: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
 # ---- commands --------------------------------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lt ckpt", description="Look into checkpoints, verify, convert, export them.")
-    commands = parser.add_subparsers(required=True, metavar="WHAT")
-
-    show = commands.add_parser("show", help="what it holds")
-    show.add_argument("path", type=Path)
-    show.add_argument("--weights", action="store_true", help="list every weight with shape and type")
-    show.add_argument("--json", action="store_true", help="as JSON")
-    show.set_defaults(run=_show)
-
-    verify = commands.add_parser("verify", help="whether it is complete, undamaged and plain data only")
-    verify.add_argument("paths", nargs="+", type=Path, help="files, or folders whose checkpoints are meant")
-    verify.set_defaults(run=_verify)
-
-    change = commands.add_parser("convert", help="write it again: from Lightning 1.x, smaller, in another type")
-    change.add_argument("source", type=Path)
-    change.add_argument("target", type=Path)
-    change.add_argument("--weights-only", action="store_true", help="leave out what only resuming needs")
-    change.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
-    change.set_defaults(run=_convert)
-
-    out = commands.add_parser("export", help="the weights alone, as .safetensors or .pt")
-    out.add_argument("source", type=Path)
-    out.add_argument("target", type=Path)
-    out.add_argument("--prefix", default="", help="only names that begin so, without it: model.")
-    out.add_argument("--dtype", choices=_TYPES, help="for floating-point weights")
-    out.set_defaults(run=_export)
-    for reads in (show, change, out):
-        reads.add_argument(
-            "--trusted", action="store_true", help="read it even if it can run code: only your own files"
-        )
-    return parser
-
-
 def _show(options: argparse.Namespace) -> int:
     tree = _reader(options.path).load_checkpoint(options.path, map_location="cpu", trusted=options.trusted)
     found = contents(tree, options.weights)
@@ -204,14 +166,14 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    dtype = _TYPES.get(options.dtype or "")
+    dtype = options.dtype and getattr(torch, options.dtype)
     convert(options.source, options.target, weights_only=options.weights_only, dtype=dtype, trusted=options.trusted)
     print(f"{options.target}: {options.target.stat().st_size / 1e6:.3f} MB")
     return 0
 
 
 def _export(options: argparse.Namespace) -> int:
-    dtype = _TYPES.get(options.dtype or "")
+    dtype = options.dtype and getattr(torch, options.dtype)
     count = export(options.source, options.target, prefix=options.prefix, dtype=dtype, trusted=options.trusted)
     print(f"{options.target}: {count} tensors, {options.target.stat().st_size / 1e6:.3f} MB")
     return 0
@@ -250,7 +212,7 @@ def _checkpoints(path: Path) -> list[Path]:
 
 def _is_sharded(folder: Path) -> bool:
     """Return whether a folder is a sharded checkpoint, or what is left of one, whatever its name."""
-    return (folder / ".metadata").is_file() or any(folder.glob("*.distcp")) or _reader(folder).exists(folder)
+    return (folder / ".metadata").is_file() or any(folder.glob("*.distcp")) or _reader(folder).exists(folder.absolute())
 
 
 def _size(path: Path) -> int:

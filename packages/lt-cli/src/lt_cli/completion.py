@@ -1,53 +1,74 @@
-"""``lt completion``: a script by which a shell completes ``lt``."""
+"""``lt completion``: a file by which a shell completes ``lt``."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from importlib import import_module
 
-from jsonargparse import ArgumentParser
+import shtab
 
-from lt_cli.argument_parser import LightningArgumentParser
-from lt_cli.lightning_cli import ArgsType
-from lt_cli.main import commands
-from lt_cli.plugin_classes import import_named_plugins
-from lt_cli.training import TrainingCommand
+from lt_cli.command_parser import CommandParser
+from lt_cli.help_page import Row, plain
+from lt_cli.main import Command, commands
+from lt_cli.trainer_outline import GROUPS_OF, TRAINING, outline
 
-__all__ = ["KINDS", "main"]
+__all__ = ["KINDS", "main", "parser"]
 
 KINDS = {
-    "bash": 'eval "$(lt completion bash)"  in ~/.bashrc',
+    "bash": "lt completion bash > ~/.lt-completion.bash, and in ~/.bashrc: . ~/.lt-completion.bash",
     "zsh": "lt completion zsh > a file _lt in a folder of fpath",
     "tcsh": "lt completion tcsh > a file that ~/.tcshrc sources",
 }
 """The shells, each with what to do with its script."""
 
 
-def main(words: Sequence[str]) -> int:
-    """Print a script; return the exit status."""
+def parser() -> CommandParser:
+    """Return the parser of the command."""
     uses = "\n".join(f"  {kind:8}{use}" for kind, use in KINDS.items())
-    parser = argparse.ArgumentParser(
+    note = "Again after a package with plug-ins was installed: the file knows their names."
+    made = CommandParser(
         prog="lt completion",
-        description=f"Print what completes lt's arguments:\n{uses}",
+        description=f"Print what completes lt's arguments:\n{uses}\n\n{note}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("kind", choices=KINDS)
-    _CompletionCommand(parser.parse_args(words).kind)
+    made.add_argument("kind", choices=tuple(KINDS))
+    return made
+
+
+def main(words: Sequence[str]) -> int:
+    """Print a script; return the exit status."""
+    kind = parser().parse_args(words).kind
+    whole = CommandParser(prog="lt")
+    whole.add_argument("--version", action="store_true", help="name and version")
+    places = whole.add_subparsers()
+    for command in commands():
+        arguments = _arguments(command)
+        places.add_parser(command.name, help=command.summary, parents=[arguments], add_help=False)
+    print(shtab.complete(whole, kind))
     return 0
 
 
-class _CompletionCommand(TrainingCommand):
-    """The command line of ``lt`` with all commands, printed in place of being used."""
+def _arguments(command: Command) -> argparse.ArgumentParser:
+    """Return a parser with the arguments of a command, as far as its module says them by a function ``parser``."""
+    if command.name in TRAINING:
+        return _of_rows((outline(command.name) or ("", []))[1])
+    made = getattr(import_module(command.origin.partition(":")[0]), "parser", CommandParser)()
+    assert isinstance(made, argparse.ArgumentParser)
+    return made
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        import_named_plugins(["--help"])  # all classes that packages provide are choices
-        super().__init__(["fit"])
 
-    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        assert parser._subcommands_action is not None
-        for command in commands():
-            if command.name not in self._subcommand_parsers:
-                parser._subcommands_action.add_subcommand(command.name, ArgumentParser(), help=command.summary)
-        print(parser.get_completion_script(f"shtab-{self.kind}"))
-        raise SystemExit(0)
+def _of_rows(rows: Sequence[Row]) -> CommandParser:
+    made = CommandParser()
+    made.add_argument("--help.all", action="store_true", help="everything")
+    made.add_argument("--trainer.help", action="store_true", help="all arguments of the Trainer")
+    for row in rows:
+        flags = [row.flag, f"{row.flag}+"] if "list[" in row.type else [row.flag]
+        action = made.add_argument(*flags, help=plain(row.doc).replace("%", "%%"))
+        if row.choices == ("FILE",):
+            setattr(action, "complete", shtab.FILE)  # noqa: B010  (shtab's way to say so, which argparse does not type)
+        else:
+            action.choices = row.choices or None
+    for argument in GROUPS_OF:
+        made.add_argument(f"--trainer.{argument}.help", help="what can be named there, or a class's arguments")
+    return made

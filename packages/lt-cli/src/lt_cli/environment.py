@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -12,9 +11,10 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distributions, version
 from typing import Any
 
+from lt_cli.command_parser import CommandParser
 from lt_cli.plugin_list import installed_plugins, plugin_lines
 
-__all__ = ["main", "report"]
+__all__ = ["main", "parser", "report"]
 
 _BESIDES = (
     "torch",
@@ -60,11 +60,16 @@ def report() -> dict[str, Any]:
     }
 
 
+def parser() -> CommandParser:
+    """Return the parser of the command."""
+    made = CommandParser(prog="lt env", description="Versions, devices and plug-ins, for a bug report.")
+    made.add_argument("--json", action="store_true", help="as JSON")
+    return made
+
+
 def main(words: Sequence[str]) -> int:
     """Print the report; return the exit status."""
-    parser = argparse.ArgumentParser(prog="lt env", description="Versions, devices and plug-ins, for a bug report.")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    if parser.parse_args(words).json:
+    if parser().parse_args(words).json:
         print(json.dumps(report(), indent=2))
         return 0
     found = report()

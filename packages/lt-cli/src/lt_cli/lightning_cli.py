@@ -14,6 +14,7 @@ from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.configured_optimizers import arrange_optimizers, described, give_optimizers
 from lt_cli.plugin_classes import import_named_plugins, spell_out_plugins
 from lt_cli.saved_config import SaveConfigCallback
+from lt_cli.trainer_outline import TRAINING
 from lt_cli.unwritten import ChecksHyperparameters, unwritten
 from lt_core import plugins
 from lt_core.data import DataSource
@@ -135,12 +136,7 @@ class LightningCLI:
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
         """Return the Trainer's methods that are subcommands, each with those arguments that are no options."""
-        return {
-            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "train_dataloader"},
-            "validate": {"model", "dataloaders", "datamodule", "val_dataloaders"},
-            "test": {"model", "dataloaders", "datamodule", "test_dataloaders"},
-            "predict": {"model", "dataloaders", "datamodule"},
-        }
+        return {name: skipped for name, skipped in TRAINING.items() if name != "explain"}
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the arguments that belong to no class."""

@@ -28,13 +28,13 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command("fit", "Train a model.", "lt_cli.training:main", passes_name=True),
-    Command("validate", "Run the validation loaders once.", "lt_cli.training:main", passes_name=True),
-    Command("test", "Run the test loaders once.", "lt_cli.training:main", passes_name=True),
-    Command("predict", "Predict on every batch.", "lt_cli.training:main", passes_name=True),
-    Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.training:main", passes_name=True),
+    Command("fit", "Train a model.", "lt_cli.training_command:main", passes_name=True),
+    Command("validate", "Run the validation loaders once.", "lt_cli.training_command:main", passes_name=True),
+    Command("test", "Run the test loaders once.", "lt_cli.training_command:main", passes_name=True),
+    Command("predict", "Predict on every batch.", "lt_cli.training_command:main", passes_name=True),
+    Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.training_command:main", passes_name=True),
     Command("plot", "Draw the metrics of one or several runs.", "lt_cli.plot:main"),
-    Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_files:main"),
+    Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_command:main"),
     Command("new", "Write a project, or a plug-in package.", "lt_cli.new:main"),
     Command("completion", "Print a script by which a shell completes lt.", "lt_cli.completion:main"),
     Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import keyword
 import re
 import sys
@@ -14,8 +13,9 @@ from pathlib import Path
 from string import Template
 
 from lt_cli.command_error import CommandError
+from lt_cli.command_parser import CommandParser
 
-__all__ = ["KINDS", "create", "main"]
+__all__ = ["KINDS", "create", "main", "parser"]
 
 KINDS = {
     "project": "a small project: module, datamodule, configuration, test",
@@ -50,15 +50,20 @@ def create(kind: str, name: str, parent: Path) -> Path:
     return target
 
 
-def main(words: Sequence[str]) -> int:
-    """Make what was asked for and say what to do next; return the exit status."""
-    parser = argparse.ArgumentParser(prog="lt new", description="Write a project or a plug-in package.")
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+def parser() -> CommandParser:
+    """Return the parser of the command."""
+    made = CommandParser(prog="lt new", description="Write a project or a plug-in package.")
+    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND")
     for kind, summary in KINDS.items():
         of_kind = kinds.add_parser(kind, help=summary, description=f"Write {summary}.")
         of_kind.add_argument("name", help="its name: a Python identifier")
         of_kind.add_argument("--into", default=".", type=Path, help="the folder in which it is made")
-    options = parser.parse_args(words)
+    return made
+
+
+def main(words: Sequence[str]) -> int:
+    """Make what was asked for and say what to do next; return the exit status."""
+    options = parser().parse_args(words)
     try:
         target = create(options.kind, options.name, options.into)
     except CommandError as error:

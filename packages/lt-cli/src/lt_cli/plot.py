@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lt_cli.command_error import CommandError
+from lt_cli.command_parser import CommandParser
 from lt_cli.run_metrics import Points, RunMetrics, find_runs, named_apart, read_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "main", "panels_of"]
+__all__ = ["draw", "main", "panels_of", "parser"]
 
 _STAGES = ("train", "val", "validation", "test", "predict")
 _ENDINGS = ("_step", "_epoch")
@@ -26,7 +27,7 @@ _AXES = ("epoch",)  # drawn along, not drawn
 
 def main(words: Sequence[str]) -> int:
     """Draw what was asked for and say where it is; return the exit status."""
-    options = _parser().parse_args(words)
+    options = parser().parse_args(words)
     try:
         runs = named_apart([read_run(path) for path in find_runs(options.runs or [_newest_run()])])
         target = options.out or _default_target(runs)
@@ -206,14 +207,15 @@ def _weight(text: str) -> float:
     return value
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lt plot", description="Draw the metrics of one or several runs.")
-    parser.add_argument(
+def parser() -> CommandParser:
+    """Return the parser of the command."""
+    made = CommandParser(prog="lt plot", description="Draw the metrics of one or several runs.")
+    made.add_argument(
         "runs", nargs="*", type=Path, metavar="RUN", help="folders or files; default: the newest run with curves"
     )
-    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="only these: loss, val_accuracy...")
-    parser.add_argument("--x", default="step", metavar="NAME", help="draw along epoch, or another metric")
-    parser.add_argument("--smooth", type=_weight, default=0.0, help="weight of the past in a running mean: 0.9")
-    parser.add_argument("--log", action="store_true", help="values on a logarithmic scale")
-    parser.add_argument("--out", type=Path, help="the picture: .png, .svg or .pdf; default: metrics.png with the run")
-    return parser
+    made.add_argument("--metrics", nargs="+", metavar="NAME", help="only these: loss, val_accuracy...")
+    made.add_argument("--x", default="step", metavar="NAME", help="draw along epoch, or another metric")
+    made.add_argument("--smooth", type=_weight, default=0.0, help="weight of the past in a running mean: 0.9")
+    made.add_argument("--log", action="store_true", help="values on a logarithmic scale")
+    made.add_argument("--out", type=Path, help="the picture: .png, .svg or .pdf; default: metrics.png with the run")
+    return made

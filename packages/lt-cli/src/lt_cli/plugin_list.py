@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
-__all__ = ["Plugin", "installed_plugins", "main", "plugin_lines"]
+from lt_cli.command_parser import CommandParser
+
+__all__ = ["Plugin", "installed_plugins", "main", "parser", "plugin_lines"]
 
 _PREFIX = "lt."
 
@@ -35,7 +36,8 @@ def installed_plugins() -> list[Plugin]:
     """Return all entry points in the groups ``lt.*``, sorted by group and name; imports none of them."""
     everything = entry_points()
     groups = [group for group in everything.groups if group.startswith(_PREFIX)]
-    return sorted({_plugin(entry) for group in groups for entry in everything.select(group=group)})
+    packages: dict[int, tuple[str, str]] = {}  # a package's description is a file that is read and parsed each time
+    return sorted({_plugin(entry, packages) for group in groups for entry in everything.select(group=group)})
 
 
 def plugin_lines(plugins: Sequence[Plugin]) -> list[str]:
@@ -51,12 +53,17 @@ def plugin_lines(plugins: Sequence[Plugin]) -> list[str]:
     return lines
 
 
+def parser() -> CommandParser:
+    """Return the parser of the command."""
+    made = CommandParser(prog="lt plugins", description="List what installed packages provide by name.")
+    made.add_argument("group", nargs="?", help="only this kind: strategies, loggers, callbacks...")
+    made.add_argument("--check", action="store_true", help="import each one, and say which cannot be")
+    return made
+
+
 def main(words: Sequence[str]) -> int:
     """Print the plug-ins of all groups, or of one; return the exit status."""
-    parser = argparse.ArgumentParser(prog="lt plugins", description="List what installed packages provide by name.")
-    parser.add_argument("group", nargs="?", help="only this kind: strategies, loggers, callbacks...")
-    parser.add_argument("--check", action="store_true", help="import each one, and say which cannot be")
-    options = parser.parse_args(words)
+    options = parser().parse_args(words)
     plugins = installed_plugins()
     groups = sorted({plugin.group for plugin in plugins})
     if options.group is not None and options.group not in groups:
@@ -87,6 +94,7 @@ def _check(plugins: Sequence[Plugin]) -> int:
     return min(failed, 1)
 
 
-def _plugin(entry: EntryPoint) -> Plugin:
-    package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
-    return Plugin(entry.group.removeprefix(_PREFIX), entry.name, package, version, entry.value)
+def _plugin(entry: EntryPoint, packages: dict[int, tuple[str, str]]) -> Plugin:
+    if id(entry.dist) not in packages:
+        packages[id(entry.dist)] = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
+    return Plugin(entry.group.removeprefix(_PREFIX), entry.name, *packages[id(entry.dist)], entry.value)

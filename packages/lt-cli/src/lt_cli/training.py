@@ -17,6 +17,8 @@ import torch
 from lt_cli.argument_parser import LightningArgumentParser
 from lt_cli.complaints import with_places
 from lt_cli.lightning_cli import LightningCLI
+from lt_cli.tested_run import WritesIntoTestedRun
+from lt_cli.trainer_outline import TRAINING
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, warn
 from lt_core.terminal.short_path import short_path
@@ -42,7 +44,7 @@ class TrainingCommand(LightningCLI):
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        return {**LightningCLI.subcommands(), "explain": {"model", "train_dataloaders"}}
+        return TRAINING
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         note = "--link SOURCE=TARGET gives an argument the value of another: --link data.batch_size=model.batch_size"
@@ -86,6 +88,15 @@ class TrainingCommand(LightningCLI):
             names = self._get(self.config, "trainer").keys()
             text = with_places(str(error), names, "trainer", parser.places)
             parser.exit(2, f"lt {self.subcommand}: error: {text}\n")
+
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Any]) -> Any:
+        if self.subcommand in ("validate", "test", "predict"):
+            given = config.get("callbacks") or []
+            config = {**config, "callbacks": [WritesIntoTestedRun(), *(given if isinstance(given, list) else [given])]}
+            if "silence" in config:
+                config["silence"] = [*(config["silence"] or ()), "LT549"]  # rows of the run follow: they are meant to
+            self.save_config_kwargs = {"config_filename": f"config-{self.subcommand}.yaml"}
+        return super()._instantiate_trainer(config, callbacks)
 
     def _run_subcommand(self, subcommand: str) -> None:
         try:

@@ -58,54 +58,59 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     and the ``enable_*`` flags means "if an installed package provides it".
 
     Args:
-        accelerator: ``"cpu"``, ``"cuda"``/``"gpu"``, ``"mps"``, ``"xla"``/``"tpu"``, ``"auto"`` or an Accelerator.
-        strategy: ``"auto"``, ``"single"``, ``"ddp"``, ``"fsdp"``..., any installed one, or a Strategy.
-        devices: a count, -1 for all, indices (``[0, 2]``, ``"0,2"``) or ``"auto"``.
-        num_nodes: nodes in the job.
+        accelerator: ``"cpu"``, ``"cuda"``/``"gpu"``, ``"mps"``, ``"xla"``/``"tpu"``, ``"auto"`` or an Accelerator;
+            default: ``"auto"``.
+        strategy: ``"auto"``, ``"single"``, ``"ddp"``, ``"fsdp"``..., any installed one, or a Strategy; default:
+            ``"auto"``.
+        devices: a count, -1 for all, indices (``[0, 2]``, ``"0,2"``) or ``"auto"``; default: ``"auto"``.
+        num_nodes: nodes in the job; default: 1.
         precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``... or a Precision.
         logger: True for the default one, False for none, a name, a Logger, or a list of these.
         callbacks: a Callback, a name, or a list of these.
-        fast_dev_run: run 1 (True) or N batches of everything, without logger and checkpoints.
-        max_epochs: epochs after which training ends, -1 for no limit.
+        fast_dev_run: run 1 (True) or N batches of everything, without logger and checkpoints; default: False.
+        max_epochs: epochs after which training ends, -1 for no limit; default: 1000.
         min_epochs: epochs before which nothing ends training early.
-        max_steps: optimizer steps after which training ends, -1 for no limit.
+        max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
         min_steps: optimizer steps before which nothing ends training early.
         max_time: training time after which training ends: a timedelta, ``"DD:HH:MM:SS"``, or a dict for timedelta.
-        limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction.
-        limit_val_batches: the same for each validation loader.
-        limit_test_batches: the same for each test loader.
-        limit_predict_batches: the same for each loader to predict on.
-        overfit_batches: train and validate on only so many batches.
-        val_check_interval: validate after this fraction of an epoch (float), this many batches (int), or this time.
-        check_val_every_n_epoch: validate in every n-th epoch; None counts batches across epochs.
-        num_sanity_val_steps: validation batches before training, -1 for all.
-        log_every_n_steps: optimizer steps between two rows of step values in the loggers.
+        limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.
+        limit_val_batches: the same for each validation loader; default: 1.0.
+        limit_test_batches: the same for each test loader; default: 1.0.
+        limit_predict_batches: the same for each loader to predict on; default: 1.0.
+        overfit_batches: train and validate on only so many batches; default: 0.0.
+        val_check_interval: validate after this fraction of an epoch (float), this many batches (int), or this time;
+            default: 1.0.
+        check_val_every_n_epoch: validate in every n-th epoch; None counts batches across epochs; default: 1.
+        num_sanity_val_steps: validation batches before training, -1 for all; default: 2.
+        log_every_n_steps: optimizer steps between two rows of step values in the loggers; default: 50.
         enable_checkpointing: whether a default ModelCheckpoint is added.
         enable_progress_bar: whether a progress bar is shown.
         enable_model_summary: whether the weights summary is printed.
-        accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches.
+        accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches; default: 1.
         gradient_clip_val: the limit to which gradients are clipped.
         gradient_clip_algorithm: ``"norm"`` (total norm) or ``"value"``.
-        deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none.
+        deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none; default: False.
         benchmark: torch's ``cudnn.benchmark``.
         inference_mode: ``validate``, ``test`` and ``predict`` run under ``torch.inference_mode``, else ``no_grad``, as
-            validation inside ``fit`` always does.
-        use_distributed_sampler: shard the data over ranks; False leaves it to the user.
+            validation inside ``fit`` always does; default: True.
+        use_distributed_sampler: shard the data over ranks; False leaves it to the user; default: True.
         profiler: a name (``"speed"``, ``"simple"``, ``"advanced"``, ``"pytorch"``...) or a Profiler.
-        detect_anomaly: torch's anomaly detection, and NaN losses are errors.
-        barebones: nothing but the loop.
+        detect_anomaly: torch's anomaly detection, and NaN losses are errors; default: False.
+        barebones: nothing but the loop; default: False.
         plugins: a Precision, CheckpointIO, Launcher or Environment, the name of an installed one, or a list of these.
-        sync_batchnorm: batch norm over the batches of all ranks.
-        reload_dataloaders_every_n_epochs: ask for new loaders every n epochs.
+        sync_batchnorm: batch norm over the batches of all ranks; default: False.
+        reload_dataloaders_every_n_epochs: ask for new loaders every n epochs; default: 0.
         default_root_dir: where files go when nothing else says it; default: the working directory.
-        enable_autolog_hparams: whether loggers get the hyperparameters that the module saves.
+        enable_autolog_hparams: whether loggers get the hyperparameters that the module saves; default: True.
         model_registry: without effect: a registry of models belongs to Lightning's platform.
         compile: True, or arguments for ``torch.compile``, to compile the training step.
-        cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape).
+        cuda_graphs: capture the whole training step as a CUDA graph and replay it (one GPU, batches of one shape);
+            default: False.
         steps_per_execution: training batches that the device is given together, for tiny steps: by ``cuda_graphs=True``
-            one graph does so many steps, on XLA one program. What is due in between is never passed over.
+            one graph does so many steps, on XLA one program. What is due in between is never passed over; default: 1.
         silence: codes of warnings that are not shown.
-        on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``.
+        on_signal: ``"exit"`` ends the script after a signal with its status, ``"return"`` returns from ``fit``;
+            default: ``"exit"``.
         prepare_data_per_node: prepare data on one process per node (True) or of the job (False); default: the
             attribute of the module or datamodule.
         eval_precision: a number format of its own for validation, test and prediction.

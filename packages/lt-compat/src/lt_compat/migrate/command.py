@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lt_compat.migrate.leftover import Left
 from lt_compat.names import ROOTS, counterpart, path_below_root
 
-__all__ = ["Change", "MigrationError", "main", "migrate_text"]
+__all__ = ["Change", "MigrationError", "main", "migrate_text", "parser"]
 
 
 class MigrationError(Exception):
@@ -75,7 +75,7 @@ def migrate_text(text: str) -> tuple[str, list[Left]]:
 
 def main(words: Sequence[str]) -> int:
     """Show or write the changes; return the exit status: 1 with ``--check`` where something would change."""
-    options = _parser().parse_args(words)
+    options = parser().parse_args(words)
     try:
         if find_spec("lt") is None:
             from lt_core.plugins import install_hint
@@ -100,14 +100,17 @@ def main(words: Sequence[str]) -> int:
     return 1 if options.check and changed else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="lt migrate", description="Rewrite a project that uses lightning or pytorch_lightning for lt."
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command: a shell completes by it."""
+    made = argparse.ArgumentParser(
+        prog="lt migrate",
+        allow_abbrev=False,
+        description="Rewrite a project that uses lightning or pytorch_lightning for lt.",
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or folders with all below them")
-    parser.add_argument("--write", action="store_true", help="change the files")
-    parser.add_argument("--check", action="store_true", help="exit with status 1 where something would change")
-    return parser
+    made.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or folders with all below them")
+    made.add_argument("--write", action="store_true", help="change the files")
+    made.add_argument("--check", action="store_true", help="exit with status 1 where something would change")
+    return made
 
 
 def _changes(path: Path) -> Iterator[Change]:

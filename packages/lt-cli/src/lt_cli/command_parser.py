@@ -1,0 +1,41 @@
+"""``CommandParser``: argparse without guesses, for the commands that need no torch."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from typing import Any, NoReturn
+
+__all__ = ["CommandParser"]
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that takes no cut-off names, and says what was probably meant."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and a line that names what was probably meant."""
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        code = "LT668"
+        if wrong := re.match(r"unrecognized arguments: (\S+)", message):
+            message, code = f"there is no argument {wrong[1]!r}.{_near(wrong[1].partition('=')[0], known)}", "LT667"
+        elif wrong := re.match(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            choices = re.findall(r"[\w.-]+", wrong[3])
+            message = f"{wrong[1]}: expected {', '.join(choices)}; received {wrong[2]!r}.{_near(wrong[2], choices)}"
+        end = "" if message.endswith((".", "?")) else "."
+        self.exit(2, f"{self.prog}: error: {message}{end} [{code}]\nAll arguments: {self.prog} --help\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; what is not known is an error of the parser that met it, be it a subcommand's."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
+def _near(word: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(word, names, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

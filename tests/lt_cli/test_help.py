@@ -1,0 +1,97 @@
+"""Help is one screen in plain words; nothing is guessed from a prefix; shells complete every command."""
+
+import subprocess
+import sys
+
+import pytest
+
+from lt_cli import LightningCLI
+from lt_cli.help_page import Row, page, plain, short_type
+from lt_cli.main import main
+from lt_cli.trainer_outline import GROUPS_OF
+from lt_core.plugins import OF_ARGUMENT
+
+
+def helped(users, capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        LightningCLI(users.Net, trainer_class=users.Trainer, args=list(words), parser_kwargs={"default_env": True})
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_the_first_page_shows_what_people_set(users, capsys):
+    shown = helped(users, capsys, "fit", "--help")
+    assert "--trainer.max_epochs" in shown
+    assert "--model.lr" in shown
+    assert "--trainer.limit " not in shown
+    assert not any(noise in shown for noise in ("ARG:", "ENV:", "``", "<class"))
+
+
+def test_all_arguments_are_shown_with_their_types_when_asked_for(users, capsys):
+    shown = helped(users, capsys, "fit", "--help.all")
+    assert "--trainer.limit" in shown
+    assert "learning rate; default: 0.1 (float)" in shown
+
+
+def test_the_trainer_has_a_page_of_its_own(users, capsys):
+    shown = helped(users, capsys, "fit", "--trainer.help")
+    assert "--trainer.limit" in shown
+    assert "--model.lr" not in shown
+
+
+def test_commands_are_listed(users, capsys):
+    assert "  validate" in helped(users, capsys, "--help")
+
+
+def test_a_page_says_everything_or_a_line_of_each():
+    rows = [Row("--a", "int", "long " * 40), Row("--b", "", "rare", common=False)]
+    first, whole = (page("x", "", rows, everything=everything).splitlines() for everything in (False, True))
+    assert [line for line in first if "--" in line] == [line for line in first if "long" in line]
+    assert whole[-1].split() == ["--b", "rare"]
+    assert "(int)" in " ".join(whole)
+
+
+def test_markup_and_modules_are_left_out():
+    assert plain("see :meth:`~a.b.fit`, ``x``") == "see a.b.fit, x"
+    assert short_type("typing.Union[a.b.Logger, str, list[a.b.Logger | str], NoneType]") == (
+        "Logger | str | list[Logger | str]"
+    )
+
+
+def test_the_arguments_that_take_names_are_those_of_lt_core():
+    assert GROUPS_OF == OF_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plot", "--smoo", "0.9"), "there is no argument '--smoo'. Did you mean '--smooth'? [LT667]"),
+        (("ckpt", "show", "x", "--wieghts"), "Did you mean '--weights'?"),
+        (("ckpt", "sho", "x"), "received 'sho'. Did you mean 'show'? [LT668]"),
+        (("new", "strategy", "x", "--int", "."), "Did you mean '--into'?"),
+        (("env", "--js"), "Did you mean '--json'?"),
+        (("plugins", "--chec"), "Did you mean '--check'?"),
+    ],
+)
+def test_a_name_that_is_cut_off_is_an_error(words, said, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_the_arguments_of_every_command(shell, capsys):
+    assert main(["completion", shell]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("smooth", "weights", "into", "strategy"))
+
+
+def test_a_shell_completes_by_the_script(tmp_path):
+    script = tmp_path / "lt.bash"
+    asked = [sys.executable, "-m", "lt_cli.main", "completion", "bash"]
+    script.write_text(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    line = f". {script}; COMP_WORDS=(lt ckpt con); COMP_CWORD=2; _shtab_lt lt con ckpt; echo ${{COMPREPLY[*]}}"
+    assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout.split() == [
+        "convert"
+    ]
