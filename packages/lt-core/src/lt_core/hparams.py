@@ -426,14 +426,12 @@ class _Form:
         if isinstance(value, Mapping):
             same: Any = type(value) if type(value) in (OrderedDict, Counter) and not self.names else dict
             return same({(key := _key(k, self.names)): self.of(item, (*keys, key)) for k, item in value.items()})
-        if isinstance(value, AbstractSet) and not self.names:
-            return {_key(member) for member in value}
-        if not isinstance(value, (Sequence, AbstractSet)):
-            return self._named(value)
-        items = [self.of(item, (*keys, index)) for index, item in enumerate(value)]
         if isinstance(value, AbstractSet):
-            return sorted(items, key=str)
-        return tuple(items) if isinstance(value, tuple) else items
+            return sorted(map(self.of, value), key=str) if self.names else set(map(_key, value))
+        if isinstance(value, Sequence):
+            items = [self.of(item, (*keys, index)) for index, item in enumerate(value)]
+            return tuple(items) if isinstance(value, tuple) else items
+        return self._named(value)
 
     def _named(self, value: Any) -> str:
         if not self.names:

@@ -170,7 +170,7 @@ class Slot:
     def __init__(self, key: Key, phase: Phase, given: Given, home: Home) -> None:
         """Work out defaults and names; see ``LightningModule.log`` for the settings."""
         self.key, self.phase, self.home, self.name = key, phase, home, key.name
-        self.given: tuple[Any, ...] = tuple(given)
+        self.given = given
         self.on_step = phase.on_step if given.on_step is None else bool(given.on_step)
         self.on_epoch = (not phase.on_step) if given.on_epoch is None else bool(given.on_epoch)
         self.prog_bar = bool(given.prog_bar)
@@ -193,7 +193,7 @@ class Slot:
 
         That is so for a lambda that is made anew in each step, and after a resume (neither can be in a file).
         """
-        mine = Given(*self.given)
+        mine = self.given
         same_function = callable(given.reduce_fx) and (
             mine.reduce_fx == CALLABLE or getattr(mine.reduce_fx, "__qualname__", "") == given.reduce_fx.__qualname__
         )
@@ -202,7 +202,7 @@ class Slot:
         )
         if fitted != given:
             return False
-        self.given, self.reduce = tuple(given), _reduction(given.reduce_fx, self.name)
+        self.given, self.reduce = given, _reduction(given.reduce_fx, self.name)
         return True
 
     def _clear(self) -> None:
@@ -388,8 +388,7 @@ class Slot:
     @property
     def shares_epoch(self) -> bool:
         """Whether the epoch's value is reduced over ranks (metric objects do that by themselves, when all compute)."""
-        given = Given(*self.given)
-        return given.sync_dist is not False and not given.rank_zero_only
+        return self.given.sync_dist is not False and not self.given.rank_zero_only
 
     def packed(self) -> dict[str, Any]:
         """Return the totals as plain numbers, for the exchange between ranks."""
@@ -398,7 +397,9 @@ class Slot:
         values = [v.item() if isinstance(v, Tensor) else v for v in self._values]
         return {
             **self.key._asdict(),
-            "given": self._plain_settings(),
+            "given": self.given._replace(
+                reduce_fx=CALLABLE if callable(self.reduce) else self.reduce, sync_dist_group=None
+            )._asdict(),
             "dtype": str(self.dtype).removeprefix("torch.") if self.dtype else None,
             "metric_path": self._metric_path(),
             "total": total,
@@ -406,12 +407,6 @@ class Slot:
             "values": values,
             "required": self.sync_dist,
         }
-
-    def _plain_settings(self) -> dict[str, Any]:
-        given = Given(*self.given)._asdict()
-        given["reduce_fx"] = self.reduce if isinstance(self.reduce, str) else CALLABLE
-        given["sync_dist_group"] = None
-        return given
 
     def _metric_path(self) -> str | None:
         """Return where the metric object stands in the run's module."""
@@ -478,7 +473,7 @@ class Slot:
             slot._restore_metric(home.module.get_submodule(state["metric_path"]))
         slot.dtype = getattr(torch, state["dtype"]) if state["dtype"] else None
         if callable_reduction:
-            slot.given, slot.reduce, slot.weighted = tuple(given), _unknown_function, False
+            slot.given, slot.reduce, slot.weighted = given, _unknown_function, False
         return slot
 
 
