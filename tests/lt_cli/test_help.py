@@ -9,6 +9,7 @@ from lt_cli import LightningCLI
 from lt_cli.help_page import Row, page, plain, short_type
 from lt_cli.main import main
 from lt_cli.trainer_outline import GROUPS_OF
+from lt_cli.training_command import plugin_page
 from lt_core.plugins import OF_ARGUMENT
 
 
@@ -56,6 +57,10 @@ def test_markup_and_modules_are_left_out():
     assert short_type("typing.Union[a.b.Logger, str, list[a.b.Logger | str], NoneType]") == (
         "Logger | str | list[Logger | str]"
     )
+
+
+def test_a_request_for_help_is_only_what_asks_for_it():
+    assert plugin_page([]) == plugin_page(["--trainer.callbacks.help", "Timer"]) == plugin_page(["--x", "1"]) == ""
 
 
 def test_the_arguments_that_take_names_are_those_of_lt_core():

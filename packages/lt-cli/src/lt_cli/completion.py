@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import shtab
 
@@ -39,9 +40,9 @@ def parser() -> CommandParser:
 def main(words: Sequence[str]) -> int:
     """Print a script; return the exit status."""
     kind = parser().parse_args(words).kind
-    whole = CommandParser(prog="lt")
+    whole = argparse.ArgumentParser(prog="lt")
     whole.add_argument("--version", action="store_true", help="name and version")
-    places = whole.add_subparsers()
+    places: argparse._SubParsersAction[Any] = whole.add_subparsers()
     for command in commands():
         arguments = _arguments(command)
         places.add_parser(command.name, help=command.summary, parents=[arguments], add_help=False)

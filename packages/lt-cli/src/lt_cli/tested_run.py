@@ -17,7 +17,7 @@ class WritesIntoTestedRun(Callback):
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Do so before anybody writes; the checkpoint has been chosen by now, be it by ``"last"``."""
-        path = trainer.ckpt_path
+        path = getattr(trainer, "ckpt_path", None)  # Lightning's name; no part of what every Trainer must have
         run = None if path is None else Path(path).resolve().parent.parent
         for logger in trainer.loggers:
             if run is not None and logger.root_dir and Path(logger.root_dir).resolve() == run.parent:

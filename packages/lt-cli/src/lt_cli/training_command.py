@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
 
 def plugin_page(words: Sequence[str]) -> str:
     """Return the list for ``--trainer.callbacks.help`` where no class follows; empty where that was not asked for."""
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
         match = re.fullmatch(r"--trainer\.(\w+)\.help", word)
         if match and following.startswith("-") and (found := plugins_of(match[1])):
             shown = [(f"{plugin.name} ({plugin.origin.rpartition(':')[2]})", plugin) for plugin in found]
