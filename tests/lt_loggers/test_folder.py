@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+import fsspec
 import pytest
 import torch
 
@@ -120,9 +121,48 @@ def test_a_checkpoint_cannot_lead_outside(tmp_path):
         logger.load_state_dict({"version": "../../etc", "step": 0, "files": {}})
 
 
-def test_a_remote_folder_is_refused_with_the_way_out():
-    with pytest.raises(ConfigError, match="local folder"):
-        CSVLogger("s3://bucket/logs")
+def test_a_remote_folder_of_an_unknown_kind_is_refused_with_the_way_out():
+    with pytest.raises(ConfigError, match=r"nosuch.*or give a local folder.*LT547"):
+        CSVLogger("nosuch://bucket/logs")
+
+
+@pytest.fixture
+def remote():
+    system = fsspec.filesystem("memory")
+    yield system
+    system.rm("/", recursive=True)
+
+
+def test_a_remote_folder_gets_what_is_written_with_each_save(remote):
+    logger = CSVLogger("memory://logs")
+    logger.log_hyperparams({"lr": 0.1})
+    logger.log_metrics({"loss": 1.0}, 0)
+    logger.save()
+    assert logger.log_dir == "memory://logs/lightning_logs/version_0"
+    assert remote.cat("/logs/lightning_logs/version_0/metrics.csv") == b"step,loss\n0,1.0\n"
+    assert remote.cat("/logs/lightning_logs/version_0/hparams.yaml") == b"lr: 0.1\n"
+    assert CSVLogger("memory://logs").version == 1
+
+
+def test_a_resumed_run_goes_on_in_its_remote_files(remote):
+    first = CSVLogger("memory://logs")
+    first.log_metrics({"loss": 1.0}, 0)
+    first.save()
+    state = first.state_dict()
+    first.log_metrics({"loss": 2.0}, 1)
+    first.save()
+    again = CSVLogger("memory://logs")
+    again.load_state_dict(state)
+    again.log_metrics({"loss": 3.0}, 1)
+    again.save()
+    assert remote.cat("/logs/lightning_logs/version_0/metrics.csv") == b"step,loss\n0,1.0\n1,3.0\n"
+
+
+def test_a_copy_of_a_remote_logger_writes_from_a_folder_of_its_own(remote):
+    copied = pickle.loads(pickle.dumps(CSVLogger("memory://logs", version=3)))
+    copied.log_metrics({"loss": 1.0}, 0)
+    copied.save()
+    assert remote.exists("/logs/lightning_logs/version_3/metrics.csv")
 
 
 def test_home_and_variables_are_understood(monkeypatch, tmp_path):

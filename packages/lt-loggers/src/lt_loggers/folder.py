@@ -14,6 +14,7 @@ from lt_core.logger import Logger
 from lt_core.rank import process_rank
 from lt_loggers.buffered import BufferedLogger
 from lt_loggers.log_file import LogFile
+from lt_loggers.mirror import Mirror
 from lt_loggers.params import as_yaml
 
 __all__ = ["FolderLogger", "next_version"]
@@ -29,7 +30,8 @@ class FolderLogger(BufferedLogger):
     where somebody removed it.
 
     Args:
-        save_dir: folder of all experiments.
+        save_dir: folder of all experiments; a URL that fsspec knows (``s3://bucket/logs``) gets copies of what is
+            written to a local folder, with each write.
         name: of the experiment, the folder below; may be empty.
         version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
         sub_dir: folder below that one for this logger's files.
@@ -50,7 +52,8 @@ class FolderLogger(BufferedLogger):
         flush_secs: float,
     ) -> None:
         super().__init__(prefix, flush_every, flush_secs)
-        self._save_dir = _local_folder(save_dir)
+        self._save_dir = _expanded(save_dir)
+        self._mirror = Mirror(self._save_dir) if "://" in self._save_dir else None
         self._root = Path(self._save_dir).absolute()  # it stays there when the process goes to another folder
         self._name = _part_of_path("name", name or "")
         self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
@@ -72,12 +75,12 @@ class FolderLogger(BufferedLogger):
 
     @property
     def root_dir(self) -> str:
-        return str(self._root / self._name)
+        return self._shown(self._name) if self._mirror is not None else str(self._root / self._name)
 
     @property
     def version(self) -> int | str:
         if self._version is None:
-            self._version = next_version(self.root_dir)
+            self._version = self._next_version()
         return self._version
 
     @property
@@ -87,7 +90,25 @@ class FolderLogger(BufferedLogger):
 
     @property
     def log_dir(self) -> str:
+        if self._mirror is not None:
+            return self._shown(self._name, self._run_name(), self._sub_dir)
         return str(self._run_dir() / (self._sub_dir or ""))
+
+    @property
+    def files_dir(self) -> Path:
+        """Where this logger writes: :attr:`log_dir`, or the local folder whose files are copied there."""
+        folder = self._run_dir() / (self._sub_dir or "")
+        if self._mirror is not None and not process_rank():
+            self._mirror.fetch(folder)
+        return folder
+
+    def _shown(self, *parts: str | None) -> str:
+        return "/".join([self._save_dir.rstrip("/"), *(part for part in parts if part)])
+
+    def _next_version(self) -> int:
+        if self._mirror is None:
+            return next_version(self.root_dir)
+        return _version_after(self._mirror.names(self._name))
 
     def claim_version(self, beside: Sequence[Logger] = ()) -> int | str:
         """Make this run's folder: the one of a logger ``beside`` with the same root, else the next free one."""
@@ -95,7 +116,7 @@ class FolderLogger(BufferedLogger):
             self._version = self._version_beside(beside)
             while self._version is None:
                 try:
-                    self._version = next_version(self.root_dir)
+                    self._version = self._next_version()
                     self._run_dir().mkdir(parents=True)
                     self._claimed = self._run_dir()
                 except FileExistsError:  # another job was quicker
@@ -126,23 +147,30 @@ class FolderLogger(BufferedLogger):
                 return other.version
         return None
 
-    def _run_dir(self) -> Path:
+    def _run_name(self) -> str:
         version = self.version
-        return Path(self.root_dir, version if isinstance(version, str) else f"version_{version}")
+        return version if isinstance(version, str) else f"version_{version}"
+
+    def _run_dir(self) -> Path:
+        return Path(self._root if self._mirror is None else self._mirror.folder, self._name, self._run_name())
 
     # ---- hyperparameters ---------------------------------------------------------------------------------------------
 
     def _write_hparams(self) -> None:
         self.claim_version()
-        LogFile(Path(self.log_dir, _HPARAMS)).replace(as_yaml(self.hparams).encode())
+        LogFile(self.files_dir / _HPARAMS).replace(as_yaml(self.hparams).encode())
         self._hparams_done = True
 
     def save(self) -> None:
         super().save()
-        if not self._hparams_done and Path(self.log_dir).is_dir() and not process_rank():
-            if not Path(self.log_dir, _HPARAMS).exists():  # a resumed run finds its own
+        if process_rank():
+            return
+        if not self._hparams_done and self.files_dir.is_dir():
+            if not (self.files_dir / _HPARAMS).exists():  # a resumed run finds its own
                 self._write_hparams()
             self._hparams_done = True
+        if self._mirror is not None:
+            self._mirror.send()
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
@@ -178,21 +206,19 @@ class FolderLogger(BufferedLogger):
 def next_version(root_dir: str | os.PathLike[str]) -> int:
     """Return one more than the largest N of the folders ``version_N`` in ``root_dir``."""
     try:
-        found = [re.fullmatch(r"version_(\d+)", entry.name) for entry in Path(root_dir).iterdir()]
+        return _version_after([entry.name for entry in Path(root_dir).iterdir()])
     except (FileNotFoundError, NotADirectoryError):
         return 0
+
+
+def _version_after(names: list[str]) -> int:
+    found = (re.fullmatch(r"version_(\d+)", name) for name in names)
     return max((int(match[1]) + 1 for match in found if match), default=0)
 
 
-def _local_folder(save_dir: str | os.PathLike[str]) -> str:
+def _expanded(save_dir: str | os.PathLike[str]) -> str:
     folder = os.fspath(save_dir)
-    if "://" in folder:
-        raise ConfigError(
-            f"save_dir={folder!r}: this logger appends to files, which remote storage cannot do. Give a local folder "
-            "and copy it at the end, or use a tracker (logger='wandb', 'mlflow', 'comet').",
-            code="LT547",
-        )
-    return str(Path(os.path.expandvars(folder)).expanduser())
+    return folder if "://" in folder else str(Path(os.path.expandvars(folder)).expanduser())
 
 
 def _part_of_path(argument: str, given: str) -> str:

@@ -125,7 +125,7 @@ class LineLogger(FolderLogger):
     @property
     def experiment(self) -> LineFile:
         """The file of rows: its ``path``, and the number of ``rows`` written."""
-        path = Path(self.log_dir, self.file_name)
+        path = self.files_dir / self.file_name
         if self._lines is None or self._lines.path != path:
             self._lines, self._is_open = LineFile(path, has_header=self.has_header), False
         return self._lines

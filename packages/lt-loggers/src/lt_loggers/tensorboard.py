@@ -100,7 +100,7 @@ class TensorBoardLogger(FolderLogger):
                     f"{install_hint('lt-loggers[tensorboard]')}",
                     code="LT551",
                 ) from error
-            self._experiment = LoggerSummaryWriter(self.log_dir, self.add_event, self.save)
+            self._experiment = LoggerSummaryWriter(str(self.files_dir), self.add_event, self.save)
         return self._experiment
 
     # ---- logging -----------------------------------------------------------------------------------------------------
@@ -191,13 +191,13 @@ class TensorBoardLogger(FolderLogger):
             self._hparams_shown = self._file is not None and resumed["hparams"]
             self._hparams_due = self._hparams_due and not self._hparams_shown
         self._resumed = {}
-        if self._file is None or self._file.path.parent != Path(self.log_dir):
+        if self._file is None or self._file.path.parent != self.files_dir:
             who = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
-            self._file = LogFile(Path(self.log_dir, f"events.out.tfevents.{int(time()):010d}.{who}{self._suffix}"))
+            self._file = LogFile(self.files_dir / f"events.out.tfevents.{int(time()):010d}.{who}{self._suffix}")
         return self._file
 
     def _continued(self, name: str, size: int) -> LogFile | None:
-        file = LogFile(Path(self.log_dir, name))
+        file = LogFile(self.files_dir / name)
         if Path(name).name == name and "tfevents" in name and file.size >= size:
             if file.size:
                 file.cut(size, file.path.with_name(name.replace("tfevents", "dropped")))  # TensorBoard must not read it

@@ -1,0 +1,97 @@
+"""A remote folder of log files, kept by way of a local one: what lies there cannot be appended to."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lt_core.errors import ConfigError
+
+__all__ = ["Mirror"]
+
+
+class Mirror:
+    """Copies files that have changed to where fsspec finds ``url``, and those of an earlier process from there.
+
+    Args:
+        url: the remote folder, ``s3://bucket/logs``.
+
+    Raises:
+        ConfigError: where fsspec does not know the protocol, or lacks its package.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._sent: dict[Path, tuple[int, int]] = {}
+        self._fetched: set[Path] = set()
+        _ = self._remote
+
+    @cached_property
+    def _remote(self) -> tuple[Any, str]:
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+        try:
+            system, path = url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise ConfigError(
+                f"save_dir={self.url!r}: fsspec cannot open it: {error}. Install the package of this protocol, or give "
+                "a local folder.",
+                code="LT547",
+            ) from error
+        return system, path
+
+    @cached_property
+    def folder(self) -> Path:
+        """The local folder; it goes when this process ends."""
+        made = tempfile.mkdtemp(prefix="lt-logs-")
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return Path(made)
+
+    def names(self, below: str) -> list[str]:
+        """Return the names in the remote folder ``below``."""
+        system, path = self._remote
+        place = f"{path}/{below}".rstrip("/")
+        system.invalidate_cache()
+        return [Path(found).name for found in system.ls(place, detail=False)] if system.isdir(place) else []
+
+    def fetch(self, folder: Path) -> None:
+        """Copy the log files of an earlier process to the local ``folder``, once."""
+        if folder in self._fetched:
+            return
+        self._fetched.add(folder)
+        system, path = self._remote
+        below = folder.relative_to(self.folder).as_posix()
+        for name in self.names(below):
+            source, target = f"{path}/{below}/{name}", folder / name
+            if not name.endswith(".ckpt") and system.isfile(source) and not target.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                system.get_file(source, str(target))
+                self._sent[target] = _state_of(target)
+
+    def send(self) -> None:
+        """Copy what has changed since the last time.
+
+        Raises:
+            OSError: where that fails; the next call tries again.
+        """
+        system, path = self._remote
+        for file in sorted(self.folder.rglob("*")):
+            state = _state_of(file)
+            if file.is_file() and self._sent.get(file) != state:
+                target = f"{path}/{file.relative_to(self.folder).as_posix()}"
+                system.makedirs(target.rpartition("/")[0], exist_ok=True)
+                system.put_file(str(file), target)
+                self._sent[file] = state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process has a local folder of its own."""
+        return {"url": self.url, "_sent": {}, "_fetched": set()}
+
+
+def _state_of(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_mtime_ns, found.st_size

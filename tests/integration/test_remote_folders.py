@@ -1,0 +1,52 @@
+"""``default_root_dir`` and ``save_dir`` behind a URL, through fsspec."""
+
+from pathlib import Path
+
+import fsspec
+import pytest
+import torch
+
+from lt_core import LightningModule
+from lt_loops import Trainer
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch).square().mean()
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+@pytest.fixture
+def remote():
+    system = fsspec.filesystem("memory")
+    yield system
+    system.rm("/", recursive=True)
+
+
+def fit(epochs, ckpt_path=None, **arguments):
+    quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(accelerator="cpu", max_epochs=epochs, log_every_n_steps=1, **quiet, **arguments)
+    trainer.fit(Net(), [torch.ones(2, 2)] * 3, ckpt_path=ckpt_path)
+    return trainer
+
+
+@pytest.mark.parametrize("logger", ["csv", "tensorboard", False])
+def test_a_remote_default_root_dir_holds_logs_and_checkpoints_and_resumes(remote, tmp_path, monkeypatch, logger):
+    if logger == "tensorboard":
+        pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    first = fit(1, default_root_dir="memory://root", logger=logger)
+    again = fit(2, default_root_dir="memory://root", logger=logger, ckpt_path=first.checkpoint_callback.best_model_path)
+    assert again.global_step == 6
+    names = {Path(file).name.partition(".")[0] for file in remote.find("/root")}
+    expected = {"csv": ["metrics", "hparams"], "tensorboard": ["events", "hparams"], False: []}[logger]
+    assert names == {"epoch=1-step=6", *expected}
+    assert not list(tmp_path.iterdir())
