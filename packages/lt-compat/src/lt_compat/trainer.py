@@ -63,11 +63,14 @@ def _with_pickles(arguments: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def trusting(base: type) -> type:
-    """Return a class whose ``load_from_checkpoint`` trusts the file, where checkpoints hold any object."""
+    """Return a class whose ``load_from_checkpoint`` trusts the file, where checkpoints hold any object.
+
+    Also where it is called with ``weights_only=True``: what else may be in the file, the caller has listed for torch.
+    """
     plain: Any = base.__dict__["load_from_checkpoint"].__func__
 
     def load_from_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
-        return plain(cls, *args, **{"weights_only": False, **kwargs})
+        return plain(cls, *args, **{**kwargs, "weights_only": False})
 
     return type(base.__name__, (base,), {"load_from_checkpoint": classmethod(load_from_checkpoint)})
 

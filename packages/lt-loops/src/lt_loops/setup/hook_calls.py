@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core.callback import Callback
@@ -11,7 +10,7 @@ from lt_core.dialect import HookAdapter, dialects
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
-from lt_loops.setup.signatures import CURRENT, fitted, understood
+from lt_loops.setup.signatures import CURRENT, BoundHook, fitted, understood
 
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
@@ -89,7 +88,7 @@ class HookCalls:
     def _of_callback(self, callback: Callback, name: str, *, measured: bool = True) -> Callable[..., Any] | None:
         if not is_overridden(callback, name, Callback):
             return None
-        hook: Callable[..., Any] = partial(getattr(callback, name), self._trainer, self._module)
+        hook: Callable[..., Any] = BoundHook(getattr(callback, name), self._trainer, self._module)
         return self._measured(f"{type(callback).__name__}.{name}", self._fitted(hook, name)) if measured else hook
 
     def _fitted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -108,14 +107,14 @@ def callback_hook(
     """Return a callback's hook that takes the checkpoint, or None; it may be called where no run is going on."""
     if not is_overridden(callback, name, Callback):
         return None
-    hook = partial(getattr(callback, name), trainer, module)
+    hook = BoundHook(getattr(callback, name), trainer, module)
     offered = ("checkpoint",)
     return hook if why_unfit(hook, name, offered) is None else understood(hook, name, offered)
 
 
 def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     """Return whether two hooks are one method, bound to Trainer and module or not."""
-    own = [hook.func if isinstance(hook, partial) else hook for hook in (one, other)]
+    own = [hook.func if isinstance(hook, BoundHook) else hook for hook in (one, other)]
     return own[0] == own[1]
 
 

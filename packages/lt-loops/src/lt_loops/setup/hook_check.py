@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -21,6 +20,7 @@ from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
 from lt_loops.setup.signatures import (
     CURRENT,
+    BoundHook,
     called,
     count_arguments,
     described,
@@ -115,7 +115,7 @@ def _overridden(
             own = getattr(owner, name)
             parameters = list(inspect.signature(getattr(base, name)).parameters)
             bound = first if "pl_module" in parameters else ()
-            hook = partial(own, *bound) if bound else own
+            hook = BoundHook(own, *bound) if bound else own
             yield hook, name, CURRENT.get(name) or _BY_COUNT.get(name) or parameters[1 + len(bound) :]
 
 
@@ -135,7 +135,7 @@ def check_takes_index(module: LightningModule, method: str) -> None:
 
 def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> UnfitHook | None:
     """Return what is wrong with a hook; None for one that fits, or was found to fit in an earlier run."""
-    own = function.func if isinstance(function, partial) else function
+    own = function.func if isinstance(function, BoundHook) else function
     plain = getattr(own, "__func__", None)
     if plain is not None and name in _FITTING.get(plain, ()):
         return None
@@ -149,7 +149,7 @@ def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -
 
 
 def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> None:
-    own = function.func if isinstance(function, partial) else function
+    own = function.func if isinstance(function, BoundHook) else function
     if not callable(own):
         raise HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
     if former_parameters(function, offered) or (own is not function and not takes_first(own, 2)):
@@ -170,7 +170,7 @@ def _bind(function: Callable[..., Any], name: str, offered: Sequence[str]) -> No
     except ValueError:  # no signature can be told, as of built-in functions
         return
     except TypeError:
-        some = offered or isinstance(function, partial)
+        some = offered or isinstance(function, BoundHook)
         remedy = "Take these parameters, in this order." if some else "Take no parameters."
         raise HookError(
             f"{described(function)} does not fit: lt calls {called(function, name, offered)}. {remedy}",

@@ -37,7 +37,7 @@ from lt_loops.setup.hook_check import check_signatures, check_takes_index
 from lt_loops.setup.misspelt import warn_of_misspelt_hooks, warn_of_misspelt_settings
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import check_schedule_length
-from lt_loops.setup.signatures import fitted
+from lt_loops.setup.signatures import BoundHook, fitted
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -235,7 +235,7 @@ def _call_setup(run: Run) -> None:
         with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=speaks(run)):
             setup_once(source, run.stage, lambda: hook(run.stage))
     for callback in run.callbacks:
-        fitted(partial(callback.setup, run.trainer, run.module), "setup")(run.stage)
+        fitted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
         with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=speaks(run)):
             fitted(run.module.setup, "setup")(run.stage)

@@ -12,6 +12,11 @@ from lt_core.dialect import dialects, spoken
 from lt_core.errors import HookError
 from lt_loops.former_names import PARAMETERS, understood_by
 
+
+class BoundHook(partial[Any]):
+    """A callback's hook with the Trainer and the module filled in; any other ``partial`` is the user's own function."""
+
+
 CURRENT: Mapping[str, tuple[str, ...]] = {
     "setup": ("stage",),
     "teardown": ("stage",),
@@ -127,13 +132,13 @@ def takes_first(function: Callable[..., Any], count: int) -> bool:
 
 def described(function: Callable[..., Any]) -> str:
     """Return a function's name and signature as the user wrote it: ``Net.on_train_start(trainer)``."""
-    own = function.func if isinstance(function, partial) else function
+    own = function.func if isinstance(function, BoundHook) else function
     return f"{getattr(own, '__qualname__', repr(own))}{inspect.signature(own)}"
 
 
 def called(function: Callable[..., Any], name: str, offered: Sequence[str]) -> str:
     """Return how lt calls a hook: callbacks get the Trainer and the module first."""
-    first = ("trainer", "pl_module") if isinstance(function, partial) else ()
+    first = ("trainer", "pl_module") if isinstance(function, BoundHook) else ()
     return f"{name}({', '.join((*first, *offered))})"
 
 
@@ -150,5 +155,5 @@ def unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> Ho
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    own = function.func if isinstance(function, partial) else function
+    own = function.func if isinstance(function, BoundHook) else function
     return str(getattr(own, "__name__", repr(own)))
