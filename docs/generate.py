@@ -31,7 +31,15 @@ CODE = re.compile("``")
 NAME = re.compile(r"^    (?:class )?(?:@\w+ )?(?P<name>\w+)", re.MULTILINE)
 WHOLE = ("lt_loops.trainer.Trainer", "lt_core.module.LightningModule", "lt_core.callback.Callback")
 """What is shown with the members of its bases, which are no pages of their own; each member where it is written."""
-FIRST = ("Trainer", "LightningModule", "Callback", "LightningDataModule", "CombinedLoader", "ModelCheckpoint", "Strategy")
+FIRST = (
+    "Trainer",
+    "LightningModule",
+    "Callback",
+    "LightningDataModule",
+    "CombinedLoader",
+    "ModelCheckpoint",
+    "Strategy",
+)
 
 
 def reference(package, module):

@@ -210,7 +210,7 @@ def test_rows_of_many_metrics_fit_the_terminal_and_stand_below_their_names(room)
         "train_loss",
         *(f"val_{name}" for name in ("loss", "accuracy", "f1", "auroc", "precision", "recall", "map")),
     ]
-    *heading, row = table.add(phase, dict.fromkeys(names, 0.5), room).splitlines()
+    _, *heading, row = table.add(phase, dict.fromkeys(names, 0.5), room).splitlines()
     assert max(map(len, [*heading, row])) <= room
     again = table.add(phase, dict.fromkeys(names, 0.25), room)
     assert len(again) == len(row)  # no heading again
@@ -219,7 +219,7 @@ def test_rows_of_many_metrics_fit_the_terminal_and_stand_below_their_names(room)
 
 def test_a_number_that_is_wider_than_its_column_has_the_heading_said_again():
     table, phase = History(coloured=False), Phase(kind="train", description="Epoch 0/9")
-    assert len(table.add(phase, {"loss": 0.5}, 80).splitlines()) == 2
+    assert table.add(phase, {"loss": 0.5}, 80).startswith("\n")
     assert len(table.add(phase, {"loss": "0.123456789"}, 80).splitlines()) == 2
     assert len(table.add(phase, {"loss": 0.5}, 80).splitlines()) == 1
 

@@ -65,10 +65,11 @@ class History:
         wider = {head: len(text) for head, text in cells.items() if len(text) > self._holds(head)}
         lines: list[str] = []
         if wider or room != self._room or self._rows >= _AGAIN:
+            first = not self._widths
             self._widths |= wider
             self._room, self._rows = room, 0
             self._columns = _layout(self._widths, room)
-            lines = self._heading()
+            lines = [""] * first + self._heading()
         self._rows += 1
         return "\n".join([*lines, "".join(self._cell(head, cells.get(head, "")) for head in self._columns).rstrip()])
 

@@ -28,7 +28,7 @@ _INTERVAL = 0.1
 _LINE = "{desc} {bar} {count}  {times}  {speed}  {metrics}"
 _SIGNS = "─╾━"  # to be done, half done, done
 _LEAST_BAR = 12
-_WIDE = 100
+_WIDE = 90
 """Columns in a notebook, which has no width of its own."""
 
 _COLOUR = "#9b87f5"
