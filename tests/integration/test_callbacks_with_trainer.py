@@ -270,6 +270,11 @@ def test_a_checkpoint_after_an_exception_says_whose_it_is(tmp_path):
     assert marks[1].endswith("/asked.ckpt")
 
 
+def test_a_name_is_no_way_around_the_flag_that_turns_a_callback_off():
+    with pytest.raises(ConfigError, match=r"enable_checkpointing=False and callbacks=\[ModelCheckpoint.*LT123"):
+        make_trainer(callbacks="model_checkpoint", enable_checkpointing=False)
+
+
 # ---- finders ---------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from lt_core.errors import CheckpointError
 
-__all__ = ["ATOMS", "is_plain", "key_path", "plain_tree"]
+__all__ = ["ATOMS", "is_plain", "key_path", "plain_tree", "without_numpy"]
 
 ATOMS: frozenset[type] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device}
@@ -68,6 +68,15 @@ def is_plain(value: Any) -> bool:
     except CheckpointError:
         return False
     return True
+
+
+def without_numpy(state: Any) -> Any:
+    """Return settings or a state dict with numpy's scalars as Python's numbers, which a checkpoint can hold."""
+    if type(state).__module__ == "numpy" and getattr(state, "shape", None) == ():
+        return state.item()
+    if type(state) is dict:
+        return {key: without_numpy(value) for key, value in state.items()}
+    return type(state)(map(without_numpy, state)) if type(state) in (list, tuple) else state
 
 
 def key_path(root: str, keys: tuple[Any, ...]) -> str:

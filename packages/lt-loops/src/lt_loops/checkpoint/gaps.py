@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lt_core.errors import CheckpointError, from_signal_handler
 from lt_core.plain_data import plain_tree
+
+
+def listed(gaps: Mapping[str, str]) -> str:
+    """Return missing parts, each with why, as a message says it."""
+    return "; ".join(f"{part} ({why})" for part, why in gaps.items())
 
 
 class Gaps:

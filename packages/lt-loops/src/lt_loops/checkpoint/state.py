@@ -34,16 +34,16 @@ from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import check_left_out, leave_out
+from lt_core.plain_data import without_numpy
 from lt_core.seed import capture_generators
 from lt_core.terminal.short_path import short_path
 from lt_core.terminal.waiting import waiting
-from lt_loops.checkpoint.gaps import Gaps
+from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.checkpoint.loops import LAYOUT_VERSION, loop_counters
 from lt_loops.former_names import understood_by
 from lt_loops.report.announcements import speaks
 from lt_loops.run.owner import Saved
 from lt_loops.setup.hook_calls import callback_hook
-from lt_loops.setup.optimizers import without_numpy
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
@@ -414,8 +414,7 @@ def _restore_callbacks(run: Run, tree: dict[str, Any]) -> None:
 def _say_gaps(run: Run, tree: dict[str, Any]) -> None:
     """Say what the checkpoint was written without, and what therefore begins anew."""
     if run.strategy.rank == 0 and (gaps := tree.get("gaps")):
-        missing = "; ".join(f"{part} ({why})" for part, why in gaps.items())
-        warn(f"{run.origin.path} was saved without {missing}. That begins anew.", code="LT607")
+        warn(f"{run.origin.path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
 
 
 def _restore_strategy(run: Run, saved: Saved) -> None:

@@ -10,7 +10,7 @@ from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_core.logging.recorder import Recorder
-from lt_loops.checkpoint.gaps import Gaps
+from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.data import TrainingData
@@ -198,7 +198,7 @@ class Run:
             for logger in self.loggers * crosses
         ]
         if gaps.found:
-            missing = "; ".join(f"{part} ({why})" for part, why in gaps.found.items())
+            missing = listed(gaps.found)
             warn(f"The run is done, but the process that started it does not get {missing}.", code="LT605")
         return RunResult(
             outputs=self.outputs,

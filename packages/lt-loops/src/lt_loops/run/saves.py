@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.checkpoint_header import Contents, Header
 from lt_core.errors import CheckpointError, ConfigError, warn
+from lt_loops.checkpoint.gaps import listed
 
 if TYPE_CHECKING:
     from lt_core import CallbackBase
@@ -278,10 +279,9 @@ class Saves:
     def _say_gaps(self, path: str, tree: dict[str, Any]) -> None:
         """Say what a checkpoint was written without."""
         if self._strategy.rank == 0 and (gaps := tree.get("gaps")):
-            missing = "; ".join(f"{part} ({why})" for part, why in gaps.items())
             warn(
-                f"{path} was saved without {missing}. A resume begins that anew, everything else continues exactly. "
-                "The file's key 'gaps' lists it.",
+                f"{path} was saved without {listed(gaps)}. A resume begins that anew, everything else continues "
+                "exactly. The file's key 'gaps' lists it.",
                 code="LT604",
             )
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
+from lt_core.plain_data import without_numpy
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.scheduler_config import SchedulerConfig, read_scheduler
 
@@ -82,15 +83,6 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
         own = getattr(config.scheduler, "__dict__", {})
         own.update(without_numpy({name: value for name, value in own.items() if not callable(value)}))
     return Optimization(optimizers, names, schedulers, _frequencies(entries))
-
-
-def without_numpy(state: Any) -> Any:
-    """Return settings or a state dict with numpy's scalars as Python's numbers, which a checkpoint can hold."""
-    if type(state).__module__ == "numpy" and getattr(state, "shape", None) == ():
-        return state.item()
-    if type(state) is dict:
-        return {key: without_numpy(value) for key, value in state.items()}
-    return type(state)(map(without_numpy, state)) if type(state) in (list, tuple) else state
 
 
 def _nothing(module: nn.Module) -> Optimization:

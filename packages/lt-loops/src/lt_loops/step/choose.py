@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
 from lt_core.dialect import StepKind, dialects, method_of
@@ -18,7 +18,7 @@ from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import count_arguments, fitted
 from lt_loops.step.groups import check_groups
-from lt_loops.step.plan import Plan, with_arguments
+from lt_loops.step.plan import Plan, params_of, with_arguments
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -166,7 +166,7 @@ def _fill_slots(run: Run, plan: Plan) -> None:
     plan.clip = _clip_slot(run)
     plan.zero_grad = partial(_zero_grad, run, fitted(run.module.optimizer_zero_grad, "optimizer_zero_grad"))
     if _zeroes_directly(run, plan):
-        plan.params = [p for optimizer in plan.optimizers for group in optimizer.param_groups for p in group["params"]]
+        plan.params = params_of(*plan.optimizers)
 
 
 def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer, **arguments: Any) -> bool:
@@ -181,15 +181,11 @@ def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
     if not value:
         return None
     clip, limit = run.strategy.clip_gradients, float(value)
-    return lambda optimizer: _ignore(clip(_params_of(optimizer), limit, algorithm or "norm"))
+    return lambda optimizer: _ignore(clip(params_of(optimizer), limit, algorithm or "norm"))
 
 
 def _ignore(norm: Tensor | None) -> None:
     """Drop what clipping returns."""
-
-
-def _params_of(optimizer: Optimizer) -> list[nn.Parameter]:
-    return [p for group in optimizer.param_groups for p in group["params"]]
 
 
 def _zeroes_directly(run: Run, plan: Plan) -> bool:

@@ -106,6 +106,11 @@ class Plan:
         return True
 
 
+def params_of(*optimizers: Optimizer) -> list[nn.Parameter]:
+    """Return the parameters that optimizers train, in their order."""
+    return [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+
+
 def with_arguments(optimizer: Optimizer, arguments: Mapping[str, Any]) -> Optimizer:
     """Return ``optimizer``, or what looks like it and hands its step these arguments too."""
     return cast("Optimizer", _WithArguments(optimizer, arguments)) if arguments else optimizer

@@ -20,6 +20,7 @@ from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import fitted
 from lt_loops.step.losses import log_returned, loss_and_weight, read_losses, sum_weights, zero_loss
+from lt_loops.step.plan import params_of
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -40,11 +41,8 @@ class Window:
         self.precision, self.feed = run.precision, run.data.feed
         self.ahead, self.position, self.pending = run.ahead, run.position, run.training.pending
         self.names = run.training.made.names
-        self.params = [p for o in plan.optimizers for group in o.param_groups for p in group["params"]]
-        self.own = {
-            name: [p for group in o.param_groups for p in group["params"]]
-            for name, o in zip(self.names or [], plan.optimizers, strict=False)
-        }
+        self.params = params_of(*plan.optimizers)
+        self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
         self.step_hook = fitted(self.module.optimizer_step, "optimizer_step")
@@ -152,8 +150,7 @@ class Window:
     def take_step(self, optimizer: Optimizer, index: int) -> bool:
         """Step by the gradients of the window, reduced over ranks; return whether it stepped."""
         if self.plan.direct or self.strategy.world_size > 1:
-            params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-            self.strategy.reduce_gradients(params)
+            self.strategy.reduce_gradients([p for p in params_of(optimizer) if p.grad is not None])
         self.plan.prepare(optimizer)
         return self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)
 
@@ -184,9 +181,7 @@ class Window:
 
     def _has_gradients(self, optimizer: Optimizer) -> bool:
         """Return whether the window had a loss for this optimizer; a dict of losses may leave some out."""
-        if not self.own:
-            return True
-        return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
+        return not self.own or any(p.grad is not None for p in params_of(optimizer))
 
     def _settle(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""
