@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ def _plugin(given: Any) -> Any:
     made = plugins.load("environments", given).detect()
     if made is None:
         raise ConfigError(
-            f"plugins={given!r}: this process is not in that environment: its variables are not set. Leave it away: "
+            f"plugins={given!r}: this process is not in that environment: its variables are not set. Leave it out: "
             "the one that is in force is found by itself.",
             code="LT122",
         )
@@ -146,8 +147,27 @@ def _plugin(given: Any) -> Any:
 
 
 def _load(group: str, given: str) -> Any:
-    """Import what is called ``given`` in ``group``; ours are also found in capitals."""
-    return plugins.load(group, given if given in plugins.names(group) else given.lower())
+    """Import what is called ``given`` in ``group``; ours are also found in capitals and by the name of their class.
+
+    Raises:
+        ConfigError: where it takes arguments that a name cannot give.
+    """
+    plain = {name.replace("_", ""): name for name in plugins.names(group)}
+    name = given if given in plugins.names(group) else plain.get(given.lower(), given.lower())
+    make = plugins.load(group, name)
+    needed = [
+        key
+        for key, parameter in inspect.signature(make).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if needed:
+        raise ConfigError(
+            f"{plugins.kind_of(group)} {given!r} needs {' and '.join(needed)}. Pass the object itself: "
+            f"{make.__name__}({', '.join(f'{key}=...' for key in needed)}).",
+            code="LT122",
+        )
+    return make
 
 
 def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
