@@ -159,6 +159,11 @@ def test_a_test_writes_into_the_run_that_it_tests(here, command, checkpoint):
     assert (here / f"lightning_logs/version_0/config-{command}.yaml").is_file()
 
 
+def test_a_test_without_a_checkpoint_says_whose_weights_it_tests(here, capsys):
+    assert main(["test", *BASE, "--trainer.logger=false"]) == 0
+    assert "No --ckpt_path: the weights are those that the model is made with" in capsys.readouterr().err
+
+
 def test_an_error_without_lines_of_the_user_is_one_line(here, capsys):
     with pytest.raises(SystemExit) as end:
         main(["predict", *BASE])

@@ -49,7 +49,12 @@ MISTAKES = {
         (),
         ["run.yaml:", "there is no class 'Nett' in users", "Did you mean 'Net'?", "LT154"],
     ),
-    "a module that is not there": ("model: usrs.Net\n", (), ["run.yaml:1: model", "No module named 'usrs'", "LT154"]),
+    "a module that is not there": (
+        "model: usrs.Net\n",
+        (),
+        ["run.yaml:1: model", "No module named 'usrs'. Did you mean 'users'?", "LT154"],
+    ),
+    "a class without its module": ("{}\n", ("--model=Foo",), ["A class is named with its module: my_package.Foo."]),
     "an argument of a callback in a list": (
         "trainer:\n  callbacks:\n    - class_path: users.Stop\n      init_args:\n        monitr: loss\n",
         (NET,),

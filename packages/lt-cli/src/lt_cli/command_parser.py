@@ -19,14 +19,15 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and a line that names what was probably meant."""
         known = [option for option in self._option_string_actions if option.startswith("--")]
-        code = "LT668"
         if wrong := re.match(r"unrecognized arguments: (\S+)", message):
-            message, code = f"there is no argument {wrong[1]!r}.{_near(wrong[1].partition('=')[0], known)}", "LT667"
+            text = f"there is no argument {wrong[1]!r}.{_near(wrong[1].partition('=')[0], known)} [LT667]"
         elif wrong := re.match(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
             choices = re.findall(r"[\w.-]+", wrong[3])
-            message = f"{wrong[1]}: expected {', '.join(choices)}; received {wrong[2]!r}.{_near(wrong[2], choices)}"
-        end = "" if message.endswith((".", "?")) else "."
-        self.exit(2, f"{self.prog}: error: {message}{end} [{code}]\nAll arguments: {self.prog} --help\n")
+            near = _near(wrong[2], choices)
+            text = f"{wrong[1]}: expected {', '.join(choices)}; received {wrong[2]!r}.{near} [LT668]"
+        else:
+            text = f"{message}. [LT668]"
+        self.exit(2, f"{self.prog}: error: {text}\nAll arguments: {self.prog} --help\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; what is not known is an error of the parser that met it, be it a subcommand's."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -163,6 +164,8 @@ def _reason(wrong: _Wrong) -> str:
         if said and (missing := _no_plugin(wrong.steps, said["name"])):
             return missing
         hint = _near_class(union["types"], received) or _of_lightning(received)
+        if not hint and received.isidentifier() and "LightningModule" in union["types"]:
+            hint = f" A class is named with its module: my_package.{received}."
         return f"expected {_types(union['types'])}, received {received}.{hint} [LT152]"
     if choices := _CHOICES.match(text):
         near = did_you_mean(received, re.findall(r"'([^']+)'", choices["choices"]))
@@ -187,11 +190,22 @@ def _no_class(class_path: str, text: str) -> str:
         members = [member for member, value in vars(importlib.import_module(module)).items() if isinstance(value, type)]
     except Exception:
         detail = text.strip().splitlines()[0]
+        near = _near_module(module)
         return (
-            f"there is no class {class_path!r}: {detail}. Modules are looked for in the working directory, on "
+            f"there is no class {class_path!r}: {detail}.{near} Modules are looked for in the working directory, on "
             f"PYTHONPATH and among the installed packages.{_of_lightning(class_path)} [LT154]"
         )
     return f"there is no class {name!r} in {module}.{did_you_mean(name, members)} [LT154]"
+
+
+def _near_module(module: str) -> str:
+    """Return a hint to a module that is there and has nearly this name."""
+    outer, _, name = module.rpartition(".")
+    try:
+        places = importlib.import_module(outer).__path__ if outer else [str(Path.cwd())]
+    except Exception:
+        return _near_module(outer)
+    return did_you_mean(name, [found.name for found in pkgutil.iter_modules(places)])
 
 
 def _unknown(parser: argparse.ArgumentParser, wrong: _Wrong, place: Place | None) -> str:
