@@ -1,5 +1,8 @@
 """Modules as programs for other runtimes: what the exported one computes is what the module computes."""
 
+from io import BytesIO
+from typing import Final
+
 import pytest
 import torch
 from torch import nn
@@ -60,6 +63,72 @@ def test_torchscript_takes_modules_in_a_module_and_their_static_methods():
 
     net, x = Outer(Net()), torch.randn(5, 3)
     assert torch.equal(net.to_torchscript()(x), net(x))
+
+
+class Constants(LightningModule):
+    K: Final[int] = 3
+    __constants__ = ("shift",)
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.shift = Net(), 2
+
+    @property
+    def twice(self) -> int:
+        return self.shift * 2
+
+    def forward(self, x):
+        return self.layer(x) * self.K + self.twice
+
+    @torch.jit.export
+    def encode(self, x):
+        return self.forward(x) * self.K
+
+
+def test_torchscript_keeps_class_constants_properties_and_exported_methods_of_a_module_that_holds_others(tmp_path):
+    net, x = Constants().eval(), torch.randn(5, 3)
+    net.to_torchscript(tmp_path / "net.pt")
+    loaded = torch.jit.load(tmp_path / "net.pt")
+    assert loaded.shift == 2
+    assert torch.equal(loaded.encode(x), net.encode(x))
+
+
+class Outer(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = Net()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+@pytest.mark.parametrize("kind", [Net, Outer])
+def test_torch_jit_reads_a_module_as_it_reads_any_other(kind):
+    net, x = kind(), torch.randn(5, 3)
+    assert torch.equal(torch.jit.script(net)(x), net(x))
+    assert torch.equal(torch.jit.trace(net, x)(x), net(x))
+
+
+def test_to_torchscript_is_as_deprecated_as_torch_says():
+    with pytest.warns(DeprecationWarning, match=r"torch\.jit\.script. is deprecated"):
+        Net().to_torchscript()
+
+
+def test_onnx_is_written_to_an_open_file(monkeypatch):
+    monkeypatch.setattr(torch.onnx, "export", lambda module, inputs, target, **kwargs: target.write(b"program"))
+    file = BytesIO()
+    Net().to_onnx(file)
+    assert file.getvalue() == b"program"
+
+
+def test_freezing_returns_the_module():
+    net = Net()
+    assert net.freeze() is net
+    assert not net.training
+    assert not net.layer.weight.requires_grad
+    assert net.unfreeze() is net
+    assert net.training
+    assert net.layer.weight.requires_grad
 
 
 def test_onnx_leaves_each_submodule_in_its_mode(monkeypatch):

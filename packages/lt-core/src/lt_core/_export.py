@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import copy
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
@@ -16,17 +20,20 @@ from lt_core.plugins import install_hint
 if TYPE_CHECKING:
     from lt_core._module_base import ModuleBase
 
-__all__ = ["to_onnx", "to_torchscript"]
+__all__ = ["TrainersOwn", "read_by_torch_jit", "to_onnx", "to_torchscript"]
 
 
 def to_onnx(
-    self: ModuleBase, file_path: str | PathLike[str] | None = None, input_sample: Any = None, **kwargs: Any
+    self: ModuleBase,
+    file_path: str | PathLike[str] | IO[bytes] | None = None,
+    input_sample: Any = None,
+    **kwargs: Any,
 ) -> Any:
     """Write the module as ONNX by ``torch.onnx.export``.
 
     Args:
         self: the module.
-        file_path: where to write; None returns torch's program object.
+        file_path: where to write, an open file too; None returns torch's program object.
         input_sample: an input of ``forward``; default ``example_input_array``.
         kwargs: passed to ``torch.onnx.export``.
 
@@ -35,19 +42,15 @@ def to_onnx(
     """
     sample = _sample(self, input_sample, "to_onnx")
     arguments = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
-    modes = [(part, part.training) for part in self.modules()]
-    self.eval()
+    target = os.fspath(file_path) if isinstance(file_path, PathLike) else file_path
     try:
-        with torch.no_grad():
-            return torch.onnx.export(self, arguments, None if file_path is None else str(file_path), **kwargs)
+        with _evaluating(self):
+            return torch.onnx.export(self, arguments, target, **kwargs)  # type: ignore[arg-type]
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"to_onnx needs the package {error.name}, by which torch writes ONNX: {install_hint(error.name or 'onnx')}",
             code="LT180",
         ) from error
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def to_torchscript(
@@ -71,28 +74,54 @@ def to_torchscript(
     """
     if method not in ("script", "trace"):
         raise ConfigError(f"to_torchscript(method={method!r}): expected 'script' or 'trace'.", code="LT203")
-    module = _without_a_run(self)
-    with torch.no_grad():
+    with _evaluating(self):
         if method == "script":
-            script = torch.jit.script(module, **kwargs)
+            script = torch.jit.script(self, **kwargs)
         else:
-            script = torch.jit.trace(module, example_inputs=_sample(self, example_inputs, "to_torchscript"), **kwargs)  # type: ignore[no-untyped-call]
+            script = torch.jit.trace(self, example_inputs=_sample(self, example_inputs, "to_torchscript"), **kwargs)  # type: ignore[no-untyped-call]
     if file_path is not None:
         torch.jit.save(script, str(file_path))
     return script
 
 
-def _without_a_run(module: ModuleBase) -> ModuleBase:
-    """Return an eval-mode copy without properties, as TorchScript reads and compiles them all: ours want a run."""
-    copied = copy.deepcopy(module).eval()
-    for part in copied.modules():
-        kind = type(part)
-        if issubclass(kind, HyperparametersMixin):
-            unused = [name for name in dir(kind) if isinstance(getattr(kind, name, None), property)]
-            names = {"__module__": kind.__module__, "__jit_unused_properties__": unused}
-            part.__class__ = type(kind.__name__, (kind,), names)
-            part.__dict__["_trainer"] = object  # so that what a property reads of it is merely not there
-    return copied
+class TrainersOwn:
+    """``__jit_unused_properties__``: the properties that TorchScript cannot read, since they lead to a Trainer.
+
+    They are lt's own, and those of the user's classes that use one of them.
+    """
+
+    def __get__(self, module: object, kind: type) -> list[str]:
+        base = next(part for part in kind.__mro__ if part.__module__ == "lt_core.module")
+        ours = {name for part in base.__mro__ if part.__module__.startswith("lt_core.") for name in vars(part)}
+        found = {name: value for part in reversed(kind.__mro__) for name, value in vars(part).items()}
+        return [name for name, value in found.items() if name in ours or not ours.isdisjoint(_names_in(value))]
+
+
+def read_by_torch_jit() -> bool:
+    """Return whether torch.jit is going through the names of a class: what has no value just then must not be there."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_globals.get("__name__") in ("torch.jit._recursive", "torch._jit_internal"):
+            return True
+    return False
+
+
+def _names_in(value: object) -> Iterable[str]:
+    getter = value.fget if isinstance(value, property) else None
+    return getter.__code__.co_names if isinstance(getter, FunctionType) else ()
+
+
+@contextmanager
+def _evaluating(module: ModuleBase) -> Iterator[None]:
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 def _sample(module: ModuleBase, given: Any, method: str) -> Any:

@@ -88,15 +88,13 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
         """Step a scheduler; ``metric`` is the monitored value, or None where it monitors nothing."""
         scheduler.step() if metric is None else scheduler.step(metric)
 
-    def freeze(self) -> None:
-        """Turn gradients off for all parameters and go to eval mode."""
-        self.requires_grad_(False)
-        self.eval()
+    def freeze(self) -> Self:
+        """Turn gradients off for all parameters and go to eval mode; return the module."""
+        return self.requires_grad_(False).eval()
 
-    def unfreeze(self) -> None:
-        """Turn gradients on for all parameters and go to train mode."""
-        self.requires_grad_(True)
-        self.train()
+    def unfreeze(self) -> Self:
+        """Turn gradients on for all parameters and go to train mode; return the module."""
+        return self.requires_grad_(True).train()
 
     # ---- logging -----------------------------------------------------------------------------------------------------
 
@@ -130,9 +128,10 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
             reduce_fx: how an epoch's values become one: ``"mean"`` (weighted by batch size), ``"sum"``, ``"min"``,
                 ``"max"``, or a function of a tensor of shape ``(n,)``.
             enable_graph: kept for compatibility; values are always detached.
-            sync_dist: True reduces step values over ranks too, and demands the key on every rank; False leaves even
-                epoch values as each rank's own; by default epoch values are reduced (sums and counts) and step values
-                are rank 0's.
+            sync_dist: True reduces step values over ranks too where loggers get them and at the epoch's end (in
+                between ``trainer.callback_metrics`` holds this rank's newest), and demands the key on every rank;
+                False leaves even epoch values as each rank's own; by default epoch values are reduced (sums and
+                counts) and step values are rank 0's.
             sync_dist_group: kept for compatibility; the run's group is used.
             add_dataloader_idx: False to leave ``/dataloader_idx_N`` away; names must then differ by loader.
             batch_size: weight of this value in an epoch's mean; default: the batch's first dimension.

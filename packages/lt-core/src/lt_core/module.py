@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self, cast
 from torch import Tensor
 from torch.optim import Optimizer
 
-from lt_core._export import to_onnx, to_torchscript
+from lt_core._export import TrainersOwn, read_by_torch_jit, to_onnx, to_torchscript
 from lt_core._module_base import ModuleBase
 from lt_core.collectives import ModuleCollectives
 from lt_core.errors import ConfigError
@@ -113,13 +113,17 @@ class LightningModule(ModuleCollectives, ModuleBase):
         """Return the optimizer, or the list of them; None without one.
 
         Args:
-            use_pl_optimizer: True for optimizers whose ``step`` counts, scales and syncs as the Trainer does; False for
-                torch's own.
+            use_pl_optimizer: True for optimizers whose ``step`` counts, scales and syncs as the Trainer does, with
+                torch's own in their ``optimizer``; False for torch's own.
         """
         manual: ManualOptimization | None = self.__dict__.get("_manual")
-        found: list[Any] = (
-            list(manual.optimizers) if use_pl_optimizer and manual is not None else list(self.trainer.optimizers)
-        )
+        found: list[Any] = list(self.trainer.optimizers)
+        if use_pl_optimizer and manual is not None:
+            found = list(manual.optimizers)
+        elif use_pl_optimizer:
+            from lt_core.optimizer import LightningOptimizer
+
+            found = [LightningOptimizer(own, toggled=lambda own, sync: self.toggled_optimizer(own)) for own in found]
         return found[0] if len(found) == 1 else found or None
 
     def lr_schedulers(self) -> Any:
@@ -162,6 +166,8 @@ class LightningModule(ModuleCollectives, ModuleBase):
         """
         trainer = self._attached_trainer()
         if trainer is None:
+            if read_by_torch_jit():
+                raise AttributeError("trainer")
             raise RuntimeError(f"{type(self).__qualname__} is not attached to a Trainer: this works inside a run only.")
         return trainer
 
@@ -278,6 +284,7 @@ class LightningModule(ModuleCollectives, ModuleBase):
 
     to_onnx = to_onnx
     to_torchscript = to_torchscript
+    __jit_unused_properties__ = TrainersOwn()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the module's state without the run: copies, pickles and spawned processes get the module alone."""

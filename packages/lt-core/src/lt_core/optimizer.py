@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,6 +30,8 @@ class LightningOptimizer:
 
     Everything else is the optimizer's: ``param_groups``, ``state``, ``state_dict``, ``isinstance(opt, Adam)``.
 
+    Made of an optimizer alone, it steps as that one does.
+
     Args:
         optimizer: torch's optimizer.
         take_step: called with the optimizer, the closure and what its own step is to get besides; takes the step.
@@ -40,8 +42,8 @@ class LightningOptimizer:
     def __init__(
         self,
         optimizer: Optimizer,
-        take_step: Callable[..., Any],
-        toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]],
+        take_step: Callable[..., Any] = lambda own, closure, **kwargs: own.step(closure, **kwargs),
+        toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]] = lambda own, sync: nullcontext(),
         zero: Callable[..., None] | None = None,
     ) -> None:
         self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _toggled=toggled)
@@ -64,8 +66,11 @@ class LightningOptimizer:
         return getattr(self.__dict__["_optimizer"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Write to torch's optimizer."""
-        setattr(self.__dict__["_optimizer"], name, value)
+        """Write to torch's optimizer; torch's schedulers replace the ``step`` of what they were made with."""
+        if name == "step":
+            self.__dict__[name] = value
+        else:
+            setattr(self.__dict__["_optimizer"], name, value)
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """Take a step; ``closure`` reevaluates the model and returns the loss, ``kwargs`` are the optimizer's own."""
