@@ -89,6 +89,17 @@ def test_double_precision_equals_plain_torch_in_double():
         assert torch.equal(mine, theirs)
 
 
+@pytest.mark.parametrize("name", ["64-true", "16-true", "bf16-true"])
+def test_true_precision_leaves_complex_numbers_and_integers_alone(name):
+    module = nn.Linear(2, 2)
+    module.register_buffer("waves", torch.tensor([1 + 2j]))
+    module.register_buffer("count", torch.tensor([1]))
+    TruePrecision(name).convert_module(module)
+    assert module.waves.tolist() == [1 + 2j]
+    assert module.count.dtype == torch.int64
+    assert module.weight.dtype == TruePrecision(name).dtype
+
+
 def test_true_precision_is_torch_s_default_inside_the_step_only():
     step = TruePrecision("bf16-true").wrap_step(lambda: torch.ones(1).dtype)
     assert step() == torch.bfloat16

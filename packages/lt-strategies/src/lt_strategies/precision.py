@@ -36,7 +36,7 @@ class TruePrecision(Precision):
         self.name, self.dtype = name, _TRUE[name]
 
     def convert_module(self, module: nn.Module) -> nn.Module:
-        return module.to(self.dtype)
+        return module._apply(self._convert)  # module.to() would make complex ones real
 
     def init_context(self) -> AbstractContextManager[Any]:
         return _default_dtype(self.dtype)
