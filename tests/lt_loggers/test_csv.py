@@ -9,6 +9,7 @@ import yaml
 
 from lt_core.errors import LogError, LtWarning
 from lt_loggers import CSVLogger
+from lt_loggers.csv_file import ExperimentWriter
 
 
 def text_of(logger):
@@ -307,3 +308,28 @@ def test_after_a_failed_write_tries_become_rarer(tmp_path, monkeypatch):
         assert len(tries) == 1
     logger.finalize("failed")
     assert text_of(logger).count("\n") == 1001
+
+
+def test_the_experiment_holds_the_rows_that_are_not_written_yet(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"loss": torch.tensor(0.5)}, 3)
+    assert logger.experiment.metrics == [{"loss": 0.5, "step": 3}]
+    logger.experiment.save()
+    assert logger.experiment.metrics == []
+    assert logger.experiment.rows == 1
+    assert Path(logger.experiment.metrics_file_path).read_text() == text_of(logger)
+
+
+def test_an_experiment_writer_works_alone(tmp_path):
+    writer = ExperimentWriter(tmp_path / "run")
+    writer.log_metrics({"loss": 0.5}, 3)
+    writer.log_hparams({"lr": 0.1})
+    writer.save()
+    assert (tmp_path / "run" / writer.NAME_METRICS_FILE).read_text() == "step,loss\n3,0.5\n"
+    assert yaml.safe_load((tmp_path / "run" / writer.NAME_HPARAMS_FILE).read_text()) == writer.hparams == {"lr": 0.1}
+
+
+def test_hyperparameters_can_be_logged_without_any(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log_hyperparams()
+    assert logger.hparams == {}

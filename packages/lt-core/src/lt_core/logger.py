@@ -82,6 +82,7 @@ class Logger:
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Record numbers at ``step`` (optimizer steps, or the axis that the user chose).
 
+        The Trainer passes both by name, so that loggers may have parameters of their own beside them.
         Values are floats and ints; with :attr:`takes_tensors` also 0-dim tensors, on a device perhaps: copy those that
         the caller could change in place.
 
@@ -90,8 +91,10 @@ class Logger:
             Exception: any other one means that the row was not taken; the Trainer keeps it and sends it again.
         """
 
-    def log_hyperparams(self, params: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
-        """Record hyperparameters (plain data, nested), with the metrics that they led to where known."""
+    def log_hyperparams(
+        self, params: Mapping[str, Any] | None = None, metrics: Mapping[str, float] | None = None
+    ) -> None:
+        """Record hyperparameters (plain data, nested; None: none), with the metrics that they led to where known."""
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
         """Record the model's graph, traced with ``input_array`` (the module's ``example_input_array``)."""

@@ -42,15 +42,17 @@ class BufferedLogger(Logger):
                 self._rows.take_back()
                 raise
 
-    def log_hyperparams(self, params: Any, metrics: Mapping[str, Any] | None = None, step: float | None = None) -> None:
+    def log_hyperparams(
+        self, params: Any = None, metrics: Mapping[str, Any] | None = None, step: float | None = None
+    ) -> None:
         """Add hyperparameters to those known so far (a dict, Namespace or dataclass, nested), and write them.
 
         Args:
-            params: names and values.
+            params: names and values; None: only those known so far.
             metrics: numbers that they led to, logged as well.
             step: where on the x axis; None is where the last row was.
         """
-        self.hparams.update(as_dict(params))
+        self.hparams.update(as_dict(params or {}))
         if metrics:
             self.log_metrics(metrics, max(0, self._rows.last_step) if step is None else step)
         if not process_rank():

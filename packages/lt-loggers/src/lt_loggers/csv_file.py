@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from lt_core.arguments import checks_arguments
 from lt_loggers.lines import LineFile, LineLogger
 from lt_loggers.rows import Row
 
-__all__ = ["CSVLogger"]
+__all__ = ["CSVLogger", "ExperimentWriter"]
 
 
 class CSVLogger(LineLogger):
@@ -57,6 +60,11 @@ class CSVLogger(LineLogger):
         self._header = ""
         self._templates: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
 
+    @property
+    def experiment(self) -> ExperimentWriter:
+        """The rows that are not written yet, and what writes them."""
+        return ExperimentWriter(self.log_dir, self)
+
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
         if file.header is not None and file.header != self._header:  # taken over from disk
             self._take_columns(next(csv.reader([file.header])))
@@ -84,6 +92,60 @@ class CSVLogger(LineLogger):
             self._templates[names] = found
         template, ordered = found
         return template % tuple([row.get(name, step) for name in ordered])
+
+
+class ExperimentWriter:
+    """Writes ``metrics.csv`` and ``hparams.yaml`` of one folder; what ``CSVLogger.experiment`` is.
+
+    Args:
+        log_dir: the folder.
+        logger: that writes there; None makes one.
+    """
+
+    NAME_METRICS_FILE = "metrics.csv"
+    NAME_HPARAMS_FILE = "hparams.yaml"
+
+    def __init__(self, log_dir: str | os.PathLike[str], logger: CSVLogger | None = None) -> None:
+        self.log_dir = os.fspath(log_dir)
+        folder, version = os.path.split(self.log_dir)
+        self._logger = CSVLogger(folder, "", version) if logger is None else logger
+
+    @property
+    def path(self) -> Path:
+        """The file of rows."""
+        return self._logger._file().path
+
+    @property
+    def rows(self) -> int:
+        """How many are in the file."""
+        return self._logger._file().rows
+
+    @property
+    def metrics_file_path(self) -> str:
+        """Where it is in the end: in a remote folder, maybe."""
+        return os.path.join(self.log_dir, self.NAME_METRICS_FILE)  # noqa: PTH118  (a URL is no path)
+
+    @property
+    def metrics(self) -> list[dict[str, int | float]]:
+        """The rows that are not in the file yet, with their ``step``."""
+        return [{**row, "step": step} for step, _, row in self._logger._rows.read()]
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """The hyperparameters logged so far."""
+        return self._logger.hparams
+
+    def log_metrics(self, metrics_dict: Mapping[str, Any], step: int | None = None) -> None:
+        """Add a row."""
+        self._logger.log_metrics(metrics_dict, step)
+
+    def log_hparams(self, params: Mapping[str, Any]) -> None:
+        """Add hyperparameters, and write them."""
+        self._logger.log_hyperparams(params)
+
+    def save(self) -> None:
+        """Write the rows."""
+        self._logger.save()
 
 
 def _widen(file: LineFile, header: str) -> None:

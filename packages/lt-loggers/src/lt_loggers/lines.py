@@ -123,8 +123,11 @@ class LineLogger(FolderLogger):
     _is_open = False
 
     @property
-    def experiment(self) -> LineFile:
+    def experiment(self) -> Any:
         """The file of rows: its ``path``, and the number of ``rows`` written."""
+        return self._file()
+
+    def _file(self) -> LineFile:
         path = self.files_dir / self.file_name
         if self._lines is None or self._lines.path != path:
             self._lines, self._is_open = LineFile(path, has_header=self.has_header), False
@@ -132,7 +135,7 @@ class LineLogger(FolderLogger):
 
     def _write(self, rows: list[Row]) -> None:
         self.claim_version()
-        file = self.experiment
+        file = self._file()
         if self._resumed or not self._is_open:
             file.open(self._resumed.get(self.file_name))
             self._resumed, self._is_open = {}, True
@@ -144,4 +147,4 @@ class LineLogger(FolderLogger):
         raise NotImplementedError(f"{type(self).__name__} must define _write_rows()")
 
     def _ends(self) -> dict[str, Any]:
-        return {self.file_name: self.experiment.end()}
+        return {self.file_name: self._file().end()}

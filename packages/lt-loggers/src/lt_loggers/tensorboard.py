@@ -105,7 +105,9 @@ class TensorBoardLogger(FolderLogger):
 
     # ---- logging -----------------------------------------------------------------------------------------------------
 
-    def log_hyperparams(self, params: Any, metrics: Mapping[str, Any] | None = None, step: float | None = None) -> None:
+    def log_hyperparams(
+        self, params: Any = None, metrics: Mapping[str, Any] | None = None, step: float | None = None
+    ) -> None:
         super().log_hyperparams(params, metrics, step)
         self._hparams_due = not self._hparams_shown and (self._default_hp_metric or bool(metrics))
 

@@ -123,7 +123,7 @@ class FakeTrainer(Collectives):
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
         """Send numbers to the loggers."""
         for logger in self.loggers:
-            logger.log_metrics(metrics, self.global_step if step is None else step)
+            logger.log_metrics(metrics=metrics, step=self.global_step if step is None else step)
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> None:
         """Send what is no number to the loggers."""

@@ -193,7 +193,7 @@ class Log(Owner):
     def _send_to(self, logger: Logger, row: dict[str, Any], step: int) -> None:
         kept = self._kept.setdefault(id(logger), [])
         kept.append((row if logger.takes_tensors else _numbers(row), step))
-        while kept and self.guarded(logger, lambda: logger.log_metrics(*kept[0])):
+        while kept and self.guarded(logger, lambda: logger.log_metrics(metrics=kept[0][0], step=kept[0][1])):
             kept.pop(0)
         del kept[:-_KEPT_ROWS]
 
