@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset, TensorDataset, random_split
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, random_split
 
 from lt_core import Strategy
 from lt_core.checkpoint import CheckpointIO
@@ -282,3 +282,25 @@ def test_other_arguments_are_refused():
 def test_load_from_checkpoint_on_an_object_is_an_error(tmp_path):
     with pytest.raises(ConfigTypeError, match=r"LightningDataModule.load_from_checkpoint\(path\).*LT608"):
         LightningDataModule().load_from_checkpoint(tmp_path / "a.ckpt")
+
+
+def test_as_text_a_datamodule_lists_how_much_each_stage_reads():
+    class Data(LightningDataModule):
+        def train_dataloader(self):
+            torch.rand(1)
+            return DataLoader(range(4))
+
+        def val_dataloader(self):
+            return [DataLoader(range(3)), DataLoader(range(2))]
+
+        def test_dataloader(self):
+            return DataLoader(self.made_by_setup)
+
+    before = torch.get_rng_state()
+    assert str(Data()).splitlines() == [
+        "{Train dataloader: size=4}",
+        "{Validation dataloader: 1. size=3 ; 2. size=2}",
+        "{Test dataloader: None}",
+        "{Predict dataloader: None}",
+    ]
+    assert torch.equal(before, torch.get_rng_state())

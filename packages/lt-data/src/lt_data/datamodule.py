@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial, wraps
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from lt_core.data import DataSource
+from lt_core.data import DataSource, each_loader
 from lt_core.data_setup import Done
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_core.hparams import HyperparametersMixin, makes_new
+from lt_core.seed import preserve_generators
 from lt_core.states import Stage
 
 if TYPE_CHECKING:
@@ -183,10 +185,31 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         )
         return loaded
 
+    def __str__(self) -> str:
+        """List how many samples the loaders of each stage read; they are asked for, and no random number is used up."""
+        with preserve_generators():
+            sizes = {stage: _sizes(getattr(self, stage.loader)) for stage in Stage}
+        names = ("Train", "Validation", "Test", "Predict")
+        return os.linesep.join(
+            f"{{{name} dataloader: {sizes[stage]}}}" for name, stage in zip(names, Stage, strict=True)
+        )
+
     def __repr__(self) -> str:
         """Show the class and what is ready."""
         ready = sorted(what for what in ("prepare_data", *(stage.run for stage in Stage)) if what in Done(self))
         return f"{type(self).__name__}({'done: ' + ', '.join(ready) if ready else 'nothing done yet'})"
+
+
+def _sizes(make: Callable[[], Any]) -> str:
+    """Return ``size=4``, or one with a number for each of several loaders; ``None`` for what cannot be made yet."""
+    try:
+        made = make()
+        sets = [getattr(loader, "dataset", loader) for loader in each_loader(made)]
+    except Exception:  # the user's, before setup()
+        return "None"
+    sizes = [f"size={len(each) if isinstance(each, Sized) else 'NA'}" for each in sets]
+    one = len(sizes) == 1 and not isinstance(made, (list, tuple, Mapping))
+    return sizes[0] if one else " ; ".join(f"{number}. {size}" for number, size in enumerate(sizes, 1)) or "None"
 
 
 def _loaders(
