@@ -101,8 +101,9 @@ def _train(run: Run, losses: _Losses) -> Trial:
     run.module.train()
     run.call("on_train_start", phase="train_start")
     while not run.stopping.ends_training():
+        before = run.position.step
         train_epoch(run)
-        if run.stopping.reason:
+        if run.stopping.reason or run.position.step == before:  # no batch had a loss: further epochs will have none
             break
         run.position.next_epoch(0)
     kept = [float("nan") if loss is None else float(loss) for loss in losses.kept]
