@@ -330,6 +330,8 @@ def test_fresh_batch_norm_statistics_leave_generators_and_metrics_as_they_were()
         {"swa_epoch_start": 0},
         {"annealing_epochs": -1},
         {"annealing_strategy": "exp"},
+        {"avg_fn": 3},
+        {"device": "nowhere"},
     ],
 )
 def test_wrong_swa_is_refused(arguments):

@@ -124,3 +124,14 @@ def test_wrong_arguments_are_refused(arguments):
 def test_the_comparison_can_be_read():
     assert EarlyStopping("loss").monitor_op is torch.lt
     assert EarlyStopping("acc", mode="max").monitor_op is torch.gt
+
+
+def test_a_subclass_may_skip_checks_by_overriding_the_check():
+    class Later(EarlyStopping):
+        def _run_early_stopping_check(self, trainer):
+            if trainer.current_epoch >= 2:
+                super()._run_early_stopping_check(trainer)
+
+    callback = Later("val_loss", patience=1)
+    assert checks(callback, [1.0, 2.0, 3.0, 4.0]) == 4
+    assert callback.wait_count == 1

@@ -24,8 +24,8 @@ class Notes(Logger):
 
 
 class Scheduled:
-    def __init__(self, optimizer, name=None):
-        self.optimizer, self.name = optimizer, name
+    def __init__(self, optimizer, name=None, interval="epoch"):
+        self.optimizer, self.name, self.interval = optimizer, name, interval
 
 
 def make_trainer(**attributes):
@@ -69,6 +69,36 @@ def test_groups_twins_and_schedulers_names_tell_rates_apart():
     LearningRateMonitor().on_train_epoch_start(trainer, trainer.lightning_module)
     ((_, values),) = trainer.logger.rows
     assert values == {"lr-SGD/pg1": 0.1, "lr-SGD/pg2": 0.2, "warm": 0.3, "lr-SGD-1/head": 0.4}
+
+
+def test_each_rate_is_sent_as_often_as_its_scheduler_moves_it_where_no_interval_is_given():
+    each_step, each_epoch = sgd(0.1), torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=0.2)
+    schedules = [Scheduled(each_step, interval="step"), Scheduled(each_epoch, interval="epoch")]
+    callback, trainer = LearningRateMonitor(), make_trainer(optimizers=[each_step, each_epoch])
+    trainer.lr_scheduler_configs = schedules
+    callback.on_train_start(trainer, trainer.lightning_module)
+    callback.on_train_epoch_start(trainer, trainer.lightning_module)
+    steps(callback, trainer, 4)
+    assert trainer.logger.rows == [(0, {"lr-Adam": 0.2}), (1, {"lr-SGD": 0.1}), (3, {"lr-SGD": 0.1})]
+
+
+def test_under_accumulation_the_rates_of_a_step_are_one_row():
+    callback, trainer = LearningRateMonitor("step"), make_trainer(optimizers=[sgd(0.1)])
+    callback.on_train_start(trainer, trainer.lightning_module)
+    for i in range(8):
+        trainer.global_step = i // 2
+        callback.on_train_batch_start(trainer, trainer.lightning_module, None, i)
+    assert trainer.logger.rows == [(1, {"lr-SGD": 0.1}), (3, {"lr-SGD": 0.1})]
+
+
+def test_what_was_sent_can_be_read_as_lists_and_by_full_names():
+    callback = LearningRateMonitor("epoch", log_momentum=True, log_weight_decay=True)
+    trainer = make_trainer(optimizers=[sgd(0.1, momentum=0.5, weight_decay=0.01)])
+    callback.on_train_start(trainer, trainer.lightning_module)
+    assert (callback.lrs, callback.last_momentum_values) == ({"lr-SGD": []}, {"lr-SGD-momentum": None})
+    callback.on_train_epoch_start(trainer, trainer.lightning_module)
+    assert (callback.lrs, callback.last_momentum_values) == ({"lr-SGD": [0.1]}, {"lr-SGD-momentum": 0.5})
+    assert callback.last_weight_decay_values == {"lr-SGD-weight_decay": 0.01}
 
 
 def test_momentum_and_weight_decay_on_request():

@@ -1,3 +1,4 @@
+import io
 import math
 import os
 import pty
@@ -494,3 +495,46 @@ def test_a_description_of_ones_own_stays(monkeypatch):
         said.append(bar._display._bars["train"].desc)
     bar.on_train_end(trainer, module)
     assert [text.strip(": ") for text in said] == ["Run 0", "Run 1"]
+
+
+def test_bars_that_are_overridden_are_made_whatever_the_place_and_however_short_the_phase(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    made = []
+
+    class Mine(TQDMProgressBar):
+        def init_train_tqdm(self):
+            made.append("train")
+            return super().init_train_tqdm()
+
+        def init_validation_tqdm(self):
+            made.append("validation")
+            return super().init_validation_tqdm()
+
+    fit(Mine(), make_trainer())
+    assert made == ["train", "validation", "validation"]
+
+
+def test_the_environment_makes_bars_rarer(monkeypatch):
+    monkeypatch.setenv("TQDM_MINITERS", "5")
+    monkeypatch.setenv("TQDM_MININTERVAL", "2.5")
+    assert [TQDMProgressBar(rate).refresh_rate for rate in (0, 1, 9)] == [0, 5, 9]
+    display = TQDMProgressBar().make_display()
+    assert display.interval(Phase(kind="train", description="", total=None)) == 2.5
+    display.close()
+
+
+def test_a_rate_of_the_environment_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setenv("TQDM_MINITERS", "often")
+    with pytest.raises(ConfigError, match="TQDM_MINITERS='often' in the environment"):
+        TQDMProgressBar()
+
+
+def test_max_steps_is_the_total_where_the_loader_has_no_length():
+    trainer = make_trainer(num_training_batches=math.inf, max_steps=4, accumulate_grad_batches=2)
+    bar = TQDMProgressBar()
+    bar.setup(trainer, trainer.lightning_module, "fit")
+    assert bar.total_train_batches == 8
+    trainer.global_step = 3
+    assert bar.total_train_batches == 2
+    trainer.max_steps = -1
+    assert bar.total_train_batches == math.inf

@@ -202,3 +202,33 @@ def test_two_that_prune_other_parameters_or_by_other_methods_have_states_of_thei
         ModelPruning("l1_unstructured", amount=0.1),
     ]
     assert len({callback.state_key for callback in kinds}) == 4
+
+
+def test_pairs_of_layer_and_name_are_found_or_checked():
+    net = Net()
+    first, second = net.layers[0], net.layers[2]
+    names = [(first, "weight"), (second, "weight"), (first, "bias"), (second, "bias")]
+    assert ModelPruning.sanitize_parameters_to_prune(net) == names
+    assert ModelPruning.sanitize_parameters_to_prune(net, parameter_names=["weight"]) == names[:2]
+    assert ModelPruning.sanitize_parameters_to_prune(net, [(second, "bias")]) == [(second, "bias")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda net: [net.layers[0]], "expected pairs"),
+        (lambda net: [(net.layers[0], "weight", 1)], "expected pairs"),
+        (lambda net: [(net.layers[0], "wieght")], "Did you mean 'weight'"),
+        (lambda net: [(nn.Linear(1, 1), "weight")], "no layer of Net"),
+    ],
+    ids=["layer", "three", "name", "stranger"],
+)
+def test_pairs_that_cannot_be_pruned_are_refused(wrong, words):
+    net = Net()
+    with pytest.raises(ConfigError, match=words):
+        ModelPruning.sanitize_parameters_to_prune(net, wrong(net))
+
+
+def test_verbose_has_three_values():
+    with pytest.raises(ConfigError, match="expected 0, 1 or 2"):
+        ModelPruning("l1_unstructured", verbose=3)

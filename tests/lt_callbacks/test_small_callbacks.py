@@ -249,6 +249,13 @@ def test_a_jump_ends_training_and_is_written_down(tmp_path, arguments, losses):
     assert json.loads((tmp_path / "skip_batches.json").read_text()) == [2, 3]
 
 
+@pytest.mark.parametrize(("given", "file"), [("logs", "logs/skip_batches.json"), ("logs/mine.json", "logs/mine.json")])
+def test_the_batches_to_skip_go_to_the_folder_or_file_that_is_given(tmp_path, given, file):
+    with pytest.raises(TrainingSpikeException):
+        spike_run(SpikeDetection(exclude_batches_path=tmp_path / given), [1.0, 1.0, 9.0], tmp_path)
+    assert json.loads((tmp_path / file).read_text()) == [1, 2]
+
+
 def test_ordinary_losses_and_the_warmup_pass(tmp_path):
     spike_run(SpikeDetection(), [1.0, 2.9, 0.1], tmp_path)
     spike_run(SpikeDetection(warmup=3), [1.0, 1.0, 99.0], tmp_path)

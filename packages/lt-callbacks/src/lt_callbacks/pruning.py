@@ -13,11 +13,11 @@ from torch.nn.utils import prune
 from lt_callbacks.arguments import choice, whole
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, did_you_mean
+from lt_core.module import LightningModule
 from lt_core.seed import preserve_generators
 
 if TYPE_CHECKING:
-    from lt_core.module import LightningModule
     from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelPruning"]
@@ -31,6 +31,7 @@ _METHODS: dict[str, tuple[type[prune.BasePruningMethod], Callable[..., nn.Module
     "random_unstructured": (prune.RandomUnstructured, prune.random_unstructured),
 }
 _STRUCTURED = ("ln_structured", "random_structured")
+_CONTAINERS = (LightningModule, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 class ModelPruning(Callback):
@@ -91,6 +92,8 @@ class ModelPruning(Callback):
         self._use_lottery = use_lottery_ticket_hypothesis
         self._resample = resample_parameters
         self._verbose = whole("ModelPruning", "verbose", verbose)
+        if self._verbose > 2:
+            raise ConfigError(f"ModelPruning(verbose={verbose}): expected 0, 1 or 2.", code="LT178")
         self._at_epoch_end = prune_on_train_epoch_end
         self._pruned: list[tuple[str, nn.Module, str]] = []
         self._first_values: dict[str, Tensor] = {}
@@ -227,23 +230,46 @@ class ModelPruning(Callback):
 
     def _find(self, module: nn.Module) -> list[tuple[str, nn.Module, str]]:
         names = {id(layer): name for name, layer in module.named_modules()}
-        given = self._parameters_to_prune
-        if given is None:
-            containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict, type(module))
-            layers = [layer for layer in module.modules() if not isinstance(layer, containers)]
-            given = [(layer, name) for layer in layers for name in self._parameter_names]
-        found = []
+        given = self.sanitize_parameters_to_prune(module, self._parameters_to_prune or (), self._parameter_names)
         given = self.filter_parameters_to_prune(given)
-        for layer, name in given:
-            if id(layer) not in names:
+        return [(f"{names[id(layer)]}.{name}".lstrip("."), layer, name) for layer, name in given]
+
+    @staticmethod
+    def sanitize_parameters_to_prune(
+        pl_module: nn.Module, parameters_to_prune: Parameters = (), parameter_names: Sequence[str] = ()
+    ) -> Parameters:
+        """Return the checked pairs of layer and name; without any, ``parameter_names`` of all layers.
+
+        Raises:
+            ConfigError: for what is no list of such pairs, another module's layers, and names that a layer has not.
+        """
+        layers = [layer for layer in pl_module.modules() if not isinstance(layer, _CONTAINERS)]
+        if not parameters_to_prune:
+            names = parameter_names or ModelPruning.PARAMETER_NAMES
+            # a parametrized or pruned weight is a tensor that is no parameter any more
+            return [(each, name) for name in names for each in layers if isinstance(getattr(each, name, None), Tensor)]
+        for pair in parameters_to_prune:
+            if not isinstance(pair, (tuple, list)) or [isinstance(pair[0], nn.Module), len(pair)] != [True, 2]:
                 raise ConfigError(
-                    f"ModelPruning(parameters_to_prune=...): {type(layer).__name__} is no layer of "
-                    f"{type(module).__name__}.",
+                    f"ModelPruning(parameters_to_prune=...): expected pairs of layer and parameter's name, such as "
+                    f"(model.layer, 'weight'), got {pair!r:.80}.",
                     code="LT178",
                 )
-            if isinstance(getattr(layer, name, None), Tensor):
-                found.append((f"{names[id(layer)]}.{name}".lstrip("."), layer, name))
-        return found
+            layer, name = pair
+            if not any(layer is each for each in layers):
+                raise ConfigError(
+                    f"ModelPruning(parameters_to_prune=...): {type(layer).__name__} is no layer of "
+                    f"{type(pl_module).__name__}.",
+                    code="LT178",
+                )
+            if not isinstance(getattr(layer, name, None), Tensor):
+                has = [each for each, _ in layer.named_parameters(recurse=False)]
+                raise ConfigError(
+                    f"ModelPruning(parameters_to_prune=...): {type(layer).__name__} has no parameter {name!r}; it has "
+                    f"{', '.join(has) or 'none'}.{did_you_mean(str(name), has)}",
+                    code="LT178",
+                )
+        return parameters_to_prune
 
     def _zeros(self) -> dict[str, tuple[int, int]]:
         return {

@@ -14,7 +14,6 @@ import torch
 
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
-from lt_core.hparams import HyperparametersMixin
 from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lt_callbacks.arguments import device as a_device
 from lt_callbacks.averaging.averaged_weights import AveragedWeights, AverageFunction
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.seed import preserve_generators
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ class StochasticWeightAveraging(Callback):
         self._swa_epoch_start = swa_epoch_start
         self._annealing_epochs = whole(who, "annealing_epochs", annealing_epochs, 0)
         self._annealing_strategy = choice(who, "annealing_strategy", annealing_strategy, ("cos", "linear"))
+        if avg_fn is not None and not callable(avg_fn):
+            raise ConfigTypeError(f"{who}(avg_fn={avg_fn!r}): expected a function or None.", code="LT179")
         self._avg_fn = avg_fn
         self._device = a_device("StochasticWeightAveraging", device)
         self._first_epoch = 0

@@ -126,6 +126,7 @@ class ModelCheckpoint(Checkpoint):
         self._interrupted_at = -1
         self._last_global_step_saved = 0
         self._waits = False  # a save that is due, for the validation whose metric ranks it
+        self._in_first_step = False
 
     def explain(self) -> str:
         """Say when it saves, and what it keeps."""
@@ -244,6 +245,7 @@ class ModelCheckpoint(Checkpoint):
         if stage != "fit":
             return
         self._metric.start()
+        self._in_first_step = False
         if self._own_dirpath is None:
             self.dirpath = path_in(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
@@ -256,6 +258,7 @@ class ModelCheckpoint(Checkpoint):
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start()
+        self._in_first_step = not trainer.global_step and not trainer.fast_dev_run
         self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before
         if trainer.is_global_zero and not trainer.fast_dev_run:
             self._kept.files.clean()
@@ -315,9 +318,10 @@ class ModelCheckpoint(Checkpoint):
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """Save what there is, where asked for."""
-        if not self.save_on_exception or not self._may_save(trainer) or not failed_together("ModelCheckpoint", trainer):
+        due = self._may_save(trainer) or (self._in_first_step and not trainer.global_step)
+        if not self.save_on_exception or not due or not failed_together("ModelCheckpoint", trainer):
             return
-        path = self._agreed_path(trainer, self._metrics(trainer), may_replace="")
+        path = self._agreed_path(trainer, self._monitor_candidates(trainer), may_replace="")
         self._save_checkpoint(trainer, path)
         self._kept.ranking.keep(path)
         self._last_global_step_saved = trainer.global_step
@@ -433,14 +437,15 @@ class ModelCheckpoint(Checkpoint):
         fitting = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run
         return fitting and self._last_global_step_saved != trainer.global_step
 
-    def _metrics(self, trainer: TrainerAPI) -> dict[str, Any]:
+    def _monitor_candidates(self, trainer: TrainerAPI) -> dict[str, Any]:
+        """Return the metrics to rank by and to name files with; subclasses in the wild add to them."""
         metrics: dict[str, Any] = {"epoch": trainer.current_epoch, "step": trainer.global_step}
         for name, value in trainer.callback_metrics.items():
             metrics[name] = int(value) if name in metrics else value
         return metrics
 
     def _save(self, trainer: TrainerAPI, top_k: bool) -> None:
-        metrics = self._metrics(trainer)
+        metrics = self._monitor_candidates(trainer)
         before = self._kept.ranking.snapshot()
         saved = ""
         if top_k and self.save_top_k != 0:

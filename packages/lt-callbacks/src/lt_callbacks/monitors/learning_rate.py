@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,14 +28,15 @@ class LearningRateMonitor(Callback):
     of ``pg1``. Other callbacks can monitor them: ``EarlyStopping("lr-Adam")``.
 
     Args:
-        logging_interval: ``"step"``, ``"epoch"``, or None for both.
+        logging_interval: ``"step"``, ``"epoch"``, or None for the ``interval`` of each optimizer's schedulers, and both
+            where it has none.
         log_momentum: momentum (or the first beta) too.
         log_weight_decay: weight decay too.
 
     Attributes:
         lrs: the values sent so far, by name; the last 10,000 of each.
-        last_momentum_values: the last momentum by name.
-        last_weight_decay_values: the last weight decay by name.
+        last_momentum_values: the last momentum by name (``lr-SGD-momentum``), None before the first.
+        last_weight_decay_values: the last weight decay by name (``lr-SGD-weight_decay``), None before the first.
 
     Raises:
         ConfigError: for another ``logging_interval``; and at the start of training where there is no logger.
@@ -50,15 +51,18 @@ class LearningRateMonitor(Callback):
         self.logging_interval = logging_interval
         self.log_momentum = log_momentum
         self.log_weight_decay = log_weight_decay
-        self.lrs: dict[str, deque[float]] = {}
-        self.last_momentum_values: dict[str, float] = {}
-        self.last_weight_decay_values: dict[str, float] = {}
+        self.lrs: dict[str, list[float]] = {}
+        self.last_momentum_values: dict[str, float | None] = {}
+        self.last_weight_decay_values: dict[str, float | None] = {}
         self._last_step = -1
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Refuse to run without a logger."""
         require_logger("LearningRateMonitor", trainer)
-        self.lrs, self._last_step = {}, -1
+        names = [name for own, optimizer in _named(trainer) for name, _ in _named_groups(own, optimizer)]
+        self.lrs, self._last_step = {name: [] for name in names}, -1
+        self.last_momentum_values = {f"{name}-momentum": None for name in names}
+        self.last_weight_decay_values = {f"{name}-weight_decay": None for name in names}
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Send the rates of the step that comes, where it will be logged."""
@@ -66,30 +70,43 @@ class LearningRateMonitor(Callback):
         due = trainer.log_every_n_steps and (step + 1) % trainer.log_every_n_steps == 0
         if due and self.logging_interval != "epoch" and step != self._last_step:
             self._last_step = step
-            self._send(trainer, step)
+            self._send(trainer, step, "step")
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Send the rates with which the epoch begins."""
         if self.logging_interval != "step":
-            self._send(trainer, trainer.global_step)
+            self._send(trainer, trainer.global_step, "epoch")
 
-    def _send(self, trainer: TrainerAPI, step: int) -> None:
+    def _send(self, trainer: TrainerAPI, step: int, interval: str) -> None:
         values: dict[str, float] = {}
         for name, optimizer in _named(trainer):
+            if self.logging_interval is None and not _is_due(trainer, optimizer, interval):
+                continue
             for group_name, group in _named_groups(name, optimizer):
                 lr = float(group["lr"])
                 values[group_name] = lr
-                self.lrs.setdefault(group_name, deque(maxlen=_KEPT)).append(lr)
+                kept = self.lrs.setdefault(group_name, [])
+                kept.append(lr)
+                del kept[:-_KEPT]
                 if self.log_momentum:
                     momentum = float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
-                    values[f"{group_name}-momentum"] = self.last_momentum_values[group_name] = momentum
+                    key = f"{group_name}-momentum"
+                    values[key] = self.last_momentum_values[key] = momentum
                 if self.log_weight_decay and "weight_decay" in group:
                     decay = float(group["weight_decay"])
-                    values[f"{group_name}-weight_decay"] = self.last_weight_decay_values[group_name] = decay
+                    key = f"{group_name}-weight_decay"
+                    values[key] = self.last_weight_decay_values[key] = decay
+        if not values:
+            return
         trainer.callback_metrics.update(
             {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
         )
         trainer.log_metrics(values, step)
+
+
+def _is_due(trainer: TrainerAPI, optimizer: Optimizer, interval: str) -> bool:
+    intervals = [config.interval for config in trainer.lr_scheduler_configs if config.optimizer is optimizer]
+    return not intervals or interval in intervals
 
 
 def _named(trainer: TrainerAPI) -> list[tuple[str, Optimizer]]:

@@ -49,7 +49,8 @@ class SpikeDetection(Callback):
         warmup: batches at the start of an epoch that are no spikes.
         atol: distance from the mean that counts as a spike; None: any.
         rtol: distance as a share of the mean that counts as a spike; None: any.
-        exclude_batches_path: the file; default ``skip_batches.json`` in the Trainer's root folder.
+        exclude_batches_path: the ``.json`` file, or the folder for ``skip_batches.json``; default: the Trainer's root
+            folder.
         finite_only: NaN and infinite losses are spikes too.
 
     Attributes:
@@ -139,4 +140,5 @@ class SpikeDetection(Callback):
 
     def _path(self, trainer: TrainerAPI) -> Path:
         given = self.exclude_batches_path
-        return Path(given) if given is not None else Path(trainer.default_root_dir) / "skip_batches.json"
+        path = Path(trainer.default_root_dir if given is None else given)
+        return path if path.suffix == ".json" else path / "skip_batches.json"

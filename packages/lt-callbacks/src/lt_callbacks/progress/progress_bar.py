@@ -120,6 +120,11 @@ class ProgressBar(Callback):
         return SilentDisplay()
 
     @property
+    def draws_itself(self) -> bool:
+        """Whether lines are not printed in place of the bar where stdout is no terminal."""
+        return type(self).make_display is ProgressBar.make_display
+
+    @property
     def sanity_check_description(self) -> str:
         """What stands before the bar of the sanity check."""
         return "Sanity Checking"
@@ -316,8 +321,7 @@ class ProgressBar(Callback):
     def _shown_on(self) -> Display:
         if self._display is None:
             live = in_notebook() or _on_terminal()
-            draws_itself = type(self).make_display is ProgressBar.make_display
-            self._display = self.make_display() if live or draws_itself else LineDisplay()
+            self._display = self.make_display() if live or self.draws_itself else LineDisplay()
         return self._display
 
     def _draw_at_rate(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from functools import cache
 from importlib import import_module
 from shutil import get_terminal_size
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.progress.history import History, in_colour
@@ -16,11 +17,14 @@ from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics, fo
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
 from lt_core.arguments import checks_arguments
+from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
 __all__ = ["TQDMProgressBar"]
+
+Number = TypeVar("Number", int, float)
 
 _INTERVAL = 0.1
 """Seconds between two drawings."""
@@ -42,6 +46,15 @@ _ATTRIBUTE = {
 }
 """Where users find the bar of a kind."""
 
+_MAKER = {
+    "sanity": "init_sanity_tqdm",
+    "train": "init_train_tqdm",
+    "validate": "init_validation_tqdm",
+    "test": "init_test_tqdm",
+    "predict": "init_predict_tqdm",
+}
+"""What makes the bar of a kind."""
+
 
 class TQDMProgressBar(ProgressBar):
     """Progress bars by tqdm: one line for the epoch and the validation in it, below a row for each epoch done.
@@ -51,7 +64,8 @@ class TQDMProgressBar(ProgressBar):
     ``predict_progress_bar`` are the bars themselves; where none is drawn, as off a terminal, one that draws nothing.
 
     Args:
-        refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing.
+        refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing. As for all
+            bars of tqdm, ``TQDM_MINITERS`` and ``TQDM_MININTERVAL`` (seconds) in the environment make it rarer.
         process_position: lines to leave free above the bar, for several bars in one terminal.
         leave: keep the finished bar of each epoch, in place of its row.
 
@@ -61,7 +75,7 @@ class TQDMProgressBar(ProgressBar):
 
     @checks_arguments
     def __init__(self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False) -> None:
-        super().__init__(refresh_rate)
+        super().__init__(_at_least("TQDM_MINITERS", refresh_rate) if refresh_rate else 0)
         self._process_position = whole("TQDMProgressBar", "process_position", process_position)
         self._leave = leave
 
@@ -73,6 +87,19 @@ class TQDMProgressBar(ProgressBar):
     def make_display(self) -> Display:
         """Return the bars."""
         return _TqdmDisplay(self, self._leave)
+
+    @property
+    def draws_itself(self) -> bool:
+        """Whether it draws off a terminal too: where a bar was overridden, as that may draw anywhere."""
+        return super().draws_itself or any(self._is_overridden(name) for name in _MAKER.values())
+
+    def _is_overridden(self, maker: str) -> bool:
+        return getattr(type(self), maker) is not getattr(TQDMProgressBar, maker)
+
+    def _begin(self, phase: Phase) -> None:
+        super()._begin(phase)
+        if isinstance(self._display, _TqdmDisplay) and self._is_overridden(_MAKER[phase.kind]):
+            self._display.bar_of(phase)  # now, however short the phase is: what it does beside drawing counts
 
     if not TYPE_CHECKING:
 
@@ -133,6 +160,7 @@ class _TqdmDisplay:
     def __init__(self, owner: TQDMProgressBar, leave: bool) -> None:
         self._owner = owner
         self._leave = leave
+        self._interval = _at_least("TQDM_MININTERVAL", _INTERVAL)
         self._bars: dict[str, Any] = {}
         self._shown: dict[str, Phase] = {}
         self._visible = False
@@ -144,7 +172,7 @@ class _TqdmDisplay:
             self._guard.open()
 
     def interval(self, phase: Phase) -> float:
-        return _INTERVAL
+        return self._interval
 
     def update(self, phase: Phase, metrics: Metrics) -> None:
         slot = self._slot(phase)
@@ -211,7 +239,7 @@ class _TqdmDisplay:
         slot = self._slot(phase)
         bar = self._bars.get(slot)
         if bar is None:
-            bar = self._bars[slot] = self._make(slot)
+            bar = self._bars[slot] = getattr(self._owner, _MAKER[slot])()
         if self._shown.get(slot) is not phase:
             if phase.nested and slot == "train":
                 self._said = bar.desc
@@ -236,17 +264,6 @@ class _TqdmDisplay:
         shares = phase.nested and not own and _is_ours(self._bars.get("train"))
         return "train" if shares else phase.kind
 
-    def _make(self, kind: str) -> Any:
-        owner = self._owner
-        makers = {
-            "sanity": owner.init_sanity_tqdm,
-            "train": owner.init_train_tqdm,
-            "validate": owner.init_validation_tqdm,
-            "test": owner.init_test_tqdm,
-            "predict": owner.init_predict_tqdm,
-        }
-        return makers[kind]()
-
     def _clear(self) -> None:
         if self._visible:
             for bar in self._bars.values():
@@ -255,7 +272,7 @@ class _TqdmDisplay:
 
     def _redraw(self) -> None:
         now = monotonic()
-        if self._bars and not self._visible and now - self._drawn >= _INTERVAL:
+        if self._bars and not self._visible and now - self._drawn >= self._interval:
             for bar in self._bars.values():
                 bar.refresh()
             self._visible, self._drawn = True, now
@@ -270,6 +287,15 @@ def _signs() -> str | bool:
 def _is_ours(bar: Any) -> bool:
     """Return whether a bar has our line; one that a user made, or changed, has another."""
     return bar is not None and getattr(bar, "bar_format", None) == _LINE
+
+
+def _at_least(variable: str, own: Number) -> Number:
+    """Return ``own``, or the number in the environment's ``variable`` where that is larger."""
+    given = os.environ.get(variable, "")
+    try:
+        return max(own, type(own)(float(given))) if given else own
+    except ValueError:
+        raise ConfigError(f"{variable}={given!r} in the environment: expected a number.", code="LT580") from None
 
 
 def _tqdm_class() -> type[tqdm[Any]]:

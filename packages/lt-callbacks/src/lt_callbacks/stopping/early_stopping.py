@@ -142,19 +142,20 @@ class EarlyStopping(Callback):
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where the epoch's end is the moment."""
         if self._checks_on_train_epoch_end(trainer):
-            self._check(trainer)
+            self._run_early_stopping_check(trainer)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where validation's end is the moment."""
         if self._metric.validated(trainer) and not self._checks_on_train_epoch_end(trainer):
-            self._check(trainer)
+            self._run_early_stopping_check(trainer)
 
     def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
         if self._check_on_train_epoch_end is not None:
             return self._check_on_train_epoch_end
         return trainer.val_check_interval == 1.0 and trainer.check_val_every_n_epoch == 1
 
-    def _check(self, trainer: TrainerAPI) -> None:
+    def _run_early_stopping_check(self, trainer: TrainerAPI) -> None:
+        """Check; subclasses in the wild override it, to check later or less often."""
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
             if trainer.stop_reason and self._metric.awaits_validation(trainer):  # the run ends anyway

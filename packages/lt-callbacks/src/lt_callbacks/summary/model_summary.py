@@ -29,7 +29,6 @@ class ModelSummary(Callback):
     """
 
     role = "summary"
-    priority = -100  # before finders and others that have something to say
 
     def __init__(self, max_depth: int = 1, **summarize_kwargs: Any) -> None:
         self._max_depth = whole("ModelSummary", "max_depth", max_depth, -1, "0 for totals only, -1 for all levels")
