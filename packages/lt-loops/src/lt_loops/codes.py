@@ -29,6 +29,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT521",
         "LT570",
         "LT572",
+        "LT584",
         "LT604",
         "LT605",
         "LT606",

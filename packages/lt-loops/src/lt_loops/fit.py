@@ -9,7 +9,7 @@ from torch import Tensor
 from lt_core.launcher import RunResult
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
-from lt_loops.report.announcements import announce_end
+from lt_loops.report.announcements import announce_end, warn_of_eval_mode
 from lt_loops.run.boundary import (
     after_batch,
     after_epoch,
@@ -77,6 +77,7 @@ def run_fit(run: Run) -> RunResult:
         _sanity_check(run)
         if run.job.lenient:
             open_first_epoch(run)
+        warn_of_eval_mode(run)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():

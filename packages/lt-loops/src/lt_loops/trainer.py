@@ -26,6 +26,7 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
 from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
+from lt_loops.arguments.from_environment import with_environment
 from lt_loops.arguments.limits import Limits, documented
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
@@ -54,7 +55,8 @@ __all__ = ["Trainer"]
 class Trainer(TrainerView, metaclass=AsksDialects):
     """Trains, validates, tests and predicts with a ``LightningModule``.
 
-    Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. ``None`` for ``logger``
+    Arguments are Lightning's 2.x, by keyword; all mistakes of one call are reported together. The environment's
+    ``PL_TRAINER_MAX_EPOCHS=3``, and so on, stand for arguments that are not given. ``None`` for ``logger``
     and the ``enable_*`` flags means "if an installed package provides it".
 
     Args:
@@ -180,7 +182,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown", "__class__")}
-        settings = Settings.checked({**given, **unknown}, look_up)
+        settings = Settings.checked(with_environment({**given, **unknown}), look_up)
         with silenced(settings.silence):
             self._set_up(settings)
 
@@ -375,6 +377,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 datamodule = datamodule or self._run.job.datamodule
             best = getattr(self.checkpoint_callback, "best_model_path", "")
             ckpt_path = ckpt_path or (best if best and self._fitted is not None else None)
+            if ckpt_path is None:
+                self.print(f"{stage}() without a module: that of the last run, with the weights that it has now.")
         run = self._new_run(stage, model, {stage: dataloaders}, datamodule, ckpt_path, weights_only)
         if self._fitted is not None:
             run.position.load_state_dict(self._fitted.position.state_dict())

@@ -67,14 +67,8 @@ class TrainerView(Collectives):
 
     @property
     def lightning_module(self) -> LightningModule:
-        """The user's module of the present or last run.
-
-        Raises:
-            RuntimeError: before the first run.
-        """
-        if self._run is None:
-            raise RuntimeError("This Trainer has no module yet: call fit, validate, test or predict first.")
-        return self._run.module
+        """The user's module of the present or last run; None before the first, where nobody expects one."""
+        return None if self._run is None else self._run.module  # type: ignore[return-value]
 
     @property
     def model(self) -> nn.Module | None:
@@ -93,11 +87,12 @@ class TrainerView(Collectives):
 
     @property
     def loggers(self) -> list[Logger]:
-        """All loggers; others can be set between runs."""
+        """All loggers; others, or None, can be set between runs."""
         return self._parts.loggers
 
     @loggers.setter
-    def loggers(self, loggers: list[Logger]) -> None:
+    def loggers(self, loggers: list[Logger] | None) -> None:
+        loggers = loggers or []
         wrong = next((logger for logger in loggers if not isinstance(logger, Logger)), None)
         if wrong is not None:
             raise ConfigTypeError(f"trainer.loggers: expected loggers, got {wrong!r}.", code="LT148")

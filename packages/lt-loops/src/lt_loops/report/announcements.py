@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lt_core.errors import warn
 from lt_core.terminal.short_path import short_path
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ def announce_folders(run: Run) -> None:
     named = [f"{logger.name} {logger.version}" for logger in run.loggers if not logger.log_dir and logger.version]
     if (folders or named) and not run.job.settings.fast_dev_run:
         run.trainer.print(f"Writing to {', '.join([*map(short_path, folders), *named])}")
+
+
+def warn_of_eval_mode(run: Run) -> None:
+    """Warn where training begins with the module in eval mode; one of its parts in it is often meant."""
+    if not run.module.training:
+        warn(
+            f"{type(run.module).__name__} is in eval mode where training begins: dropout does nothing, and batch norm "
+            "learns no statistics. Call train() before fit; parts that are meant to be in it, such as a frozen "
+            "backbone, can be by themselves.",
+            code="LT584",
+        )
 
 
 def _below(path: str, other: str) -> bool:

@@ -75,6 +75,14 @@ def check_signatures(
     """
     for owner in (module, *callbacks):
         _check_names(owner)
+    for name in ("training_step", *(f"{word}_step" for word in _EVALUATION)):
+        if "dataloader_iter" in getattr(getattr(module, name), "__code__", _check.__code__).co_varnames:
+            raise HookError(
+                f"{type(module).__name__}.{name} takes dataloader_iter. lt reads the loaders itself, as resume and "
+                f"uneven ranks need it, and hands over batches: write {name}(self, batch, batch_idx). A batch that "
+                "holds several ones is a matter of the loader.",
+                code="LT581",
+            )
     of_data = _overridden(data, DataSource, DATA_HOOKS) if data is not None else ()
     own = (unfit for hook in of_data if (unfit := why_unfit(*hook)) is not None)
     for unfit in (*unfit_hooks(trainer, module, callbacks), *own):
