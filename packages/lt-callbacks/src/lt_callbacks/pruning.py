@@ -243,20 +243,20 @@ class ModelPruning(Callback):
         Raises:
             ConfigError: for what is no list of such pairs, another module's layers, and names that a layer has not.
         """
-        layers = [layer for layer in pl_module.modules() if not isinstance(layer, _CONTAINERS)]
         if not parameters_to_prune:
+            layers = [layer for layer in pl_module.modules() if not isinstance(layer, _CONTAINERS)]
             names = parameter_names or ModelPruning.PARAMETER_NAMES
             # a parametrized or pruned weight is a tensor that is no parameter any more
             return [(each, name) for name in names for each in layers if isinstance(getattr(each, name, None), Tensor)]
         for pair in parameters_to_prune:
-            if not isinstance(pair, (tuple, list)) or [isinstance(pair[0], nn.Module), len(pair)] != [True, 2]:
+            if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], nn.Module)):
                 raise ConfigError(
                     f"ModelPruning(parameters_to_prune=...): expected pairs of layer and parameter's name, such as "
                     f"(model.layer, 'weight'), got {pair!r:.80}.",
                     code="LT178",
                 )
             layer, name = pair
-            if not any(layer is each for each in layers):
+            if not any(layer is each for each in pl_module.modules()):
                 raise ConfigError(
                     f"ModelPruning(parameters_to_prune=...): {type(layer).__name__} is no layer of "
                     f"{type(pl_module).__name__}.",
