@@ -26,7 +26,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import IterableDataset
 
 from lt_compat.demos import BoringDataModule, BoringModel, RandomDataset
-from lt_compat.trainer import AcceleratorConnector
+from lt_compat.faces import AcceleratorConnector
 from lt_core import overrides
 from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback

@@ -10,5 +10,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT903",
         "LT904",
         "LT905",
+        "LT918",
     }
 )

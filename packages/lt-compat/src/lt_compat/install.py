@@ -20,7 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lt_compat.elsewhere import BEFORE, origin_of
 from lt_compat.names import ROOTS, counterpart, module_in_lt, path_below_root, why_gone
+from lt_compat.stand_ins import is_public, modules, stand_in
 
 __all__ = ["VERSION", "install", "main"]
 
@@ -29,23 +31,8 @@ VERSION = "2.5.0"
 
 _TOP = frozenset(root.partition(".")[0] for root in ROOTS)
 _PACKAGES = ("pytorch-lightning", "lightning", "lightning-fabric")
-_ANSWERED = (
-    "demos.boring_classes",
-    "plugins.io.torch_io",
-    "trainer.connectors.accelerator_connector",
-    "trainer.states",
-    "utilities.apply_func",
-    "utilities.argparse",
-    "utilities.cloud_io",
-    "utilities.data",
-    "utilities.enums",
-    "utilities.grads",
-    "utilities.imports",
-    "utilities.memory",
-    "utilities.signature_utils",
-    "utilities.types",
-)
-"""Modules of Lightning without a counterpart in lt whose names are in :mod:`lt_compat.answers`."""
+_FORMER = ("loggers.neptune", "overrides.base", "plugins.precision.precision_plugin", "utilities.argparse")
+"""Module paths of Lightning 2.0 and 1.x that packages still try; their names are those of 2.6, or stand in."""
 
 _READ_FILES = ("CheckpointIO", "LightningDataModule", "LightningModule", "TorchCheckpointIO")
 """Classes that read checkpoints."""
@@ -184,6 +171,8 @@ class _Answer(ModuleType):
             from lt_compat.trainer import trainer_class
 
             return trainer_class()
+        if name in BEFORE:
+            return _imported(BEFORE[name])
         found = counterpart(self._below, name)
         if found is not None and found.name:
             value = getattr(import_module(found.module), found.name)
@@ -193,7 +182,11 @@ class _Answer(ModuleType):
             return getattr(small, name)
         if _is_answered(below):
             return import_module(f"{self.__name__}.{name}")
+        if origin := origin_of(name):
+            return _imported(origin)
         advice = why_gone(self._below, name)
+        if is_public(self._below, name):
+            return stand_in(name, advice)
         raise AttributeError(
             f"lt has no counterpart of {self.__name__}.{name}{f': {advice}' if advice else ''}. [LT168]",
             name=name,
@@ -224,8 +217,14 @@ def _trusting(base: type) -> type:
     return PickledCheckpointIO if hasattr(base, "save_checkpoint") else trusting(base)
 
 
+def _imported(origin: str) -> Any:
+    module, _, attribute = origin.partition(":")
+    return getattr(import_module(module), attribute)
+
+
 def _is_answered(below: str) -> bool:
-    return not below or module_in_lt(below) is not None or any(f"{name}.".startswith(f"{below}.") for name in _ANSWERED)
+    known = below in modules() or below in _FORMER or module_in_lt(below) is not None
+    return not below or known
 
 
 def _installed(context: DistributionFinder.Context) -> Iterable[Distribution]:

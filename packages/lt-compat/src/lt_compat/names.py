@@ -81,6 +81,7 @@ GONE = {
     "callbacks:LearningRateLogger": "write LearningRateMonitor",
     "loggers:NeptuneLogger": "its package has an lt.loggers entry point, or not yet",
     "loggers:TestTubeLogger": "write CSVLogger or TensorBoardLogger",
+    "strategies": "strategies of lt are 'single', 'ddp', 'fsdp', 'model_parallel', 'xla'",
     "strategies:DeepSpeedStrategy": "write strategy='fsdp'",
     "strategies:DataParallelStrategy": "write strategy='ddp'",
 }

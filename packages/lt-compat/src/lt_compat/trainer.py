@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, wraps
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from lt_compat.environments import as_environment
+from lt_compat.faces import AcceleratorConnector, PrecisionFace, StrategyFace
+from lt_compat.filtered import codes_filtered_by_text
 from lt_compat.pickled_checkpoints import PickledCheckpointIO, pickles
+from lt_compat.registries import ACCELERATORS, STRATEGIES
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError, silenced, warn
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -26,18 +33,68 @@ def trainer_class() -> type:
         lenient = True
 
         @property
+        def strategy(self) -> Any:
+            """Where runs happen, with what Lightning keeps there."""
+            return StrategyFace(super().strategy, self)
+
+        @property
+        def precision_plugin(self) -> Any:
+            """The number format."""
+            return PrecisionFace(super().precision_plugin, self)
+
+        @property
+        def _accelerator_connector(self) -> AcceleratorConnector:
+            return AcceleratorConnector(trainer=self)
+
+        @property
         def fit_loop(self) -> FitLoop:
             """The limits of training."""
             return FitLoop(self)
+
+        @property
+        def validate_loop(self) -> EvaluationLoop:
+            """What a validation by itself reads."""
+            return EvaluationLoop(self, "validate")
+
+        @property
+        def test_loop(self) -> EvaluationLoop:
+            """What a test reads."""
+            return EvaluationLoop(self, "test")
 
         @property
         def predict_loop(self) -> PredictLoop:
             """What prediction reads."""
             return PredictLoop(self)
 
+        @property
+        def _evaluation_loop(self) -> EvaluationLoop:
+            return EvaluationLoop(self, self.stage if self.stage in ("validate", "test") else "fit")
+
+        def fit(self, *given: Any, **arguments: Any) -> None:
+            """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
+            with silenced(codes_filtered_by_text()):
+                try:
+                    super().fit(*given, **arguments)
+                except CheckpointError as error:
+                    if error.code != "LT611" or "last" not in (arguments.get("ckpt_path"), *given[4:5]):
+                        raise
+                    warn(
+                        "fit(ckpt_path='last'): there is no last checkpoint available, so the run begins anew.",
+                        code="LT918",
+                    )
+                    super().fit(*given[:4], **{**arguments, "ckpt_path": None})
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to read in place of Lightning's connectors."""
+            if name in _CONNECTORS:
+                raise AttributeError(f"trainer.{name} is not there: {_CONNECTORS[name]}. [LT917]", name=name, obj=self)
+            return super().__getattr__(name)
+
     @wraps(base.__init__)  # packages read the signature
     def initialize(self: Any, **arguments: Any) -> None:
-        base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+        arguments = as_lts(arguments)
+        with silenced(codes_filtered_by_text()):
+            base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
 
     made: Any = Trainer
     made.__init__ = initialize
@@ -50,6 +107,49 @@ def __getattr__(name: str) -> type:
     if name == "Trainer":
         return trainer_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_NO_LAST = '.fit(ckpt_path="last") is set, but there is no last checkpoint available. No checkpoint will be loaded.'
+_CONNECTORS = {
+    "_callback_connector": "read trainer.callbacks",
+    "_checkpoint_connector": "call trainer.save_checkpoint(path), or fit(ckpt_path=...)",
+    "_data_connector": "give loaders to fit, or set reload_dataloaders_every_n_epochs",
+    "_logger_connector": "read trainer.callback_metrics, logged_metrics, loggers",
+    "_results": "read trainer.callback_metrics",
+    "_signal_connector": "write Trainer(on_signal=...)",
+}
+
+
+def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the Trainer's arguments with what lt has no place for elsewhere: registered names, Lightning's
+    environments, what a strategy carries.
+    """
+    new = dict(arguments)
+    for name, registry in (("strategy", STRATEGIES), ("accelerator", ACCELERATORS)):
+        if isinstance(new.get(name), str) and registry.of_the_user(new[name]):
+            new[name] = registry.get(new[name])
+    carried = _carried_by(new.get("strategy"))
+    given = new.get("plugins") or []
+    listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]
+    if listed:
+        new["plugins"] = [as_environment(plugin) for plugin in listed]
+    return {**carried, **{name: value for name, value in new.items() if value is not None or name not in carried}}
+
+
+def _carried_by(strategy: Any) -> dict[str, Any]:
+    """Return arguments of the Trainer that were given to a strategy: ``plugins``, ``devices``, ``accelerator``."""
+    carried = getattr(strategy, "carried", {})
+    found: dict[str, Any] = {}
+    devices: Sequence[Any] = carried.get("parallel_devices", ())
+    if devices:
+        kind = devices[0].type
+        found["accelerator"] = kind
+        found["devices"] = len(devices) if kind == "cpu" else [device.index or 0 for device in devices]
+    if "accelerator" in carried:
+        found["accelerator"] = carried["accelerator"]
+    names = ("cluster_environment", "checkpoint_io", "precision_plugin")
+    found["plugins"] = [carried[name] for name in names if name in carried]
+    return found
 
 
 def _with_pickles(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -88,10 +188,14 @@ class FitLoop:
         self.__dict__["trainer"] = trainer
 
     def __getattr__(self, name: str) -> Any:
-        if name == "epoch_loop":
+        if name in ("epoch_loop", "_data_source"):
             return self
+        if name == "setup_data":
+            return _nothing
         if name == "val_loop":
-            return ValidationLoop(self.trainer)
+            return EvaluationLoop(self.trainer)
+        if name == "_combined_loader":
+            return _combined(self.trainer.train_dataloader, "max_size_cycle")
         return getattr(self.trainer, _TRAINERS.get(name, name))
 
     @property
@@ -108,7 +212,21 @@ class FitLoop:
         setattr(self.trainer, name, value)
 
 
-_TRAINERS = {"_batches_that_stepped": "global_step", "_combined_loader": "train_dataloader"}
+_TRAINERS = {
+    "_batches_that_stepped": "global_step",
+    "max_batches": "num_training_batches",
+    "optimizer_loop": "fit_loop",
+}
+
+
+def _combined(loaders: Any, mode: str) -> Any:
+    """Return loaders as Lightning's loops hold them; None where there are none."""
+    kind = import_module("lt_data").CombinedLoader
+    return loaders if loaders is None or loaders == [] or isinstance(loaders, kind) else kind(loaders, mode)
+
+
+def _nothing() -> None:
+    """The loaders are asked for when a run begins."""
 
 
 def _progress(done: int, running: bool) -> SimpleNamespace:
@@ -116,39 +234,47 @@ def _progress(done: int, running: bool) -> SimpleNamespace:
     return SimpleNamespace(current=counts, total=counts)
 
 
-class AcceleratorConnector:
-    """Which accelerator and devices two arguments of the Trainer mean, by Lightning's names.
-
-    Args:
-        accelerator: as the Trainer's.
-        devices: as the Trainer's.
-    """
-
-    def __init__(self, accelerator: str = "auto", devices: int | list[int] | str = "auto") -> None:
-        make: Any = plugins.load("trainers", "default")
-        trainer = make(accelerator=accelerator, devices=devices, barebones=True)
-        self._accelerator_flag: str = trainer.accelerator.name
-        on_cpu = trainer.accelerator.device_type == "cpu"
-        self._devices_flag: int | list[int] = trainer.num_devices if on_cpu else list(trainer.device_ids)
-
-
-class ValidationLoop:
-    """The validation loop of a fit; packages ask it whether there is validation data.
+class EvaluationLoop:
+    """A loop of validation or test; packages ask it whether there is data, and for the loaders.
 
     Args:
         trainer: whose.
+        stage: ``"fit"`` for the validation inside it.
     """
 
-    def __init__(self, trainer: TrainerAPI) -> None:
+    verbose = True
+    inference_mode = True
+
+    def __init__(self, trainer: TrainerAPI, stage: str = "fit") -> None:
         self.trainer = trainer
+        self._stage = "test" if stage == "test" else "val"
 
     @property
-    def _data_source(self) -> ValidationLoop:
+    def _data_source(self) -> EvaluationLoop:
         return self
 
     def is_defined(self) -> bool:
         """Return whether a loader was given, or a hook returns one."""
-        return bool(self.trainer.all_loaders("val"))
+        return bool(self.trainer.all_loaders(self._stage))
+
+    @property
+    def _combined_loader(self) -> Any:
+        return _combined(list(self.trainer.all_loaders(self._stage)), "sequential")
+
+    @property
+    def max_batches(self) -> Any:
+        """Batches of each loader."""
+        return getattr(self.trainer, f"num_{self._stage}_batches")
+
+    @property
+    def num_dataloaders(self) -> int:
+        """How many loaders there are."""
+        return len(self.max_batches)
+
+    @property
+    def epoch_loop(self) -> EvaluationLoop:
+        """The loop over batches is the same."""
+        return self
 
 
 class PredictLoop:
@@ -160,6 +286,12 @@ class PredictLoop:
 
     def __init__(self, trainer: TrainerAPI) -> None:
         self.trainer = trainer
+
+    return_predictions = True
+
+    @property
+    def _combined_loader(self) -> Any:
+        return _combined(list(self.trainer.all_loaders("predict")), "sequential")
 
     @property
     def epoch_batch_indices(self) -> list[Any]:

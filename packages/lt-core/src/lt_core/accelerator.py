@@ -33,6 +33,17 @@ class Accelerator:
         """Return whether this machine has such a device. Must not initialise a driver in a process that will fork."""
         return True
 
+    @classmethod
+    def is_available(cls) -> bool:
+        """Return :meth:`available` of the class."""
+        return cls().available()
+
+    @classmethod
+    def auto_device_count(cls) -> int:
+        """Return how many devices there are; of processes on a CPU, how many ``devices="auto"`` takes."""
+        here = cls().count()
+        return cls.auto_devices if here is None else here
+
     def unavailable_reason(self) -> str:
         """Return why :meth:`available` is False and what would help, for the error message."""
         return ""

@@ -1,0 +1,86 @@
+"""Lightning's registries of strategies and accelerators: what is installed, and what users add under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lt_core import plugins
+
+__all__ = ["ACCELERATORS", "STRATEGIES", "Registry"]
+
+
+class Registry(dict[str, dict[str, Any]]):
+    """What users registered, by name; asked for a name, also what packages bring.
+
+    Args:
+        group: of entry points: ``"strategies"``.
+    """
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+
+    def register(
+        self,
+        name: str,
+        what: Callable[..., Any] | None = None,
+        description: str = "",
+        override: bool = False,
+        **init_params: Any,
+    ) -> Callable[..., Any]:
+        """Register a class under ``name``, with arguments for its constructor; without one, return a decorator.
+
+        Raises:
+            ValueError: when the name is taken, unless ``override`` is set.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"`name` must be a str, found {name}")
+        if name in self and not override:
+            raise ValueError(f"{name!r} is already present in the registry. HINT: Use `override=True`.")
+
+        def put(kind: Callable[..., Any]) -> Callable[..., Any]:
+            self[name] = {"kind": kind, "description": description, "init_params": init_params}
+            return kind
+
+        return put if what is None else put(what)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an object of what is registered under ``name``, or is installed.
+
+        Raises:
+            KeyError: where there is neither, and no default.
+        """
+        if self.of_the_user(name):
+            return self[name]["kind"](**self[name]["init_params"])
+        if name in self.names:
+            return plugins.load(self._group, name)()
+        if default is not None:
+            return default
+        raise KeyError(f"{name!r} not found in registry. Available names: {', '.join(self.names)}")
+
+    def remove(self, name: str) -> None:
+        """Forget what was registered under a name."""
+        self.pop(name)
+
+    @property
+    def names(self) -> list[str]:
+        """All names, of users and of packages."""
+        return sorted({*self, *plugins.names(self._group)})
+
+    def of_the_user(self, name: object) -> bool:
+        """Return whether it was registered here, not brought by a package."""
+        return super().__contains__(name)
+
+    def available_strategies(self) -> list[str]:
+        """Return all names."""
+        return self.names
+
+    available_accelerators = available_strategies
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in plugins.names(self._group)
+
+
+STRATEGIES = Registry("strategies")
+ACCELERATORS = Registry("accelerators")

@@ -1,0 +1,219 @@
+"""Names of Lightning under `lt.compat`: every public one of 2.6 is answered, from whatever path it is imported."""
+
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+
+import lt
+from lt_compat import install
+from lt_compat.stand_ins import is_stand_in, modules
+from lt_core.errors import ConfigError, LtError
+from lt_loops import Trainer
+from lt_strategies import DDP
+
+QUIET = {
+    "accelerator": "cpu",
+    **dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False),
+}
+
+
+@pytest.fixture
+def name() -> Iterator[Callable[[str], Any]]:
+    """What `from lightning.pytorch.<path> import <name>` brings; afterwards Lightning's names are gone again."""
+    before = {module for module in sys.modules if module.startswith("lightning")}
+    finders = [*sys.meta_path]
+    install()
+
+    def look_up(place: str) -> Any:
+        path, _, wanted = place.rpartition(":")
+        return getattr(import_module(f"lightning.pytorch.{path}".rstrip(".")), wanted)
+
+    yield look_up
+    sys.meta_path[:] = finders
+    for module in {module for module in sys.modules if module.startswith("lightning")} - before:
+        del sys.modules[module]
+
+
+def test_every_public_name_of_2_6_is_answered_and_every_constant_has_a_value(name):
+    for path, names in modules().items():
+        for each in names:
+            try:
+                value = name(f"{path}:{each}")
+            except (AttributeError, ImportError):  # of Fabric
+                value = getattr(import_module(f"lightning.fabric.{path}".rstrip(".")), each)
+            assert not (each.isupper() and each != "MNIST" and is_stand_in(value)), f"{path}:{each}"
+
+
+def test_a_name_without_a_counterpart_says_what_to_use_when_it_is_made_and_not_before(name):
+    deepspeed = name("strategies:DeepSpeedStrategy")
+    assert not isinstance(DDP(), deepspeed)
+    with pytest.raises(ConfigError, match=r"no DeepSpeedStrategy: write strategy='fsdp'.*LT916"):
+        deepspeed(stage=3)
+
+
+def test_a_private_name_that_nobody_answers_is_an_import_error_with_the_way_of_lt(name):
+    with pytest.raises(AttributeError, match="lt has no counterpart of .*_get_full_state_dict_context.*LT168"):
+        name("strategies.fsdp:_get_full_state_dict_context")
+
+
+def test_the_same_class_comes_from_every_path(name):
+    assert name("plugins.environments.slurm:SLURMEnvironment") is name("plugins.environments:SLURMEnvironment")
+    assert name("plugins.precision.precision:Precision") is lt.plugins.Precision
+
+
+# ---- constructors with the incumbent's arguments ---------------------------------------------------------------------
+
+
+def test_what_lightning_gives_to_a_strategy_reaches_the_trainer(name):
+    io, environment = name("plugins.io:TorchCheckpointIO")(), name("plugins.environments:LightningEnvironment")()
+    devices = [torch.device("cpu")] * 2
+    strategy = name("strategies:DDPStrategy")(
+        parallel_devices=devices, cluster_environment=environment, checkpoint_io=io, find_unused_parameters=True
+    )
+    trainer = name(":Trainer")(**{**QUIET, "strategy": strategy})
+    assert trainer.strategy.checkpoint_io is io
+    assert trainer.strategy.parallel_devices == devices
+    assert trainer.world_size == 2
+    assert trainer.strategy.ddp_arguments["find_unused_parameters"]
+
+
+def test_a_strategy_made_by_name_is_one_of_lightnings_class(name):
+    trainer = name(":Trainer")(**QUIET, strategy="ddp", devices=2)
+    assert isinstance(trainer.strategy, name("strategies:DDPStrategy"))
+    assert not isinstance(trainer.strategy, name("strategies:FSDPStrategy"))
+
+
+def test_a_strategy_survives_the_way_to_another_process(name):
+    trainer = name(":Trainer")(**QUIET, strategy=name("strategies:SingleDeviceStrategy")(device="cpu"))
+    assert type(pickle.loads(pickle.dumps(trainer.strategy))).__name__ == "SingleDeviceStrategy"
+
+
+def test_mixed_precision_takes_lightnings_arguments(name):
+    mixed = name("plugins:MixedPrecision")
+    assert mixed("16-mixed", "cpu").name == "16-mixed"
+    assert name(":Trainer")(**QUIET, plugins=[mixed("bf16-mixed", "cpu")]).precision_plugin.precision == "bf16-mixed"
+    assert isinstance(name(":Trainer")(**QUIET, precision="bf16-mixed").precision_plugin, mixed)
+
+
+def test_all_strategy_names_of_lightning_are_installed_but_those_of_deepspeed(name):
+    ways = ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
+    unused = [f"{way}_find_unused_parameters_{flag}" for way in ways for flag in ("true", "false")]
+    known = name("strategies:StrategyRegistry").available_strategies()
+    assert {*ways, *unused, "fsdp", "fsdp_cpu_offload", "single_device", "xla", "xla_debug", "single_xla"} <= {*known}
+
+
+def test_a_strategy_that_a_user_registers_is_found_by_its_name(name):
+    registry = name("strategies:StrategyRegistry")
+    registry.register("searching", name("strategies:DDPStrategy"), "looks", find_unused_parameters=True)
+    try:
+        trainer = name(":Trainer")(**QUIET, strategy="searching", devices=2)
+        assert trainer.strategy.ddp_arguments["find_unused_parameters"]
+    finally:
+        registry.remove("searching")
+
+
+def test_an_environment_written_for_lightning_says_which_process_this_is(name):
+    class Cluster(name("plugins.environments:ClusterEnvironment")):
+        creates_processes_externally = True
+        main_address, main_port = "127.0.0.1", 29500
+
+        def world_size(self) -> int:
+            return 2
+
+        def global_rank(self) -> int:
+            return 1
+
+        local_rank = global_rank
+
+    trainer = name(":Trainer")(**QUIET, strategy="ddp", devices=2, plugins=[Cluster()])
+    assert (trainer.global_rank, trainer.world_size) == (1, 2)
+    assert trainer.strategy.cluster_environment.main_port == 29500
+
+
+def test_detect_says_whether_it_is_this_environment(name, monkeypatch):
+    slurm = name("plugins.environments:SLURMEnvironment")
+    assert not slurm.detect()
+    for key, value in {"PROCID": "1", "NTASKS": "2", "STEP_NUM_TASKS": "2", "LOCALID": "1", "JOB_ID": "7"}.items():
+        monkeypatch.setenv(f"SLURM_{key}", value)
+    assert slurm.detect()
+    assert slurm(auto_requeue=False).global_rank() == 1
+
+
+# ---- the Trainer's parts ---------------------------------------------------------------------------------------------
+
+
+def fitted(name: Callable[[str], Any], **arguments: Any) -> tuple[Any, Any]:
+    trainer = name(":Trainer")(**QUIET, max_epochs=1, limit_train_batches=2, limit_val_batches=1, **arguments)
+    model = name("demos.boring_classes:BoringModel")()
+    trainer.fit(model)
+    return trainer, model
+
+
+def test_the_strategy_answers_with_what_lightnings_holds(name):
+    trainer, model = fitted(name)
+    strategy = trainer.strategy
+    assert strategy.model is strategy.lightning_module is model
+    assert strategy.optimizers == trainer.optimizers
+    assert strategy.accelerator is trainer.accelerator
+    assert strategy.precision_plugin.precision == "32-true"
+    assert trainer._accelerator_connector.is_distributed is False
+    with pytest.raises(AttributeError, match="LT917"):
+        strategy.checkpoint_io = None
+
+
+def test_loops_answer_with_loaders_and_limits(name):
+    trainer, _ = fitted(name)
+    assert trainer.fit_loop.max_batches == 2
+    assert trainer.fit_loop._combined_loader.iterables is trainer.train_dataloader
+    assert trainer.fit_loop.epoch_loop.val_loop.is_defined()
+    trainer.fit_loop.max_epochs = 3
+    assert trainer.max_epochs == 3
+
+
+def test_a_connector_that_lt_has_not_names_the_way_of_lt(name):
+    with pytest.raises(AttributeError, match=r"_data_connector is not there: give loaders to fit.*LT917"):
+        _ = name(":Trainer")(**QUIET)._data_connector
+
+
+def test_fit_from_the_last_checkpoint_begins_anew_where_there_is_none(name, tmp_path):
+    trainer = name(":Trainer")(**QUIET, max_epochs=1, limit_train_batches=1, default_root_dir=tmp_path)
+    with pytest.warns(UserWarning, match="no last checkpoint available"):
+        trainer.fit(name("demos.boring_classes:BoringModel")(), ckpt_path="last")
+    assert trainer.global_step == 1
+
+
+def test_the_command_line_makes_the_trainer_of_compat(name):
+    cli = name("cli:LightningCLI")(name("demos.boring_classes:BoringModel"), run=False, args=[])
+    assert type(cli.trainer) is name(":Trainer")
+    assert isinstance(cli.trainer, Trainer)
+
+
+# ---- warnings and errors ---------------------------------------------------------------------------------------------
+
+
+def test_a_filter_for_lightnings_text_turns_off_the_warning_of_lt(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*max_epochs. was not set.*")
+        trainer = name(":Trainer")(**QUIET, fast_dev_run=False, max_steps=1)
+        trainer.fit(name("demos.boring_classes:BoringModel")())
+
+
+def test_misconfiguration_exception_catches_what_lt_says_of_the_configuration(name):
+    misconfigured = name("utilities.exceptions:MisconfigurationException")
+    trainer = name(":Trainer")(**QUIET, max_epochs=1)
+    with pytest.raises(misconfigured):
+        trainer.fit(name(":LightningModule")())
+    assert misconfigured is LtError
+
+
+def test_accelerators_say_whether_they_are_here():
+    assert lt.accelerators.CUDAAccelerator.is_available() is (torch.cuda.device_count() > 0)
+    assert lt.accelerators.CUDAAccelerator.auto_device_count() == torch.cuda.device_count()
+    assert lt.accelerators.CPUAccelerator.auto_device_count() == 1
