@@ -8,8 +8,7 @@ import pytest
 from lt_cli import LightningCLI
 from lt_cli.help_page import Row, page, plain, short_type
 from lt_cli.main import main
-from lt_cli.trainer_outline import GROUPS_OF
-from lt_cli.training_command import plugin_page
+from lt_cli.trainer_outline import GROUPS_OF, plugin_page
 from lt_core.plugins import OF_ARGUMENT
 
 
@@ -38,6 +37,11 @@ def test_the_trainer_has_a_page_of_its_own(users, capsys):
     shown = helped(users, capsys, "fit", "--trainer.help")
     assert "--trainer.limit" in shown
     assert "--model.lr" not in shown
+
+
+def test_optimizers_are_listed_and_have_pages(users, capsys):
+    assert "  Adam  " in helped(users, capsys, "fit", "--optimizer.help")
+    assert "--optimizer.lr" in helped(users, capsys, "fit", "--optimizer.help", "Adam")
 
 
 def test_commands_are_listed(users, capsys):

@@ -115,6 +115,34 @@ def test_arguments_are_linked(users):
     assert run(users, "fit", "--data.batch_size=12", cls=Linked, **options).model.batch_size == 12
 
 
+def test_an_argument_gets_what_an_object_says_of_itself(users):
+    class Linked(LightningCLI):
+        def add_arguments_to_parser(self, parser):
+            parser.link_arguments("data.batch_size", "model.batch_size", apply_on="instantiate")
+
+    options = {"model_class": users.Net, "datamodule_class": users.Data}
+    assert run(users, "fit", "--data.batch_size=12", cls=Linked, **options).model.batch_size == 12
+
+
+def test_a_subcommand_s_parser_has_options_of_its_own(users, write):
+    write("mine.yaml", "model: {lr: 0.75}")
+    options = {"fit": {"default_config_files": ["mine.yaml"]}}
+    assert run(users, "fit", model_class=users.Net, parser_kwargs=options).model.lr == 0.75
+
+
+def test_a_subclass_of_the_given_class_can_be_chosen(users):
+    options = {"model_class": users.Net, "subclass_mode_model": True}
+    assert type(run(users, "fit", "--model=users.WithOptimizer", **options).model) is users.WithOptimizer
+
+
+def test_seeds_are_left_alone_where_the_default_says_so(users):
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    cli = run(users, "--model.lr=0.3", model_class=users.Net, run=False, seed_everything_default=False)
+    torch.set_rng_state(state)
+    assert torch.equal(cli.model.layer.weight, users.Net().layer.weight)
+
+
 def test_callbacks_have_arguments_of_their_own(users):
     class Stopping(LightningCLI):
         def add_arguments_to_parser(self, parser):

@@ -21,7 +21,7 @@ from lt_cli.plugin_classes import plugin_names
 from lt_core.errors import did_you_mean
 from lt_core.terminal.short_path import short_path
 
-__all__ = ["explain", "with_places"]
+__all__ = ["explain", "subclasses", "with_places"]
 
 _KEY = re.compile(r'Parser key "([^"]+)"')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':\s*\n")
@@ -34,6 +34,7 @@ _UNION = re.compile(r"Subtypes: \[(?P<types>.*)\]\n")
 _VALUE = re.compile(r".*Given value: (?P<value>.*)\Z", re.DOTALL)
 _NESTED_VALUE = re.compile(r".*NestedArg\(key='[^']*', val=(?P<value>.*)\)\Z", re.DOTALL)
 _ABSENT = re.compile(r'Parser key "config": .*File does not exist: \'(?P<path>[^\']*)\'', re.DOTALL)
+_HELP_OF = re.compile(r"--(?P<argument>[\w.]+)\.help: Expected a dot import path string: (?P<name>\S+)")
 _OURS = re.compile(r"\[LT\d{3}\]\s*\Z")
 _LIGHTNING = re.compile(r"['\"\s](?P<path>(?:pytorch_lightning|lightning\.pytorch)\.[\w.]+)")
 _BARE_CLASS = re.compile(r"'class_path': '(?P<name>[^'.]+)'")
@@ -62,6 +63,9 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
         return _unreadable(places, message)
     if absent := _ABSENT.search(message):
         return _absent(absent["path"])
+    if helped := _HELP_OF.search(message):
+        near = did_you_mean(helped["name"], plugin_names(helped["argument"].removeprefix("trainer.")))
+        return f"--{helped['argument']}.help: there is no class {helped['name']!r} here.{near} [LT154]"
     if required := _REQUIRED.search(message):
         return _missing(required["keys"], places)
     if unknown := _UNRECOGNIZED.search(message):
@@ -293,14 +297,20 @@ def _of_lightning(received: str) -> str:
     return f" {found['path']} is a class of Lightning's: `lt migrate` writes lt's in its place." if found else ""
 
 
+def subclasses(kind: type) -> list[type]:
+    """Return a class with all classes that are made from it, as far as they were imported."""
+    found, waiting = [], [kind]
+    while waiting:
+        found.append(waiting[-1])
+        waiting += type.__subclasses__(waiting.pop())
+    return found
+
+
 def _near_class(types: str, received: str) -> str:
     """Return a hint to a class that may stand there and has a name near to what was received."""
     near: set[str] = set()
     for path in re.findall(r"<class '([\w.]+)'>", types):
         module, _, name = path.rpartition(".")
         kind = getattr(importlib.import_module(module), name, None) if module else None
-        waiting = [kind] if isinstance(kind, type) else []
-        while waiting:
-            near.add(waiting[-1].__name__)
-            waiting += type.__subclasses__(waiting.pop())
+        near |= {each.__name__ for each in subclasses(kind)} if isinstance(kind, type) else set()
     return did_you_mean(received, near) if received.isidentifier() else ""

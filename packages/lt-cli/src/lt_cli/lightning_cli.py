@@ -9,12 +9,15 @@ from typing import Any
 
 from jsonargparse import Namespace
 from jsonargparse.typing import class_from_function
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.argument_parser import LightningArgumentParser
+from lt_cli.complaints import subclasses
 from lt_cli.configured_optimizers import arrange_optimizers, described, give_optimizers
 from lt_cli.plugin_classes import import_named_plugins, spell_out_plugins
 from lt_cli.saved_config import SaveConfigCallback
-from lt_cli.trainer_outline import TRAINING
+from lt_cli.trainer_outline import TRAINING, plugin_page
 from lt_cli.unwritten import ChecksHyperparameters, unwritten
 from lt_core import plugins
 from lt_core.data import DataSource
@@ -182,9 +185,27 @@ class LightningCLI:
             self.config = parser.parse_object(args)
             return
         words = list(sys.argv[1:] if args is None else args)
+        if asked := plugin_page(words) or self._built_later_page(words):
+            print(asked, end="")
+            raise SystemExit(0)
         spelt = spell_out_plugins(words)
         import_named_plugins(spelt)
         self.config = parser.parse_args(spelt)
+
+    @staticmethod
+    def _built_later_page(words: list[str]) -> str:
+        """Return the list for ``--optimizer.help`` and ``--lr_scheduler.help`` where no class follows."""
+        kinds: dict[str, type] = {"--optimizer.help": Optimizer, "--lr_scheduler.help": LRScheduler}
+        for word, following in zip(words, [*words[1:], "--"], strict=False):
+            if word in kinds and following.startswith("-"):
+                known = {kind.__name__: kind for kind in subclasses(kinds[word]) if not kind.__name__.startswith("_")}
+                lines = [
+                    f"  {name:28}{(known[name].__doc__ or '').strip().partition(chr(10))[0]}" for name in sorted(known)
+                ]
+                return "\n".join(
+                    [f"{word.removesuffix('.help')} takes a class:", *(line.rstrip() for line in lines), ""]
+                )
+        return ""
 
     # ---- the objects -------------------------------------------------------------------------------------------------
 

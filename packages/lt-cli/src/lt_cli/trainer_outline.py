@@ -6,6 +6,8 @@ What runs a command is the parser of :mod:`lt_cli.training`, made from the same 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +17,7 @@ from docstring_parser import parse
 from lt_cli.help_page import COMMON, Row
 from lt_cli.plugin_list import Plugin, installed_plugins
 
-__all__ = ["GROUPS_OF", "TRAINING", "outline", "plugins_of", "summary_of"]
+__all__ = ["GROUPS_OF", "TRAINING", "outline", "plugin_page"]
 
 TRAINING = {
     "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "train_dataloader"},
@@ -88,12 +90,26 @@ def outline(command: str) -> tuple[str, list[Row]] | None:
     return summary, [*rows, *_CHOSEN, *common, *rest]
 
 
-def plugins_of(argument: str) -> list[Plugin]:
+def plugin_page(words: Sequence[str]) -> str:
+    """Return the list for ``--trainer.callbacks.help`` where no class follows; empty where that was not asked for."""
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
+        match = re.fullmatch(r"--trainer\.(\w+)\.help", word)
+        if match and following.startswith("-") and (found := _plugins_of(match[1])):
+            shown = [(f"{plugin.name} ({plugin.origin.rpartition(':')[2]})", plugin) for plugin in found]
+            width = max(len(name) for name, _ in shown) + 2
+            lines = [
+                f"  {name:{width}}{_summary_of(plugin.origin).replace('``', '')}".rstrip() for name, plugin in shown
+            ]
+            return "\n".join([f"--trainer.{match[1]} takes a name or a class:", *lines, ""])
+    return ""
+
+
+def _plugins_of(argument: str) -> list[Plugin]:
     """Return the plug-ins that an argument of the Trainer takes by name."""
     return [plugin for plugin in installed_plugins() if plugin.group in GROUPS_OF.get(argument, ())]
 
 
-def summary_of(origin: str) -> str:
+def _summary_of(origin: str) -> str:
     """Return the first line of the docstring of a class, ``module:name``."""
     found = _class_of(origin)
     return "" if found is None else (ast.get_docstring(found) or "").partition("\n")[0]

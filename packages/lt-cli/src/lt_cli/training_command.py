@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from lt_cli.help_page import page, short_type
-from lt_cli.trainer_outline import outline, plugins_of, summary_of
+from lt_cli.trainer_outline import outline, plugin_page
 
-__all__ = ["main", "plugin_page"]
+__all__ = ["main"]
 
 USAGE = "{program} [--config FILE]... [--model CLASS] [--data CLASS] [--ARGUMENT VALUE]..."
 MORE = (
@@ -33,20 +32,6 @@ def main(words: Sequence[str]) -> int:
     from lt_cli.training import main as run
 
     return run(words)
-
-
-def plugin_page(words: Sequence[str]) -> str:
-    """Return the list for ``--trainer.callbacks.help`` where no class follows; empty where that was not asked for."""
-    for word, following in zip(words, [*words[1:], "--"], strict=False):
-        match = re.fullmatch(r"--trainer\.(\w+)\.help", word)
-        if match and following.startswith("-") and (found := plugins_of(match[1])):
-            shown = [(f"{plugin.name} ({plugin.origin.rpartition(':')[2]})", plugin) for plugin in found]
-            width = max(len(name) for name, _ in shown) + 2
-            lines = [
-                f"  {name:{width}}{summary_of(plugin.origin).replace('``', '')}".rstrip() for name, plugin in shown
-            ]
-            return "\n".join([f"--trainer.{match[1]} takes a name or a class:", *lines, ""])
-    return ""
 
 
 def _help(command: str, words: Sequence[str]) -> str:
