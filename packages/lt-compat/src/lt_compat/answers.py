@@ -5,6 +5,7 @@ Only :mod:`lt_compat.install` answers with them.
 
 from __future__ import annotations
 
+import csv
 import gc
 import inspect
 import os
@@ -34,6 +35,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
 from lt_core.hparams import plain_hparams
+from lt_core.hparams_file import read_hparams_file
 from lt_core.module import LightningModule
 from lt_core.optimizer import grad_norm
 from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
@@ -62,6 +64,9 @@ __all__ = [
     "is_cudnn_snafu",
     "is_out_of_cpu_memory",
     "lightning_setattr",
+    "load_hparams_from_tags_csv",
+    "load_hparams_from_yaml",
+    "save_hparams_to_tags_csv",
     "save_hparams_to_yaml",
     "set_shared_parameters",
     "sized_len",
@@ -402,6 +407,24 @@ def save_hparams_to_yaml(config_yaml: str | os.PathLike[str], hparams: Any, use_
     """Write hyperparameters as YAML; those that are no plain data by their text."""
     plain = plain_hparams(vars(hparams) if isinstance(hparams, Namespace) else hparams)
     Path(config_yaml).write_text(import_module("yaml").safe_dump(plain, sort_keys=False), encoding="utf-8")
+
+
+def load_hparams_from_yaml(config_yaml: str | os.PathLike[str], use_omegaconf: bool = True) -> Any:
+    """Return the hyperparameters in a YAML file, as omegaconf's ``DictConfig`` where that is installed."""
+    plain = read_hparams_file(config_yaml)
+    return import_module("omegaconf").OmegaConf.create(plain) if use_omegaconf and find_spec("omegaconf") else plain
+
+
+def load_hparams_from_tags_csv(tags_csv: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the hyperparameters in a CSV file of names and values."""
+    return read_hparams_file(tags_csv)
+
+
+def save_hparams_to_tags_csv(tags_csv: str | os.PathLike[str], hparams: Any) -> None:
+    """Write hyperparameters as a CSV file of names and values."""
+    given = vars(hparams) if isinstance(hparams, Namespace) else hparams
+    with Path(tags_csv).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("key", "value"), *given.items()])
 
 
 # ---- what is installed -----------------------------------------------------------------------------------------------

@@ -142,9 +142,13 @@ _OWN: dict[str, dict[str, str]] = {
     "core.optimizer": {
         "LightningOptimizer": "lt_core.optimizer:LightningOptimizer",
     },
+    "loggers.csv_logs": {
+        "ExperimentWriter": "lt_loggers.csv_file:ExperimentWriter",
+    },
     "core.saving": {
-        "load_hparams_from_tags_csv": "lt_core.hparams_file:read_hparams_file",
-        "load_hparams_from_yaml": "lt_core.hparams_file:read_hparams_file",
+        "load_hparams_from_tags_csv": "lt_compat.answers:load_hparams_from_tags_csv",
+        "load_hparams_from_yaml": "lt_compat.answers:load_hparams_from_yaml",
+        "save_hparams_to_tags_csv": "lt_compat.answers:save_hparams_to_tags_csv",
         "save_hparams_to_yaml": "lt_compat.answers:save_hparams_to_yaml",
     },
     "demos": {
