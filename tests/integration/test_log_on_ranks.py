@@ -110,3 +110,8 @@ def test_ranks_exchange_once_for_a_due_step_and_a_few_times_for_an_epoch_whateve
 def test_a_synced_key_that_one_rank_does_not_log_is_an_error_that_names_rank_and_key(ranks):
     for rank in ranks:
         assert "Rank 1 did not log 'only_zero' (in 'train_batch')" in rank["mistake"]
+
+
+def test_where_no_row_was_due_callbacks_find_the_ranks_common_value_at_the_epochs_end(ranks):
+    for number, rank in enumerate(ranks):
+        assert rank["between_rows"] == {"rank": (len(ranks) - 1) / 2, "mine": float(number)}

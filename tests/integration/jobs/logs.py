@@ -126,7 +126,16 @@ def run(ranks):
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
     seen = {"metrics": metrics, "rows": list(rows.rows), "exchanges": exchanges.count}
     [again] = trainer.validate(module, verbose=False)
-    return {**seen, "again": again}, trainer.global_rank
+    return {**seen, "again": again, "between_rows": between_rows(ranks)}, trainer.global_rank
+
+
+def between_rows(ranks):
+    """Return the step values that callbacks find at the end of an epoch in which no row was due."""
+    trainer = Trainer(
+        accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto", max_epochs=1, logger=Rows(), **QUIET
+    )
+    trainer.fit(Logs())
+    return {name: trainer.callback_metrics[name].item() for name in ("rank", "mine")}
 
 
 def mistake(ranks):

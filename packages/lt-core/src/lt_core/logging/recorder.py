@@ -186,12 +186,21 @@ class Recorder:
     def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
         """Close the slots of ``group`` with the totals of all ranks, by one exchange; each rank keeps its own sums.
 
+        Newest values of steps with ``sync_dist=True`` are published as the ranks' common ones by the same exchange.
+
         A name that only some ranks logged (a rank may have had no batch at all) is reduced over those, and known to all
         ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
         """
         open_slots = {slot.key: slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed}
-        everyone = gather({key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch})
+        shared = [slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.updated]
+        sums = {key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch}
+        both = gather((sums, _plain_steps(shared, [slot.last_value() for slot in shared])))
+        everyone = [epoch for epoch, _ in both]
         _demand(everyone)
+        for slot in shared:
+            self._publish_step(
+                slot, slot.reduce_plain([step[slot.key]["value"] for _, step in both if slot.key in step])
+            )
         for key in sorted({key for part in everyone for key in part}, key=str):
             parts = [part[key] for part in everyone if key in part]
             (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
@@ -533,13 +542,16 @@ def _demand(everyone: list[dict[Key, Any]]) -> None:
                 )
 
 
-def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
-    mine = {
+def _plain_steps(slots: list[Slot], values: list[Any]) -> dict[Key, dict[str, Any]]:
+    return {
         slot.key: {"value": value.item() if isinstance(value, Tensor) else value, "required": True}
         for slot, value in zip(slots, values, strict=True)
         if slot.sync_dist
     }
-    everyone = gather(mine)
+
+
+def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
+    everyone = gather(_plain_steps(slots, values))
     _demand(everyone)
     return [
         slot.reduce_plain([part[slot.key]["value"] for part in everyone if slot.key in part])
