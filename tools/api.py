@@ -72,6 +72,9 @@ def snapshot(package: str) -> str:
     for (home, name), node in sorted(shown.items(), key=lambda item: item[0]):
         lines += [f"{home}:"] if f"{home}:" not in lines else []
         lines += described(home, name, node, set(shown))
+    project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text("utf-8"))["project"]
+    for group, origins in sorted(project.get("entry-points", {}).items()):
+        lines += [f"entry points {group}:", *(f"    {name} = {origins[name]}" for name in sorted(origins))]
     if package == "lt-compat":
         lines += ["lt:", *(f"    {line}" for line in lines_of_lt(paths=True))]
     return "".join(f"{line}\n" for line in lines)
@@ -130,7 +133,7 @@ def described(home: str, name: str, node: ast.stmt | None, public: set[tuple[str
     """Return the lines of one name: a class has one for itself and one for each member."""
     match node:
         case ast.ClassDef():
-            bases = ", ".join(ast.unparse(base) for base in node.bases)
+            bases = ", ".join(shown_bases(home, node))
             found = inherited(getattr(import_module(home), name), public) | members(node)
             return [f"    class {name}({bases})", *(f"        {found[key]}" for key in sorted(found))]
         case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -138,6 +141,19 @@ def described(home: str, name: str, node: ast.stmt | None, public: set[tuple[str
         case ast.AnnAssign():
             return [f"    {name}: {ast.unparse(node.annotation)}"]
     return [f"    {name}"]
+
+
+def shown_bases(home: str, node: ast.ClassDef) -> Iterator[str]:
+    """Yield a class's bases; in place of a private one those that it has itself."""
+    for base in node.bases:
+        name = ast.unparse(base)
+        if not name.startswith("_"):
+            yield name
+            continue
+        hidden = getattr(import_module(home), name)
+        _, written = defined(hidden.__module__, name)
+        if isinstance(written, ast.ClassDef):
+            yield from shown_bases(hidden.__module__, written)
 
 
 def inherited(kind: type, public: set[tuple[str, str]]) -> dict[str, str]:
@@ -164,9 +180,14 @@ def members(node: ast.ClassDef) -> dict[str, str]:
                 setter = f"{name}.setter" in marks
                 found[f"{name}=" if setter else name] = f"{name} can be set" if setter else head + signature(part)
             else:
-                annotation = f": {ast.unparse(part.annotation)}" if isinstance(part, ast.AnnAssign) else ""
-                found[name] = f"{name}{annotation}"
+                found[name] = attribute(name, part) if isinstance(part, ast.AnnAssign) else name
     return found
+
+
+def attribute(name: str, node: ast.AnnAssign) -> str:
+    """Return an attribute with its type, and its default where it is short: a dataclass's field is an argument."""
+    value = "" if node.value is None else f" = {ast.unparse(node.value)}"
+    return f"{name}: {ast.unparse(node.annotation)}{value if len(value) < 60 else ' = ...'}"
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -3,7 +3,8 @@
 In this order, and nothing is written before the checks have passed:
 
 1. The tree is clean, the new tag is free, and changelog.d holds at least one fragment.
-2. The range of every dependent holds: those in the workspace, and those that are published (their newest tag).
+2. The range of every dependent holds: those in the workspace, and those that are published (their newest tag). What
+   breaks users' code (tools/breaks.py) goes with a raised minor version and a fragment `*.removal.md`.
 3. The version in the package's pyproject.toml is raised and its changelog is built (towncrier).
 4. Sdist and wheel are built twice, and both builds have the same bytes; they go to dist/.
 5. The package's own tests and those of its dependents pass against that wheel, the tests on several ranks pass, and so
@@ -26,6 +27,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
+
+sys.path.insert(0, str(Path(__file__).parent))
+from breaks import breaks  # type: ignore[import-not-found]  # the script beside this one
 
 ROOT = Path(__file__).parent.parent
 UV = os.environ.get("UV", "uv")
@@ -182,6 +186,27 @@ def check_ranges(release: Release) -> None:
         )
 
 
+def check_breaks(release: Release) -> None:
+    """Check that what breaks users' code since the newest tag goes with a raised minor version and is in the changelog.
+
+    Raises:
+        ReleaseError: it does not; the message lists what breaks.
+    """
+    api = release.folder / "api.txt"
+    tag = newest_tag(release.package)
+    if tag is None or not api.exists():
+        return
+    before = run("git", "show", f"{tag}:packages/{release.package}/api.txt")
+    broken = list(breaks(before, api.read_text("utf-8")))
+    if not broken:
+        return
+    listed = "\n  ".join(broken)
+    if release.new.release[:2] == release.old.release[:2]:
+        raise ReleaseError(f"{release.new} may break nothing of {tag}; raise the minor version for:\n  {listed}")
+    if not list((release.folder / "changelog.d").glob("*.removal.md")):
+        raise ReleaseError(f"no fragment changelog.d/*.removal.md tells users of:\n  {listed}")
+
+
 # The work
 
 
@@ -265,6 +290,7 @@ def make(release: Release, *, dry_run: bool, tests: bool) -> None:
     """Carry out a release, or say what it would do."""
     check_tree(release)
     check_ranges(release)
+    check_breaks(release)
     print(f"{release.package} {release.old} -> {release.new}\n")
     if dry_run:
         print(build_changelog(release, draft=True))
