@@ -122,6 +122,12 @@ def narrowed(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
             yield f"{'*' if kind == 'vararg' else '**'}{getattr(old, kind).arg} is gone"
 
 
+def promised(folder: Path) -> str:
+    """Return a package's api.txt with those that hold what it takes over: lt-core's bases, lt-compat's paths of lt."""
+    others = [folder.parent / name / "api.txt" for name in ("lt-core", "lt-compat") if name != folder.name]
+    return "".join(path.read_text("utf-8") for path in (folder / "api.txt", *others) if path.exists())
+
+
 def last_release(package: str) -> str:
     """Return the api.txt of a package's newest tag; before the first one, that of the snapshot of 0.1, or nothing."""
     tags = subprocess.run(
@@ -143,10 +149,7 @@ def main() -> int:
     silent = []
     for path in sorted(ROOT.glob("packages/*/api.txt")):
         package = path.parent.name
-        told = path.read_text("utf-8")
-        if package == "lt":  # Lightning's deep paths below it are lt-compat's, which it needs
-            told += (ROOT / "packages" / "lt-compat" / "api.txt").read_text("utf-8")
-        found = list(breaks(last_release(package), told))
+        found = list(breaks(last_release(package), promised(path.parent)))
         print(f"{package}: {len(found)}", *found, sep="\n  ")
         if found and not list(path.parent.glob("changelog.d/*.removal.md")):
             silent.append(package)
