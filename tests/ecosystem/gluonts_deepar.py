@@ -2,6 +2,7 @@
 
 # requires: gluonts[torch]==0.17.0
 # domain: forecasting
+# slice:
 
 import lightning.pytorch as pl
 import numpy as np

@@ -2,6 +2,7 @@
 
 # requires: lightly==1.6.0
 # domain: self-supervised
+# slice:
 
 import pytorch_lightning as pl
 import torch
