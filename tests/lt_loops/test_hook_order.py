@@ -344,3 +344,88 @@ def test_the_docstrings_of_the_loops_show_the_hooks_in_the_order_of_the_table(lo
     shown = [name for name in dict.fromkeys(re.findall(r"\w+", text)) if name in known]
     assert shown == [name for name in FIT_ORDER if name in shown]
     assert len(shown) >= (25 if loop is run_fit else 10)
+
+
+# ---- as callbacks rely on it -----------------------------------------------------------------------------------------
+
+
+def test_on_fit_start_comes_before_the_training_loader_is_asked_for(trainer, net, loader):
+    seen = []
+
+    class Own(net):
+        def on_fit_start(self):
+            seen.append("on_fit_start")
+
+        def train_dataloader(self):
+            seen.append("train_dataloader")
+            return loader(8)
+
+    trainer().fit(Own())
+    assert seen == ["on_fit_start", "train_dataloader"]
+
+
+class Unfreezes(Callback):
+    """Gives the optimizer a second group after the first epoch; a resumed run makes it before its state comes."""
+
+    unfrozen = False
+
+    def __init__(self, path):
+        self.path = path
+
+    def state_dict(self):
+        return {"unfrozen": self.unfrozen}
+
+    def load_state_dict(self, state_dict):
+        self.unfrozen = state_dict["unfrozen"]
+
+    def add(self, trainer, module):
+        trainer.optimizers[0].add_param_group({"params": module.layers[3].parameters(), "lr": 0.01})
+
+    def on_fit_start(self, trainer, pl_module):
+        if self.unfrozen:
+            self.add(trainer, pl_module)
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        if trainer.current_epoch == 1 and not self.unfrozen:
+            self.unfrozen = True
+            self.add(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        if trainer.current_epoch == 1:
+            trainer.request_save(self.path)
+
+
+def test_callbacks_are_restored_before_on_fit_start_and_optimizers_after_it(
+    trainer, net, loader, seeded, same, tmp_path
+):
+    def make(module):
+        return torch.optim.SGD(module.layers[0].parameters(), lr=0.1, momentum=0.9)
+
+    path, whole = tmp_path / "half.ckpt", seeded(net, make)
+    trainer(max_epochs=3, callbacks=Unfreezes(path)).fit(whole, loader(20))
+    again = net(make)
+    trainer(max_epochs=3, callbacks=Unfreezes(path)).fit(again, loader(20), ckpt_path=path)
+    same(whole, again)
+
+
+def test_hooks_with_args_and_kwargs_get_by_name_what_lightning_gives_by_name(trainer, net, loader):
+    seen = {}
+
+    class Own(net):
+        def setup(self, *args, **kwargs):
+            seen["setup"] = (len(args), kwargs)
+
+        def teardown(self, *args, **kwargs):
+            seen["teardown"] = (len(args), kwargs)
+
+        def configure_gradient_clipping(self, *args, **kwargs):
+            seen["clip"] = (len(args), kwargs)
+
+    class Other(Callback):
+        def setup(self, *args, **kwargs):
+            seen["callback"] = (len(args), kwargs)
+
+    trainer(gradient_clip_val=0.5, callbacks=Other()).fit(Own(), loader(8))
+    stage = {"stage": "fit"}
+    clip = {"gradient_clip_val": 0.5, "gradient_clip_algorithm": None}
+    assert seen == {"setup": (0, stage), "callback": (2, stage), "teardown": (0, stage), "clip": (1, clip)}

@@ -23,7 +23,7 @@ from lt_loops.run.boundary import (
 )
 from lt_loops.run.session import Session
 from lt_loops.setup.hook_check import check_monitors
-from lt_loops.setup.preparation import set_up
+from lt_loops.setup.preparation import set_up, set_up_training
 from lt_loops.step.choose import make_plan
 from lt_loops.step.groups import batch_done_of
 from lt_loops.step.losses import as_outputs, balanced
@@ -42,8 +42,10 @@ def run_fit(run: Run) -> RunResult:
         setup("fit")                                  # datamodule, callbacks, module
         configure_model
         configure_optimizers                          # when the module is on its device
-        (restore the checkpoint: on_load_checkpoint before, module, optimizers, counters, generators)
+        (restore the checkpoint: on_load_checkpoint and module before configure_optimizers; callbacks)
         on_fit_start
+        train_dataloader
+        (restore optimizers, counters, generators)
         on_sanity_check_start, a few validation batches, on_sanity_check_end
         on_train_start
         for each epoch:
@@ -74,6 +76,7 @@ def run_fit(run: Run) -> RunResult:
     with Session(run):
         set_up(run)
         run.call("on_fit_start", phase="on_fit_start")
+        set_up_training(run)
         _sanity_check(run)
         if run.job.lenient:
             open_first_epoch(run)

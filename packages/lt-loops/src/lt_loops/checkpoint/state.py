@@ -291,8 +291,11 @@ def restore_data(run: Run) -> None:
         owner.restore_counts(saved)
 
 
-def restore_training(run: Run) -> None:
-    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
+def restore_callbacks(run: Run) -> None:
+    """Restore what ``on_fit_start`` relies on: a sharded module, and the callbacks, when the optimizers are made.
+
+    The optimizers' states follow after that hook, in which finetuning adds the parameter groups that they belong to.
+    """
     tree = run.origin.tree
     if tree is None:
         return
@@ -304,7 +307,14 @@ def restore_training(run: Run) -> None:
             code="LT602",
         )
     _say_gaps(run, tree)
-    _restore_callbacks(run, tree)  # first: finetuning adds the parameter groups that the optimizers' states belong to
+    _restore_callbacks(run, tree)
+
+
+def restore_training(run: Run) -> None:
+    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
+    tree = run.origin.tree
+    if tree is None:
+        return
     _restore_optimizers(run, tree)
     extra = tree.get("lt")
     if extra is None:

@@ -24,6 +24,7 @@ from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.state import (
     logger_states,
     read_checkpoint,
+    restore_callbacks,
     restore_data,
     restore_digits,
     restore_module,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def set_up(run: Run) -> None:
-    """Prepare data, call the setup hooks, place the module, make the optimizers, restore the checkpoint."""
+    """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
     _attach_callbacks(run)
     _check_hooks(run)
     run.origin.agreed(*agreed_choice(run))
@@ -62,14 +63,19 @@ def set_up(run: Run) -> None:
     run.strategy.supervisor.ready()
     restore_digits(run)
     if run.stage == "fit":
-        ensure_train_feed(run)
-        _check_schedules(run)
-        _tell_about_steps(run)
-        run.evaluation.check_interval()
-        restore_training(run)
-        _log_hyperparams(run)
+        restore_callbacks(run)
     else:
         restore_sharded_module(run)
+
+
+def set_up_training(run: Run) -> None:
+    """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
+    ensure_train_feed(run)
+    _check_schedules(run)
+    _tell_about_steps(run)
+    run.evaluation.check_interval()
+    restore_training(run)
+    _log_hyperparams(run)
 
 
 def ensure_train_feed(run: Run) -> Feed:

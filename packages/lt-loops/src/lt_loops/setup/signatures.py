@@ -36,6 +36,13 @@ CURRENT: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments of the hooks that may take fewer, or in another order."""
 
+BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
+    "setup": ("stage",),
+    "teardown": ("stage",),
+    "configure_gradient_clipping": ("gradient_clip_val", "gradient_clip_algorithm"),
+}
+"""Arguments that a hook with ``*args, **kwargs`` gets by name, as Lightning calls it."""
+
 
 def fitted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[..., Any]:
     """Return ``function`` callable with the positional arguments of hook ``name``; itself where it takes these.
@@ -50,10 +57,25 @@ def fitted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[..
     """
     offered = CURRENT[name]
     hook = None if former_parameters(function, offered) else matched(function, offered)
+    if hook is function and name in BY_KEYWORD:
+        hook = _by_keyword(function, BY_KEYWORD[name])
     hook = hook or understood(function, name, offered, extra)
     if hook is None:
         raise unfit(function, name, offered)
     return hook
+
+
+def _by_keyword(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """Return a hook that takes ``*args, **kwargs`` as called with its last arguments by name; any other as it is."""
+    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+    if not {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        first = len(arguments) - len(names)
+        return function(*arguments[:first], **dict(zip(names, arguments[first:], strict=True)))
+
+    return call
 
 
 def understood(
