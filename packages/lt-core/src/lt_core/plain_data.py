@@ -84,15 +84,6 @@ def key_path(root: str, keys: tuple[Any, ...]) -> str:
     return root + "".join(f"[{key!r}]" for key in keys)
 
 
-def without_numpy(state: Any) -> Any:
-    """Return settings or a state dict with numpy's scalars as Python's numbers, which a checkpoint can hold."""
-    if type(state).__module__ == "numpy" and getattr(state, "shape", None) == ():
-        return state.item()
-    if type(state) is dict:
-        return {key: without_numpy(value) for key, value in state.items()}
-    return type(state)(map(without_numpy, state)) if type(state) in (list, tuple) else state
-
-
 class _Walk:
     """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
 
