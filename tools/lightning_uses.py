@@ -3,8 +3,8 @@
     for name in darts gluonts ...; do uv pip install --no-deps --target sources/$name $name; done
     uv run python tools/lightning_uses.py sources > docs/lightning-names.md
 
-Reads sources, runs none. Counted are imports from Lightning of names that begin with an underscore or that its own list
-(``lightning_names.txt``) lacks, and attributes of the Trainer's parts (``trainer.strategy.model``).
+Reads sources, runs none. Attributes of the Trainer's parts (``trainer.strategy.model``) are found too; those that two
+or more packages use are in ``lt_compat.faces``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 _ROOTS = re.compile(r"(pytorch_lightning|lightning_fabric|lightning(?:\.pytorch|\.fabric)?)(?:\.|$)")
@@ -66,19 +67,58 @@ def uses(tree: ast.Module) -> Iterator[str]:
                     yield "trainer." + ".".join(found[1].split(".")[:3])
 
 
+def answer(use: str) -> str:
+    """Return what ``lt.compat`` says to an import: ``answered``, ``stands in``, or ``no``."""
+    from lt_compat.stand_ins import is_stand_in
+
+    path, _, name = use.partition(":")
+    for root in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        try:
+            module = import_module(f"{root}.{path}".rstrip("."))
+            return "stands in" if is_stand_in(getattr(module, name) if name not in ("", "*") else None) else "answered"
+        except (ImportError, AttributeError):
+            continue
+    return "no"
+
+
 def main() -> None:
     """Print what is used, by frequency."""
+    from lt_compat import install
+
+    install()
     warnings.simplefilter("ignore")
     by_use: dict[str, set[str]] = defaultdict(set)
-    packages = 0
+    packages = []
     for folder in sorted(Path(sys.argv[1]).iterdir()):
         found = {use for tree in trees(folder) for use in uses(tree)}
-        packages += any(":" in use for use in found)
+        if any(":" in use for use in found):
+            packages.append(folder.name)
         for use in found:
-            by_use[_ROOTS.sub("", use.replace(":", ".:"), 1).replace(".:", ":")].add(folder.name)
-    print(packages)
-    for use, who in sorted(by_use.items(), key=lambda item: (-len(item[1]), item[0])):
-        print(len(who), use, ",".join(sorted(who)[:4]))
+            by_use[_ROOTS.sub("", use.replace(":", ".:"), count=1).replace(".:", ":")].add(folder.name)
+    imports = {use: who for use, who in by_use.items() if ":" in use}
+    answers = {use: answer(use) for use in imports}
+    print(_HEAD.format(len(packages), ", ".join(packages), len(imports), *_counts(answers)))
+    for use, who in sorted(imports.items(), key=lambda item: (-len(item[1]), item[0])):
+        private = any(part.startswith("_") for part in use.replace(":", ".").split("."))
+        if answers[use] != "answered" or (private and len(who) > 1):
+            print(f"| {len(who)} | `{use}` | {answers[use]} |")
+
+
+def _counts(answers: dict[str, str]) -> tuple[int, ...]:
+    return tuple(sum(said == kind for said in answers.values()) for kind in ("answered", "stands in", "no"))
+
+
+_HEAD = """# What packages import of Lightning
+
+Written by `tools/lightning_uses.py`, which reads the sources of {} packages of the index: {}.
+
+They import {} different names of Lightning. Under `lt.compat` {} of these are answered; {} stand in: they can be
+imported and asked for in `isinstance`, and an error says what to use when one is made; {} are an ImportError that says
+what lt has instead, where it has something. Listed are the private names that two or more packages use, and every name
+that is not answered; the first column is the number of packages.
+
+| packages | name | under `lt.compat` |
+| --- | --- | --- |"""
 
 
 if __name__ == "__main__":

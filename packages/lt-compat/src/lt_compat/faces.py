@@ -28,8 +28,8 @@ class Face:
     def __init__(self, part: Any, trainer: Any) -> None:
         self.__dict__.update(_part=part, _trainer=trainer)
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]  # a part's own class, for isinstance
+    @property  # type: ignore[misc]  # the part's own class, for isinstance
+    def __class__(self) -> Any:
         return type(self._part)
 
     def __getattr__(self, name: str) -> Any:
