@@ -103,3 +103,8 @@ def test_what_is_not_ours_stays(tmp_path, folder):
     folder(".git")
     (tmp_path / ".notes.partial").write_text("a file")
     assert clean_folders(tmp_path) == []
+
+
+def test_the_present_folder_is_named_by_a_dot_too(folder, monkeypatch):
+    monkeypatch.chdir(folder("model"))
+    assert standing(Path()).resolve() == Path.cwd()

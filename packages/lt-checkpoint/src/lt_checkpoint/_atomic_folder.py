@@ -90,6 +90,7 @@ def clean_folders(parent: Path) -> list[Path]:
 
 
 def _old(path: Path) -> Path:
+    path = path if path.name else path.absolute()  # "." has no name of its own
     return path.with_name(f".{path.stem}.old{path.suffix}")  # with its ending, so that a search for that finds it
 
 

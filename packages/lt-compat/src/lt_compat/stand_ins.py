@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lt_core.errors import ConfigError
-
 __all__ = ["is_public", "is_stand_in", "modules", "stand_in"]
 
 _PRIVATE = ("NeptuneLogger", "_CheckpointConnector", "_FabricModule", "_ResultMetric")
@@ -26,6 +24,8 @@ class _StandIn:
         """Let users' classes be made of it: whoever makes an object is told."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from lt_core.errors import ConfigError  # with torch, which names alone do not need
+
         name = type(self).__name__
         raise ConfigError(f"lt has no {name}{f': {self.advice}' if self.advice else ''}.", code="LT916")
 
