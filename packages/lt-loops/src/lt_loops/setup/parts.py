@@ -146,8 +146,10 @@ def _plugin(given: Any) -> Any:
     return made
 
 
-def _load(group: str, given: str) -> Any:
+def _load(group: str, given: str, *filled: str) -> Any:
     """Import what is called ``given`` in ``group``; ours are also found in capitals and by the name of their class.
+
+    Its arguments ``filled`` are there.
 
     Raises:
         ConfigError: where it takes arguments that a name cannot give.
@@ -159,6 +161,7 @@ def _load(group: str, given: str) -> Any:
         key
         for key, parameter in inspect.signature(make).parameters.items()
         if parameter.default is parameter.empty
+        and key not in filled
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if needed:
@@ -174,7 +177,7 @@ def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
     """Return an object for a name or a factory of ``group``; objects stay as they are."""
     if not isinstance(given, str):
         return given
-    made = _load(group, given)(**kwargs)
+    made = _load(group, given, *kwargs)(**kwargs)
     if not isinstance(made, base):
         raise ConfigTypeError(
             f"The {plugins.kind_of(group)} {given!r} made a {type(made).__name__}, which is no {base.__name__}.",
