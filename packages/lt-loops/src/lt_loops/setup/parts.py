@@ -86,7 +86,8 @@ def look_up(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     for argument, groups in plugins.OF_ARGUMENT.items():
         for value in as_list(asked.get(argument, ())) if argument not in ("accelerator", "plugins") else ():
             if isinstance(value, str) and value != "auto":
-                _try(found, partial(_load, groups[0], canonical_precision(value) if "precision" in groups else value))
+                name = canonical_precision(value) if "precision" in groups else value
+                _try(found, partial(_load, groups[0], name, "save_dir"))  # which the Trainer gives to loggers
     asked["plugins"] = [_try(found, partial(_plugin, value)) for value in as_list(asked.get("plugins", ()))]
     environment = next((plugin for plugin in asked["plugins"] if isinstance(plugin, Environment)), None)
     if asked.keys() & {"accelerator", "devices"}:
