@@ -36,6 +36,7 @@ MODULES = {
         "lt_core.from_checkpoint",
         "lt_core.hooks",
         "lt_core.hparams",
+        "lt_core.hparams_file",
         "lt_core.launcher",
         "lt_core.logging.compiled",
         "lt_core.logging.media",

@@ -20,9 +20,9 @@ LIMITS = {
     "fields of Position and Pending with several writers": 0,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 9_125,
-    "lines of lt-loops": 10_880,
-    "lines of all packages": 53_480,
+    "lines of lt-core": 9_060,
+    "lines of lt-loops": 10_930,
+    "lines of all packages": 56_400,
     "files in the fullest folder": 40,
     "members of Strategy": 33,
 }
