@@ -358,7 +358,7 @@ assert L.LightningModule is pl.LightningModule is lightning.pytorch.LightningMod
 assert issubclass(pl.Trainer, lt.Trainer) and L.pytorch.Trainer is pl.Trainer
 assert ModelCheckpoint is lt.callbacks.ModelCheckpoint
 assert importlib.metadata.version("lightning") == pl.__version__ and _TORCH_GREATER_EQUAL_2_1
-for missing in ("from lightning import Fabric", "import pytorch_lightning.nowhere"):
+for missing in ("from lightning import Fabrik", "import pytorch_lightning.nowhere"):
     try:
         exec(missing)
     except ImportError:

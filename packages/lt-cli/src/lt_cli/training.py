@@ -99,12 +99,6 @@ class TrainingCommand(LightningCLI):
         return super()._instantiate_trainer(config, callbacks)
 
     def _run_subcommand(self, subcommand: str) -> None:
-        untrained = subcommand in ("validate", "test", "predict") and self._get(self.config, "ckpt_path") is None
-        if untrained and self.trainer.is_global_zero:
-            text = (
-                "No --ckpt_path: the weights are those that the model is made with. --ckpt_path last: the newest run's."
-            )
-            print(text, file=sys.stderr)
         try:
             super()._run_subcommand(subcommand)
         except LtError as error:
