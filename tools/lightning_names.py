@@ -82,8 +82,8 @@ def main() -> int:
     parser.add_argument("site", nargs="?", type=Path)
     given = parser.parse_args()
     if given.what == "list":
-        found = (f"{name}: {' '.join(sorted(public_names(path)))}".rstrip() for name, path in modules(given.site))
-        LIST.write_text("\n".join(found) + "\n", "utf-8")
+        listed = (f"{name}: {' '.join(sorted(public_names(path)))}".rstrip() for name, path in modules(given.site))
+        LIST.write_text("\n".join(listed) + "\n", "utf-8")
         return 0
     from lt_compat.stand_ins import is_stand_in
 

@@ -56,7 +56,8 @@ def uses(tree: ast.Module) -> Iterator[str]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and id(node) not in inner:
-            chain, below = node, []
+            chain: ast.expr = node
+            below: list[str] = []
             while isinstance(chain, ast.Attribute):
                 inner.add(id(chain))
                 below.append(chain.attr)
