@@ -91,10 +91,8 @@ class Logger:
             Exception: any other one means that the row was not taken; the Trainer keeps it and sends it again.
         """
 
-    def log_hyperparams(
-        self, params: Mapping[str, Any] | None = None, metrics: Mapping[str, float] | None = None
-    ) -> None:
-        """Record hyperparameters (plain data, nested; None: none), with the metrics that they led to where known."""
+    def log_hyperparams(self, params: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
+        """Record hyperparameters (plain data, nested), with the metrics that they led to where known."""
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
         """Record the model's graph, traced with ``input_array`` (the module's ``example_input_array``)."""
