@@ -77,7 +77,7 @@ Trainer(silence=["LT448", "LT801"])
 ```
 
 An unknown code there is an error. Without a Trainer, `lt.errors.silence(["LT448"])` does the same, and so do Python's
-own filters, which match a message from its beginning and therefore need to be told to look at its end:
+own filters, which match a message from its beginning and therefore need to be made to look at its end:
 
 ```python
 import warnings
@@ -180,7 +180,7 @@ def page(places: list[Told]) -> str:
     for digit, title in HUNDREDS.items():
         codes = sorted({one.code for one in places if one.code[2] == digit})
         if codes:
-            parts.append(f"\n## {title}\n\n| Code | | What is told | Where |\n| --- | --- | --- | --- |\n")
+            parts.append(f"\n## {title}\n\n| Code | | Message | Where |\n| --- | --- | --- | --- |\n")
             parts += [line(code, [one for one in places if one.code == code]) for code in codes]
     return "".join(parts)
 

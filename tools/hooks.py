@@ -19,6 +19,8 @@ from lt_loops.fit import run_fit
 PAGE = Path(__file__).parent.parent / "docs" / "hooks.md"
 HEAD = """# Hooks, and the loop that calls them
 
+Where your code runs: every hook of modules, datamodules and callbacks, in the order of the calls.
+
 In each hook the callbacks come first, in their order, then the module. Callbacks that monitor (early stopping,
 checkpoints) come after the module in `on_train_epoch_end`. A hook that nobody defines costs nothing. On a callback each
 hook gets `trainer, pl_module` first.

@@ -111,6 +111,9 @@ def _counts(answers: dict[str, str]) -> tuple[int, ...]:
 
 _HEAD = """# What packages import of Lightning
 
+Will a package that was built on Lightning find what it imports under `lt.compat`? The names that packages use, and what
+each is answered with.
+
 Written by `tools/lightning_uses.py`, which reads the sources of {} packages of the index: {}.
 
 They import {} different names of Lightning. Under `lt.compat` {} of these are answered; {} stand in: they can be

@@ -1,4 +1,4 @@
-"""Write docs/mistakes.md: what users get wrong and what they are told, from the tables that the tests check.
+"""Write docs/mistakes.md: what users get wrong and what lt answers, from the tables that the tests check.
 
 uv run python tools/mistakes.py           writes it
 uv run python tools/mistakes.py --check   fails where the page is not what the table says
@@ -22,10 +22,10 @@ TABLES = [
     )
 ]
 PAGE = ROOT / "docs" / "mistakes.md"
-HEAD = """# Mistakes, and what you are told
+HEAD = """# Mistakes, and what lt answers
 
-Each mistake below is told before the first step, or at the first step that shows it. The message says what was
-expected, what was received and the way out; several mistakes in one call of `Trainer` are told together. In the
+Each mistake below is an error before the first step, or at the first step that shows it. The message says what was
+expected, what was received and the way out; several mistakes in one call of `Trainer` are one error. In the
 examples `self` is the module, `net` another one, `loader` has four batches, `nine_batches` nine, `unsized` no length;
 `optimizer` and `scheduler` are the module's own, `plateau` is a `ReduceLROnPlateau`, `other` is another model.
 `fit(...)` stands for `Trainer(...).fit(...)`.
