@@ -9,6 +9,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+import griffe
 import mkdocs_gen_files
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +32,11 @@ CODE = re.compile("``")
 NAME = re.compile(r"^    (?:class )?(?:@\w+ )?(?P<name>\w+)", re.MULTILINE)
 WHOLE = ("lt_loops.trainer.Trainer", "lt_core.module.LightningModule", "lt_core.callback.Callback")
 """What is shown with the members of its bases, which are no pages of their own; each member where it is written."""
+WRITTEN_FIRST = """fit validate test predict predict_iter save_checkpoint explain
+training_step validation_step test_step predict_step configure_optimizers log log_dict
+save_hyperparameters load_from_checkpoint configure_model configure_callbacks optimizers lr_schedulers manual_backward
+train_dataloader val_dataloader test_dataloader predict_dataloader""".split()
+"""What people call on a Trainer and write in a module, in the order of need; the rest of a class follows, attributes last."""
 FIRST = (
     "Trainer",
     "LightningModule",
@@ -61,8 +67,18 @@ def reference(package, module):
     for name in sorted(names, key=lambda name: used_most.get(name.rpartition(".")[2], len(FIRST))):
         whole = str(name in WHOLE).lower()
         text += f"\n::: {name}\n    options:\n      inherited_members: {whole}\n"
-        text += "      group_by_category: false\n" if name in WHOLE else ""
+        text += f"      group_by_category: false\n      members: {members(name)}\n" if name in WHOLE else ""
     return text
+
+
+def members(name):
+    """Return the public members of a class, its bases' too: what is used most, other methods, attributes."""
+    package, _, path = name.partition(".")
+    sources = [ROOT / "packages" / package.replace("_", "-") / "src", ROOT / "packages" / "lt-core" / "src"]
+    found = griffe.load(package, search_paths=sources, resolve_aliases=True)[path].all_members
+    shown = [member for member in found if not member.startswith("_")]
+    used_most = {member: place for place, member in enumerate(WRITTEN_FIRST)}
+    return sorted(shown, key=lambda each: (found[each].is_attribute, used_most.get(each, len(used_most))))
 
 
 @cache
