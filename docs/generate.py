@@ -32,11 +32,34 @@ CODE = re.compile("``")
 NAME = re.compile(r"^    (?:class )?(?:@\w+ )?(?P<name>\w+)", re.MULTILINE)
 WHOLE = ("lt_loops.trainer.Trainer", "lt_core.module.LightningModule", "lt_core.callback.Callback")
 """What is shown with the members of its bases, which are no pages of their own; each member where it is written."""
-WRITTEN_FIRST = """fit validate test predict predict_iter save_checkpoint explain
-training_step validation_step test_step predict_step configure_optimizers log log_dict
-save_hyperparameters load_from_checkpoint configure_model configure_callbacks optimizers lr_schedulers manual_backward
-train_dataloader val_dataloader test_dataloader predict_dataloader""".split()
-"""What people call on a Trainer and write in a module, in the order of need; the rest of a class follows, attributes last."""
+WRITTEN_FIRST = [
+    "fit",
+    "validate",
+    "test",
+    "predict",
+    "predict_iter",
+    "save_checkpoint",
+    "explain",
+    "training_step",
+    "validation_step",
+    "test_step",
+    "predict_step",
+    "configure_optimizers",
+    "log",
+    "log_dict",
+    "save_hyperparameters",
+    "load_from_checkpoint",
+    "configure_model",
+    "configure_callbacks",
+    "optimizers",
+    "lr_schedulers",
+    "manual_backward",
+    "train_dataloader",
+    "val_dataloader",
+    "test_dataloader",
+    "predict_dataloader",
+]
+"""What people call on a Trainer and write in a module, in the order of need; attributes come last."""
 FIRST = (
     "Trainer",
     "LightningModule",
