@@ -22,6 +22,7 @@ from lt_compat.paths import NAMES as PATHS
 ROOT = Path(__file__).parent.parent
 MODULES = {
     "lt-core": (
+        "lt_core.accelerator",
         "lt_core.agreed_time",
         "lt_core.arguments",
         "lt_core.atomic_file",

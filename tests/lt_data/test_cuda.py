@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from lt_core import Strategy
+from lt_core import Placement, Strategy, plugins
 
 pytestmark = pytest.mark.cuda
 
 
-class OnCuda(Strategy):
-    @property
-    def device(self):
-        return torch.device("cuda", torch.cuda.current_device())
+def OnCuda():
+    strategy = Strategy()
+    strategy.place(Placement(accelerator=plugins.load("accelerators", "cuda")()))
+    return strategy
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -1,4 +1,7 @@
 import platform
+import warnings
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,3 +103,32 @@ def test_a_gpu_tells_its_memory_in_bytes():
     device = torch.device("cuda", 0)
     kept = torch.ones(1024, device=device)
     assert Cuda().stats(device)["memory_allocated_bytes"] >= kept.numel() * 4
+
+
+@pytest.fixture
+def side_stream(monkeypatch):
+    """Copies to a GPU that is not here: streams do nothing, and whose memory they are told of is noted."""
+    noted = []
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: noted.append(tensor.layout))
+    return Cuda().copies(torch.device("cpu")), noted
+
+
+def test_only_tensors_that_torch_can_say_it_of_are_said_to_be_used_by_a_stream(side_stream):
+    copies, noted = side_stream
+    dense = torch.ones(2, 3)
+    with warnings.catch_warnings(action="ignore"):  # nested tensors and CSR are prototypes of torch's
+        kinds = {
+            "SparseCUDA": dense.to_sparse(),
+            "SparseCsrCUDA": dense.to_sparse_csr(),
+            "NestedTensorCUDA": torch.nested.nested_tensor([dense[0], dense[1, :2]]),
+            "QuantizedCUDA": torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8),
+        }
+        jagged = torch.nested.nested_tensor([dense[0], dense[1, :2]], layout=torch.jagged)
+    assert not any(torch._C._dispatch_has_kernel_for_dispatch_key("aten::record_stream", key) for key in kinds)
+    for tensor in (*kinds.values(), jagged, dense):
+        copies.hand_over(copies.begin(tensor))
+    assert noted == [torch.strided]

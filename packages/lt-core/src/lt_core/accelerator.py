@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from lt_core.errors import ConfigError, ConfigTypeError
 
-__all__ = ["Accelerator", "Cpu"]
+__all__ = ["Accelerator", "Copies", "Cpu", "SupportsCopies"]
 
 
 class Accelerator:
@@ -109,6 +111,26 @@ class Accelerator:
                 code="LT111",
             )
         return indices
+
+
+class Copies(Protocol):
+    """Copies of tensors to one device, beside what the device computes; the next batch is fetched by it."""
+
+    def begin(self, tensor: Tensor) -> Tensor:
+        """Return ``tensor`` as it will be on the device after :meth:`wait`; from pinned memory nothing blocks."""
+
+    def wait(self) -> None:
+        """Let what the device computes from now on begin when all copies that were begun are there."""
+
+    def hand_over(self, tensor: Tensor) -> None:
+        """Keep the memory of a copy until what the device computes from now on is done with it."""
+
+
+class SupportsCopies(Protocol):
+    """An accelerator that can copy beside the step: batches are then on the device before they are asked for."""
+
+    def copies(self, device: torch.device) -> Copies:
+        """Return what copies to ``device``."""
 
 
 class Cpu(Accelerator):

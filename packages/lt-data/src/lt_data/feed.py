@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
+from lt_core.accelerator import Copies
 from lt_core.data import Feed
 from lt_core.errors import DataError, warn
 from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 from lt_data.fingerprint import warn_if_same
-from lt_data.lookahead import look_ahead, plain_cuda_device
+from lt_data.lookahead import look_ahead
 from lt_data.readers.reader import Reader
 
 __all__ = ["LoaderFeed"]
@@ -40,6 +41,7 @@ class LoaderFeed(Feed):
         transfer: Callable[[Any], Any] | None = None,
         substitute: Callable[[str], Reader | None] | None = None,
         gather: Callable[[Any], list[Any]] | None = None,
+        copies: Copies | None = None,
     ) -> None:
         """Make a feed.
 
@@ -52,6 +54,7 @@ class LoaderFeed(Feed):
             transfer: moves a batch to the device.
             substitute: returns a reader for the rest of an epoch that was begun by a reader of another kind.
             gather: returns every rank's value; for a loader that the ranks shard by themselves, to see whether they do.
+            copies: does what ``transfer`` does, beside the step.
         """
         super().__init__(loader, stage=stage, shard=shard, seed=seed, transfer=transfer)
         self.reader = reader
@@ -59,7 +62,7 @@ class LoaderFeed(Feed):
         self.num_batches = reader.length
         self._substitute = substitute
         self._gather = gather
-        self._device = plain_cuda_device(transfer)
+        self._copies = copies
         self._opened = self._finished = False
         self._failed: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._batches_before = 0
@@ -192,17 +195,15 @@ class LoaderFeed(Feed):
 
     def _deliver(self, iterator: Iterator[Any]) -> Iterator[Any]:
         turn, reader, transfer, failed = self._turn, self.reader, self.transfer, True
-        unwrap, start, device = reader.unwrap, self._done, self._device
+        unwrap, start, copies = reader.unwrap, self._done, self._copies
         if reader.begins is not None:
             reader.begins()
         items = self._timed(iterator) if self.timed else iterator
         if self._gather is not None:
             items = self._compare_first(items, self._gather)
-        if device is not None:
-            items, transfer = (
-                look_ahead(items, device, ahead=reader.ahead, parcels=reader.parcels, dropped=unwrap),
-                None,
-            )
+        if copies is not None and transfer is not None:
+            items = look_ahead(items, copies, transfer, ahead=reader.ahead, parcels=reader.parcels, dropped=unwrap)
+            transfer = None
         try:
             if unwrap is not None:
                 for item in items:

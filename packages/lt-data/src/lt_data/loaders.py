@@ -16,7 +16,7 @@ from lt_core.strategy import Shard
 from lt_data.combined import CombinedLoader
 from lt_data.feed import LoaderFeed
 from lt_data.fingerprint import require_same
-from lt_data.lookahead import plain_cuda_device
+from lt_data.lookahead import copies_of
 from lt_data.readers.combined import CombinedReader
 from lt_data.readers.dataloader import LoaderReader
 from lt_data.readers.iterable import IterableReader, SharedIterableReader
@@ -50,8 +50,9 @@ def feed(
         loader = CombinedLoader(loader, "max_size_cycle" if stage == "fit" else "sequential")
     check_loader(loader, stage)
     exact = stage == "fit"
-    pins = plain_cuda_device(transfer) is not None
-    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=stage == "predict")
+    copies = copies_of(transfer)
+    pins, noted = copies is not None, stage == "predict"
+    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=noted)
     reader = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.reader()
     if gather is not None and maker.is_users_own and (exact or stand_ins):
         reader = join(reader, gather, exact=exact)
@@ -64,6 +65,7 @@ def feed(
         transfer=transfer,
         substitute=maker.substitute,
         gather=gather if exact and maker.is_users_own else None,
+        copies=copies,
     )
     if exact and made.num_batches == 0:
         raise _empty(loader, shard)

@@ -1,46 +1,48 @@
-"""Batches on a CUDA device one ahead of the step: copied on a side stream while the step before computes."""
+"""Batches on the device one ahead of the step: copied while the step before computes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from lt_core.accelerator import Copies
 from lt_core.batch import map_batch
 from lt_core.strategy import Strategy
 
-__all__ = ["look_ahead", "plain_cuda_device"]
+__all__ = ["copies_of", "look_ahead"]
 
 
-def plain_cuda_device(transfer: Callable[[Any], Any] | None) -> torch.device | None:
-    """Return the CUDA device that ``transfer`` moves to and does nothing else; None where user code takes part."""
+def copies_of(transfer: Callable[[Any], Any] | None) -> Copies | None:
+    """Return what can copy beside the step to where ``transfer`` moves; None where it does anything else as well."""
     if getattr(transfer, "__func__", None) is not Strategy.to_device:
         return None
-    device: torch.device = transfer.__self__.device  # type: ignore[union-attr]
-    return device if device.type == "cuda" else None
+    strategy: Strategy = transfer.__self__  # type: ignore[union-attr]
+    make: Callable[..., Copies] | None = getattr(strategy.placement.accelerator, "copies", None)
+    return None if make is None else make(strategy.device)
 
 
 def look_ahead(
     items: Iterator[Any],
-    device: torch.device,
+    copies: Copies,
+    move: Callable[[Any], Any],
     *,
     ahead: bool,
     parcels: bool,
     dropped: Callable[[Any], Any] | None,
 ) -> Iterator[Any]:
-    """Yield ``items`` on ``device``; their copies run on a stream of their own, and block nothing from pinned memory.
+    """Yield ``items`` on the device.
 
     Args:
         items: batches, or parcels that hold them.
-        device: a CUDA device.
+        copies: moves tensors, beside the step.
+        move: moves what is no tensor; what it allocates ``copies`` does not know.
         ahead: whether an item is fetched before the step on the one before it is taken; only where fetching runs no
             code of the user's in this process.
         parcels: whether only the first element of each item is to be moved.
         dropped: called with the item that was fetched and not asked for any more, when the epoch is left early.
     """
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     end = object()
 
     def each(function: Callable[[Any], Any], item: Any) -> Any:
@@ -48,24 +50,21 @@ def look_ahead(
 
     def fetch() -> Any:
         item = next(items, end)
-        return item if item is end else each(move, item)
+        return item if item is end else each(begin, item)
 
-    def move(part: Any) -> Any:
-        if not isinstance(part, Tensor):  # what it allocates is not known to the allocator of another stream
-            return part.to(device)
-        with torch.cuda.stream(side):
-            return part.to(device, non_blocking=True)
+    def begin(part: Any) -> Any:
+        return copies.begin(part) if isinstance(part, Tensor) else move(part)
 
-    def take_over(part: Any) -> Any:
-        if isinstance(part, Tensor) and part.device == device:
-            part.record_stream(torch.cuda.current_stream(device))
+    def hand_over(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            copies.hand_over(part)
         return part
 
     upcoming = fetch()
     try:
         while upcoming is not end:
-            torch.cuda.current_stream(device).wait_stream(side)
-            item, upcoming = each(take_over, upcoming), end
+            copies.wait()
+            item, upcoming = each(hand_over, upcoming), end
             if ahead:
                 upcoming = fetch()
             yield item

@@ -6,6 +6,8 @@ import contextlib
 import os
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError
@@ -55,6 +57,10 @@ class Cuda(Accelerator):
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
 
+    def copies(self, device: torch.device) -> SideStream:
+        """Return what copies on a stream of its own."""
+        return SideStream(device)
+
     def stats(self, device: torch.device) -> dict[str, float]:
         """Return memory of torch's allocator in bytes and, with ``nvidia-ml-py``, load, temperature and power."""
         memory = torch.cuda.memory_stats(device)
@@ -84,6 +90,37 @@ class Cuda(Accelerator):
                 code="LT111",
             )
         return super()._check_indices(indices)
+
+
+class SideStream:
+    """Copies to a GPU on a stream of their own.
+
+    Sparse, nested and quantized tensors, and those made of others, are copied on the stream of the step: torch's
+    allocator cannot be told which streams use their memory (``record_stream`` has no kernel for them).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def begin(self, tensor: Tensor) -> Tensor:
+        if not _has_storage(tensor):
+            return tensor.to(self._device)
+        with torch.cuda.stream(self._stream):
+            return tensor.to(self._device, non_blocking=True)
+
+    def wait(self) -> None:
+        torch.cuda.current_stream(self._device).wait_stream(self._stream)
+
+    def hand_over(self, tensor: Tensor) -> None:
+        if tensor.device == self._device and _has_storage(tensor):
+            tensor.record_stream(torch.cuda.current_stream(self._device))
+
+
+def _has_storage(tensor: Tensor) -> bool:
+    """Return whether a tensor is one piece of memory of its own."""
+    plain = tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
+    return plain and not is_traceable_wrapper_subclass(tensor)
 
 
 def _installed() -> int:
