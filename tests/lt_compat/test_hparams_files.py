@@ -14,11 +14,18 @@ from lt_compat.answers import (
 
 
 def test_what_was_written_as_yaml_is_read_again(tmp_path):
+    pytest.importorskip("yaml")
     save_hparams_to_yaml(tmp_path / "hparams.yaml", Namespace(lr=0.1, sizes=[1, 2]))
     assert load_hparams_from_yaml(config_yaml=tmp_path / "hparams.yaml", use_omegaconf=False) == {
         "lr": 0.1,
         "sizes": [1, 2],
     }
+
+
+def test_without_pyyaml_an_error_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("lt_compat.answers.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install pyyaml"):
+        save_hparams_to_yaml(tmp_path / "hparams.yaml", {"lr": 0.1})
 
 
 @pytest.mark.skipif(find_spec("omegaconf") is None, reason="needs omegaconf")

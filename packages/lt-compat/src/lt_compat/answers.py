@@ -38,6 +38,7 @@ from lt_core.hparams import plain_hparams
 from lt_core.hparams_file import read_hparams_file
 from lt_core.module import LightningModule
 from lt_core.optimizer import grad_norm
+from lt_core.plugins import install_hint
 from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
 from lt_core.states import (
     GradClipAlgorithmType,
@@ -404,7 +405,13 @@ _load = pl_load = load
 
 
 def save_hparams_to_yaml(config_yaml: str | os.PathLike[str], hparams: Any, use_omegaconf: bool = True) -> None:
-    """Write hyperparameters as YAML; those that are no plain data by their text."""
+    """Write hyperparameters as YAML; those that are no plain data by their text.
+
+    Raises:
+        ModuleNotFoundError: PyYAML is not installed; says how to install it.
+    """
+    if find_spec("yaml") is None:
+        raise ModuleNotFoundError(f"{config_yaml} is to be YAML, which PyYAML writes: {install_hint('pyyaml')}")
     plain = plain_hparams(vars(hparams) if isinstance(hparams, Namespace) else hparams)
     Path(config_yaml).write_text(import_module("yaml").safe_dump(plain, sort_keys=False), encoding="utf-8")
 
