@@ -11,9 +11,8 @@ from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from lt_core import LightningModule
+from lt_core import Accelerator, LightningModule
 from lt_loops import Trainer
-from lt_loops.step import capture, graph
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
@@ -117,7 +116,8 @@ class StandIn:
     """Does on the CPU what a CUDA graph does.
 
     A capture leaves everything as it was; a replay does the steps on the captured inputs and writes what it computes
-    into the captured outputs.
+    into the captured outputs. It works on the memory of its capture, wherever parameters and optimizer state are by
+    then, and with the numbers that the optimizer's groups held.
 
     Attributes:
         captures: how often something was captured.
@@ -125,11 +125,20 @@ class StandIn:
     """
 
     def __init__(self) -> None:
-        self.captures, self.steps = 0, Counter()
+        self.captures, self.steps, self.warm_ups = 0, Counter(), 0
 
     def watch(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Say what a capture is to leave alone."""
         self.net, self.optimizer = net, optimizer
+
+    def sgd(self, net: nn.Module) -> torch.optim.Optimizer:
+        """Make an optimizer that is watched."""
+        self.watch(net, torch.optim.SGD(net.parameters(), lr=0.1))
+        return self.optimizer
+
+    def warm_up(self, step: Callable[[], Any]) -> Any:
+        self.warm_ups += 1
+        return step()
 
     def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         state = [*self.net.parameters(), *leaves(list(self.optimizer.state.values()))]
@@ -144,11 +153,12 @@ class StandIn:
                 value.copy_(old)
         torch.set_rng_state(drawn)
         self.captures += 1
+        held = Held(self.optimizer)
 
         def replay() -> None:
             self.steps[len(forwards)] += 1
             noted: list[Any] = []
-            with self.net._recorder.deferring(noted):
+            with self.net._recorder.deferring(noted), held:
                 fresh = step()
             with torch.no_grad():
                 for old, new in zip(leaves(output), leaves(fresh), strict=True):
@@ -159,6 +169,35 @@ class StandIn:
         return replay, output
 
 
+class Held:
+    """What a graph holds: where things lie, and numbers."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer, self.inside = optimizer, self.now(optimizer)
+
+    @staticmethod
+    def now(optimizer: torch.optim.Optimizer) -> Any:
+        params = {p: p.data for group in optimizer.param_groups for p in group["params"]}
+        numbers = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+        return params, {p: dict(state) for p, state in optimizer.state.items()}, numbers
+
+    def put(self, held: Any) -> None:
+        params, state, numbers = held
+        for p, data in params.items():
+            p.data = data
+        for p, values in state.items():
+            self.optimizer.state[p] = values
+        for group, values in zip(self.optimizer.param_groups, numbers, strict=True):
+            group.update(values)
+
+    def __enter__(self) -> None:
+        self.outside = self.now(self.optimizer)
+        self.put(self.inside)
+
+    def __exit__(self, *error: object) -> None:
+        self.put(self.outside)
+
+
 def leaves(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
@@ -167,6 +206,5 @@ def leaves(value: Any) -> list[Tensor]:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Let ``cuda_graphs=True`` work on the CPU, by a stand-in for CUDA's graphs."""
     found = StandIn()
-    monkeypatch.setattr(graph, "DEVICES", ("cpu",))
-    monkeypatch.setattr(capture, "capture", found.capture)
+    monkeypatch.setattr(Accelerator, "graphs", lambda accelerator, device: found, raising=False)
     return found

@@ -1,10 +1,15 @@
 """``Trainer(cuda_graphs=True)``: the same numbers as without it; by a stand-in for CUDA's graphs without a GPU."""
 
+import copy
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from lt_core import Accelerator
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
+from lt_loops.step.graph import _reads_memory
 
 
 class Logged:
@@ -37,13 +42,18 @@ def fit(trainer, net, loader, optimizer, stand_in=None, **arguments):
 
 
 @pytest.mark.parametrize(
-    "optimizer",
+    "optimizer, captures",
     [
-        lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
-        lambda params: torch.optim.SGD(params, lr=torch.tensor(0.1)),
+        (lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9), 3),  # halved twice before a full batch
+        (lambda params: torch.optim.SGD(params, lr=torch.tensor(0.1)), 3),  # on the CPU it is a number in the graph
+        (lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, fused=True), 1),  # reads it from memory
+        (lambda params: torch.optim.SGD(params, lr=torch.tensor(0.1), fused=True), 1),
     ],
+    ids=["number", "tensor", "fused number", "fused tensor"],
 )
-def test_weights_losses_and_logged_values_are_those_without_graphs(optimizer, stand_in, trainer, net, loader, same):
+def test_weights_losses_and_logged_values_are_those_without_graphs(
+    optimizer, captures, stand_in, trainer, net, loader, same
+):
     plain, by_hand = fit(trainer, net, loader, optimizer)
     quick, replayed = fit(trainer, net, loader, optimizer, stand_in, cuda_graphs=True)
     same(plain, quick)
@@ -51,9 +61,9 @@ def test_weights_losses_and_logged_values_are_those_without_graphs(optimizer, st
     assert by_hand.logged_metrics == replayed.logged_metrics
     assert by_hand.callback_metrics == replayed.callback_metrics
     assert replayed.global_step == by_hand.global_step == 22
-    assert stand_in.captures == (
-        1 if isinstance(quick.mine.param_groups[0]["lr"], torch.Tensor) else 3
-    )  # the rate was halved twice before a full batch
+    assert stand_in.captures == captures
+    assert quick.mine.param_groups[0]["lr"] == plain.mine.param_groups[0]["lr"]
+    assert type(quick.mine.param_groups[0]["lr"]) is type(plain.mine.param_groups[0]["lr"])
 
 
 def test_everything_in_the_way_of_a_capture_is_named_before_the_first_step(trainer, net, loader):
@@ -68,6 +78,113 @@ def test_everything_in_the_way_of_a_capture_is_named_before_the_first_step(train
         ConfigError, match=r"runs on cpu.*on_after_backward is overridden.*Adam\(\.\.\., capturable=True\)"
     ):
         trainer(cuda_graphs=True).fit(Hooked(), loader())
+
+
+def moved(module):
+    """Give each parameter other memory, with values of its own."""
+    for p in module.parameters():
+        p.data = p.data * 0.5
+
+
+def loaded(module):
+    """Give the optimizer the state that it has, half as large, in other memory."""
+    state = copy.deepcopy(module.mine.state_dict())
+    for values in state["state"].values():
+        values["momentum_buffer"] *= 0.5
+    module.mine.load_state_dict(state)
+
+
+def forgotten(module):
+    """Have the optimizer make its state anew."""
+    module.mine.state.clear()
+
+
+@pytest.mark.parametrize("act", [moved, loaded, forgotten])
+def test_a_graph_is_captured_anew_where_weights_or_state_have_other_memory(act, stand_in, trainer, net, loader, same):
+    def run(**arguments):
+        class Changed(net):
+            def configure_optimizers(self):
+                self.mine = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+                stand_in.watch(self, self.mine)
+                return self.mine
+
+            def on_train_batch_start(self, batch, batch_idx):
+                if batch_idx == 6:
+                    act(self)
+
+        torch.manual_seed(5)
+        module = Changed()
+        trainer(**arguments).fit(module, loader())
+        return module
+
+    same(run(), run(cuda_graphs=True))
+    assert stand_in.captures == 2
+
+
+def test_every_number_of_the_optimizer_that_changes_counts(stand_in, trainer, net, loader, same):
+    def run(**arguments):
+        class Cycled(net):
+            def configure_optimizers(self):
+                optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, fused=True)
+                stand_in.watch(self, optimizer)
+                schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=25)  # momentum as well
+                return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+        torch.manual_seed(5)
+        module = Cycled()
+        trainer(**arguments).fit(module, loader())
+        return module
+
+    plain = run()
+    with pytest.warns(UserWarning, match=r"cycle_momentum=False.*LT804"):
+        same(plain, run(cuda_graphs=True))
+
+
+@pytest.mark.skipif(torch.version.cuda is None, reason="needs a torch that knows CUDA, though no GPU")
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "ASGD", "RMSprop", "Adadelta", "Rprop"])
+def test_an_optimizer_that_reads_its_rate_from_memory_does_not_wait_for_it(name):
+    with FakeTensorMode():  # reading a value on the CPU is an error, as it is in a capture
+        p = torch.nn.Parameter(torch.empty(3, device="cuda"))
+        optimizer = getattr(torch.optim, name)([p], lr=0.1, capturable=True, foreach=True)
+        assert _reads_memory(optimizer.param_groups[0])
+        p.grad = torch.empty_like(p)
+        optimizer.step()  # a step before the capture makes the state
+        optimizer.param_groups[0]["lr"] = torch.empty((), device="cuda")
+        optimizer.step()
+        assert all(value.device.type == "cuda" for value in optimizer.state[p].values())
+
+
+def test_an_optimizer_that_counts_on_the_cpu_is_refused(stand_in, trainer, net, loader):
+    class Counting(torch.optim.SGD):
+        def step(self):
+            super().step()
+            for p in self.param_groups[0]["params"]:
+                self.state[p]["step"] = self.state[p].get("step", 0) + 1
+
+    def watched(module):
+        stand_in.watch(module, optimizer := Counting(module.parameters(), lr=0.1))
+        return optimizer
+
+    with pytest.raises(ConfigError, match=r"Counting keeps 'step' of its state on the CPU.*LT347"):
+        trainer(cuda_graphs=True).fit(net(watched), loader())
+
+
+@pytest.mark.parametrize("how", [{"compile": {"mode": "reduce-overhead"}}, {"inside": "reduce-overhead"}])
+def test_graphs_of_torch_compile_within_the_step_are_refused(how, stand_in, trainer, net, loader):
+    module = net()
+    if mode := how.pop("inside", None):
+        module.layers[0].compile(mode=mode)
+    with pytest.raises(ConfigError, match=r"(compile=|torch.compile of layers.0).*captures graphs by itself.*LT340"):
+        trainer(cuda_graphs=True, **how).fit(module, loader())
+
+
+def test_steps_before_a_capture_make_one_object_of_the_device_s(stand_in, trainer, net, loader, monkeypatch):
+    made = []
+    monkeypatch.setattr(Accelerator, "graphs", lambda accelerator, device: made.append(device) or stand_in)
+    trainer(cuda_graphs=True, steps_per_execution=2, log_every_n_steps=3, max_epochs=2).fit(net(stand_in.sgd), loader())
+    assert len(made) == 1
+    assert stand_in.warm_ups == 3
+    assert stand_in.captures == 2  # of one step, and of two
 
 
 @pytest.mark.cuda

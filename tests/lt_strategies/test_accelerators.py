@@ -132,3 +132,14 @@ def test_only_tensors_that_torch_can_say_it_of_are_said_to_be_used_by_a_stream(s
     for tensor in (*kinds.values(), jagged, dense):
         copies.hand_over(copies.begin(tensor))
     assert noted == [torch.strided]
+
+
+def test_all_graphs_of_a_run_share_one_stream_and_one_pool(side_stream, monkeypatch):
+    captured = []
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, *rest, **more: captured.append(rest) or nullcontext())
+    graphs = Cuda().graphs(torch.device("cpu"))
+    outputs = [graphs.warm_up(lambda: 1), graphs.capture(lambda: 2)[1], graphs.capture(lambda: 3)[1]]
+    assert outputs == [1, 2, 3]
+    assert captured[0] == captured[1] != ()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from lt_core.errors import ConfigError, ConfigTypeError
 
-__all__ = ["Accelerator", "Copies", "Cpu", "SupportsCopies"]
+__all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs"]
 
 
 class Accelerator:
@@ -131,6 +131,26 @@ class SupportsCopies(Protocol):
 
     def copies(self, device: torch.device) -> Copies:
         """Return what copies to ``device``."""
+
+
+class Graphs(Protocol):
+    """Records steps on one device, each done again by a single launch."""
+
+    def warm_up(self, step: Callable[[], Any]) -> Any:
+        """Do ``step`` in the ordinary way, as those before the first capture must be; return what it returns."""
+
+    def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], object], Any]:
+        """Record ``step`` without doing it; return what does it, and what ``step`` returned, which each time refills.
+
+        Of several captures any may be done next; then nobody needs what the others computed any more.
+        """
+
+
+class SupportsGraphs(Protocol):
+    """An accelerator whose devices can record a training step (``Trainer(cuda_graphs=True)``)."""
+
+    def graphs(self, device: torch.device) -> Graphs:
+        """Return what records steps on ``device``."""
 
 
 class Cpu(Accelerator):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,6 +63,10 @@ class Cuda(Accelerator):
         """Return what copies on a stream of its own."""
         return SideStream(device)
 
+    def graphs(self, device: torch.device) -> CudaGraphs:
+        """Return what captures steps as CUDA graphs."""
+        return CudaGraphs(device)
+
     def stats(self, device: torch.device) -> dict[str, float]:
         """Return memory of torch's allocator in bytes and, with ``nvidia-ml-py``, load, temperature and power."""
         memory = torch.cuda.memory_stats(device)
@@ -115,6 +121,32 @@ class SideStream:
     def hand_over(self, tensor: Tensor) -> None:
         if tensor.device == self._device and _has_storage(tensor):
             tensor.record_stream(torch.cuda.current_stream(self._device))
+
+
+class CudaGraphs:
+    """CUDA graphs of one run: captured on one stream, with one pool for the memory between their operations.
+
+    Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def warm_up(self, step: Callable[[], Any]) -> Any:
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            output = step()
+        torch.cuda.current_stream(self._device).wait_stream(self._stream)
+        return output
+
+    def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], object], Any]:
+        graph = torch.cuda.CUDAGraph()
+        # other threads (a loader's that pins memory, the writer of checkpoints) may go on to allocate meanwhile
+        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+            output = step()
+        return graph.replay, output
 
 
 def _has_storage(tensor: Tensor) -> bool:

@@ -1,20 +1,15 @@
-"""Training steps captured as one CUDA graph, with fixed memory for what goes in and comes out.
-
-Source: https://pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
-"""
+"""Training steps captured as one graph, with fixed memory for what goes in and comes out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
+from lt_core.accelerator import Graphs
 from lt_core.logging.recorder import Recorder
-
-Replay = Callable[[], object]
 
 
 class Layout:
@@ -42,6 +37,7 @@ class Captured:
     values of the replay, after each.
 
     Args:
+        graphs: what captures them.
         step: ``step(batch)``: forward, backward and the optimizer's step; returns what the training step returned.
         count: how many steps become one graph.
         layout: of all batches to come.
@@ -51,6 +47,7 @@ class Captured:
 
     def __init__(
         self,
+        graphs: Graphs,
         step: Callable[[Any], Any],
         count: int,
         layout: Layout,
@@ -62,7 +59,7 @@ class Captured:
         self._recorder, self._logged = recorder, list[Any]()
         batches = [tree_unflatten(leaves, layout.spec) for leaves in self.places]
         with recorder.deferring(self._logged):
-            self._replay, self._output = capture(lambda: [step(batch) for batch in batches][-1])
+            self._replay, self._output = graphs.capture(lambda: [step(batch) for batch in batches][-1])
         self._gradients = [p.grad for p in params]
 
     def put(self, place: int, leaves: list[Any]) -> None:
@@ -79,27 +76,6 @@ class Captured:
         for call in self._logged:
             self._recorder.log(*call)
         return tree_map(_copied, self._output)
-
-
-def capture(step: Callable[[], Any]) -> tuple[Replay, Any]:
-    """Capture ``step`` as a CUDA graph without doing it; return what does it, and its output in fixed memory."""
-    graph = torch.cuda.CUDAGraph()
-    # other threads (a loader's that pins memory, the writer of checkpoints) may go on to allocate meanwhile
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        output = step()
-    return graph.replay, output
-
-
-def aside(step: Callable[[], Any], device: torch.device) -> Any:
-    """Do ``step`` on another stream, as steps before a capture must be."""
-    if device.type != "cuda":
-        return step()
-    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        output = step()
-    torch.cuda.current_stream(device).wait_stream(stream)
-    return output
 
 
 def _is_alike(mine: Any, other: Any) -> bool:

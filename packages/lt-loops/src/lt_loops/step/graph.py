@@ -1,34 +1,46 @@
 """``Trainer(cuda_graphs=True)``: the whole training step, captured once and replayed for every batch.
 
-Forward, backward, clipping and the optimizer's step become one CUDA graph: a batch is copied into fixed memory and one
+Forward, backward, clipping and the optimizer's step become one graph: a batch is copied into fixed memory and one
 launch does the rest, which pays where a step is many small kernels. With ``steps_per_execution`` one launch does
 several steps. Batches of another shape (the epoch's last one) go the ordinary way.
+
+A graph works on the memory that it was captured with, and with the Python numbers of its capture. So it is captured
+anew where parameters or optimizer state lie elsewhere than before (``p.data = ...``, ``optimizer.load_state_dict``) and
+where a number in the optimizer's groups has changed; a learning rate that the optimizer can read from memory is put
+there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.overrides import is_overridden
 from lt_loops.run.position import NEVER
-from lt_loops.step.capture import Captured, Layout, aside
+from lt_loops.step.capture import Captured, Layout
 from lt_loops.step.losses import loss_and_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from torch.optim import Optimizer
 
+    from lt_core.accelerator import Graphs
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
 
-DEVICES = ("cuda",)
 WARM_UP = 3
 """Ordinary steps before the capture, on a stream of their own: they make optimizer state and torch's workspaces."""
+
+_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Modes of ``torch.compile`` that capture graphs by themselves."""
 
 MANY_CAPTURES = 10
 
@@ -46,22 +58,24 @@ def graphed_step(run: Run, plan: Plan) -> GraphedStep:
             code="LT340",
         )
     found = run.training.held_back
-    if not isinstance(found, GraphedStep) or not _same_tensors(found.plan.params, plan.params):
+    if not isinstance(found, GraphedStep) or not _is_same(found.plan, plan):
         found = GraphedStep(run, plan)
         run.training.hold_back(found)
     found.plan = plan
     return found
 
 
-def _same_tensors(one: list[Any] | None, other: list[Any] | None) -> bool:
-    return list(map(id, one or ())) == list(map(id, other or ()))
+def _is_same(one: Plan, other: Plan) -> bool:
+    """Return whether two plans train the same parameters by the same optimizers."""
+    tensors = [list(map(id, plan.params or ())) for plan in (one, other)]
+    return one.optimizers == other.optimizers and tensors[0] == tensors[1]
 
 
 def _reasons(run: Run, plan: Plan) -> list[str]:
     """Return what a graph could not hold: other devices, processes, Python in the middle of a step."""
     found = []
-    if run.strategy.device.type not in DEVICES:
-        found.append(f"it runs on {run.strategy.device.type}, expected {' or '.join(DEVICES)}")
+    if not hasattr(run.strategy.placement.accelerator, "graphs"):
+        found.append(f"it runs on {run.strategy.device.type}, where nothing can be captured; accelerator='cuda' can")
     if run.strategy.world_size > 1:
         found.append(f"it runs on {run.strategy.world_size} processes, expected one")
     if plan.kind != "plain":
@@ -83,7 +97,23 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
         if any(group.get("capturable") is False for group in optimizer.param_groups):
             kind = type(optimizer).__name__
             found.append(f"{kind} counts its steps in Python; write {kind}(..., capturable=True)")
+        if any(_is_read_in_python(group) for group in optimizer.param_groups):
+            kind = type(optimizer).__name__
+            found.append(f"{kind} reads its learning rate, a tensor on a device, in Python; give it a number")
+    found += [f"{what} captures graphs by itself; take another mode" for what in _captures_inside(run)]
     return found
+
+
+def _captures_inside(run: Run) -> Iterator[str]:
+    """Yield what torch.compile was asked to capture within the step: a capture cannot hold another one."""
+    options = run.job.compile_options or {}
+    if options.get("mode") in _WITH_GRAPHS or (options.get("options") or {}).get("triton.cudagraphs"):
+        yield f"compile={options}"
+    for name, part in run.module.named_modules():
+        compiled = getattr(part, "get_compiler_config", None)
+        compiled = compiled or getattr(getattr(part, "_compiled_call_impl", None), "get_compiler_config", None)
+        if compiled is not None and (compiled() or {}).get("triton.cudagraphs"):
+            yield f"torch.compile of {name or type(part).__name__}"
 
 
 def _reasons_for_single_steps(run: Run) -> Iterator[str]:
@@ -113,21 +143,32 @@ class GraphedStep:
 
     def __init__(self, run: Run, plan: Plan) -> None:
         self.plan, self.training, self.ahead, self.recorder = plan, run.training, run.ahead, run.recorder
-        self.device, self.size = run.strategy.device, run.job.settings.steps_per_execution
+        self.size = run.job.settings.steps_per_execution
+        self._device: Graphs = run.strategy.placement.accelerator.graphs(run.strategy.device)  # type: ignore[attr-defined]
+        self._device_type = run.strategy.device.type
         self._hook_batches = [cb.batch_hooks_every for cb in run.callbacks if cb.batch_hooks_every > 1]
         self.captures = 0
         self._warm = self._waiting = 0
         self._seen: Layout | None = None
         self._graphs: dict[int, Captured] = {}
-        self._rates: list[Any] = []
+        self._held: Any = None
+        self._memory: list[int] = []
+        self._rates = [_Rate(group, run.strategy.device) for o in plan.optimizers for group in o.param_groups]
+        for (
+            optimizer
+        ) in plan.optimizers:  # torch says that nothing is captured: the warm-up, and batches of other shapes
+            vars(optimizer).setdefault("_warned_capturable_if_run_uncaptured", True)
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch; return the training step's output, None while the batch waits."""
         layout = Layout(batch)
+        if self._graphs and not self._waiting and self._memory != _memory(*self.plan.optimizers):
+            self._graphs.clear()
+            self._warm = 0  # an optimizer may have to make its state anew, which none may do in a graph
         if self._warm < WARM_UP:
             self._warm += 1
             self._seen = layout
-            return self._done(1, aside(partial(self._compute, index, batch), self.device))
+            return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
         if not self._is_usual(layout):
             self.settle()
             return self._done(1, self._compute(index, batch))
@@ -189,30 +230,106 @@ class GraphedStep:
         return seen is not None and layout.fits(seen)
 
     def _graph(self, count: int, layout: Layout, index: int) -> Captured:
-        """Return the graph of ``count`` steps, captured anew where the learning rates in it are no longer right."""
-        rates = self._rates_now()
-        if rates != self._rates:
+        """Return the graph of ``count`` steps, captured anew where the numbers in it are no longer right."""
+        numbers = [rate.numbers() for rate in self._rates]
+        if numbers != self._held:
             self._graphs.clear()
-            self._rates = rates
+            self._held = numbers
         found = self._graphs.get(count)
         if found is None:
             self._count_capture()
-            step = partial(self._compute, index)
-            found = Captured(step, count, layout, self.recorder, self.plan.params or [])
+            if not self._graphs:
+                self._memory = _memory(*self.plan.optimizers)
+                self._check_state()
+            with ExitStack() as reading:
+                for rate in self._rates:
+                    reading.enter_context(rate.in_memory())
+                step = partial(self._compute, index)
+                found = Captured(self._device, step, count, layout, self.recorder, self.plan.params or [])
             self._graphs[count] = found
         return found
+
+    def _check_state(self) -> None:
+        """Raise where an optimizer's state holds numbers that a graph would keep as they are at its capture."""
+        for optimizer in self.plan.optimizers:
+            for key, value in ((key, value) for state in optimizer.state.values() for key, value in state.items()):
+                on_host = isinstance(value, Tensor) and value.device.type == "cpu" != self._device_type
+                if on_host or (isinstance(value, Real) and not isinstance(value, bool)):
+                    raise ConfigError(
+                        f"cuda_graphs=True: {type(optimizer).__name__} keeps {key!r} of its state on the CPU, and a "
+                        "graph would use the number of its capture in every step. Take an optimizer that has "
+                        "capturable=True (Adam, AdamW), or SGD; or leave cuda_graphs away.",
+                        code="LT347",
+                    )
 
     def _count_capture(self) -> None:
         self.captures += 1
         if self.captures == MANY_CAPTURES:
             warn(
-                f"cuda_graphs=True has captured the step {self.captures} times because the learning rate, a Python "
-                "number, is part of the graph. Give the optimizer lr=torch.tensor(...): schedulers then change it in "
-                "place.",
+                f"cuda_graphs=True has captured the step {self.captures} times, because numbers of the optimizer that "
+                "change (the learning rate, a momentum) are part of a graph. Only an optimizer with capturable=True or "
+                "fused=True reads its learning rate from memory: Adam(..., capturable=True), SGD(..., fused=True). "
+                "With OneCycleLR write cycle_momentum=False.",
                 code="LT804",
             )
 
-    def _rates_now(self) -> list[Any]:
-        """Return the learning rates that a graph holds: Python numbers; a tensor's value it reads anew."""
-        rates = (group["lr"] for optimizer in self.plan.optimizers for group in optimizer.param_groups)
-        return [id(rate) if isinstance(rate, Tensor) else rate for rate in rates]
+
+class _Rate:
+    """The learning rate of a group, in memory that graphs read, and the group's other numbers, which they hold."""
+
+    def __init__(self, group: dict[str, Any], device: torch.device) -> None:
+        self._group = group
+        self._tensor = torch.zeros((), device=device) if _reads_memory(group) else None
+        self._shown: float | None = None
+
+    def numbers(self) -> list[Any]:
+        """Return what a graph holds of the group; bring the learning rate in memory up to date."""
+        rate = self._group["lr"]
+        if self._tensor is None:
+            return [_number(value) for key, value in self._group.items() if key != "params"]
+        others = [_number(value) for key, value in self._group.items() if key not in ("params", "lr")]
+        if _is_on(self._tensor.device, rate):
+            return [id(rate), *others]
+        if self._shown != (shown := float(rate)):
+            self._tensor.fill_(shown)
+            self._shown = shown
+        return others
+
+    @contextmanager
+    def in_memory(self) -> Iterator[None]:
+        """Let the optimizer read its learning rate from memory, whatever the user has it in."""
+        rate = self._group["lr"]
+        if self._tensor is not None and not _is_on(self._tensor.device, rate):
+            self._group["lr"] = self._tensor
+        try:
+            yield
+        finally:
+            self._group["lr"] = rate
+
+
+def _reads_memory(group: dict[str, Any]) -> bool:
+    """Return whether torch's optimizers read the learning rate of a group, where it is a tensor, without waiting."""
+    return bool(group.get("fused") or (group.get("capturable") and group.get("foreach") is not False))
+
+
+def _is_read_in_python(group: dict[str, Any]) -> bool:
+    rate = group["lr"]
+    return isinstance(rate, Tensor) and rate.device.type != "cpu" and not _reads_memory(group)
+
+
+def _is_on(device: torch.device, value: Any) -> bool:
+    return isinstance(value, Tensor) and value.device == device
+
+
+def _number(value: Any) -> Any:
+    """Return what identifies a value in a graph: a tensor on a device is read from there, one on the CPU is not."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.tolist() if value.device.type == "cpu" else id(value)
+
+
+def _memory(*optimizers: Optimizer) -> list[int]:
+    """Return where parameters and optimizer state lie."""
+    params = [p.data_ptr() for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    states = [state for optimizer in optimizers for state in optimizer.state.values()]
+    return params + [value.data_ptr() for state in states for value in state.values() if isinstance(value, Tensor)]
