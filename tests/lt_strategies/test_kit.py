@@ -14,6 +14,7 @@ from lt_testing.strategy.checks import load_checks
 BROKEN = """
 import os, pytest
 from contextlib import nullcontext
+from dataclasses import replace
 from lt_core.strategy import Shard, Strategy
 from lt_strategies import DDP
 from lt_testing import StrategyConformance, xfail
@@ -67,6 +68,35 @@ class Eager(DDP):  # takes the step twice
     def optimizer_step(self, optimizer, closure=None):
         super().optimizer_step(optimizer, closure)
         return super().optimizer_step(optimizer)
+
+class Everywhere(DDP):  # every rank writes the file
+    def save_checkpoint(self, io, tree, path):
+        io.save_checkpoint(tree, path)
+
+class Elsewhere(DDP):  # the last rank writes it
+    def save_checkpoint(self, io, tree, path):
+        if self.rank == self.world_size - 1:
+            io.save_checkpoint(tree, path)
+
+class Mute(DDP):  # the others are not let know of an error
+    def close(self, error=None):
+        super().close()
+
+class Rounded(DDP):  # loses half of each gradient's bits on the way, and says so
+    capabilities = replace(DDP().capabilities, lossy=True)
+    def backward(self, loss, *args, **kwargs):
+        super().backward(loss, *args, **kwargs)
+        for param in self._module.parameters():
+            param.grad = None if param.grad is None else param.grad.bfloat16().to(param.dtype)
+    def setup(self, module, make_optimizers, precision):
+        self._module, optimizers = super().setup(module, make_optimizers, precision)
+        return self._module, optimizers
+
+class Useless(Rounded):  # climbs
+    def backward(self, loss, *args, **kwargs):
+        super().backward(loss, *args, **kwargs)
+        for param in self._module.parameters():
+            param.grad = None if param.grad is None else -param.grad
 
 class Dying(DDP):
     def peek(self, key):
@@ -132,7 +162,7 @@ def kit_on(folder, kinds):
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    return kit_on(tmp_path_factory.mktemp("broken"), {"Backwards", "Silent", "Dying"})
+    return kit_on(tmp_path_factory.mktemp("broken"), {"Backwards", "Silent", "Rounded", "Dying"})
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +181,14 @@ def mutants(tmp_path_factory):
         ("Silent", "gradients_are_reduced_when_backward_returns", "failure", "rank 1:"),
         ("Silent", "twenty_steps_of_sgd_equal_plain_torch_on_the_joined_batches", "failure", "rank 0:"),
         ("Silent", "all_gather_stacks_in_rank_order", "passed", ""),
+        (
+            "Rounded",
+            "twenty_steps_of_sgd_equal_plain_torch_on_the_joined_batches",
+            "skipped",
+            "lacks the capability exact",
+        ),
+        ("Rounded", "training_converges_where_plain_torch_does", "passed", ""),
+        ("Rounded", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes", "passed", ""),
         ("Dying", "many_kinds_of_talk_keep_their_order", "passed", ""),
         ("Dying", "a_message_is_seen_by_every_rank", "failure", "not run: the job ended before"),
         ("Dying", "an_exception_on_one_rank_ends_all_ranks_and_comes_out", "failure", "exited with status 7"),
@@ -178,6 +216,10 @@ CAUGHT_BY = [
     ("Diverse", "all_ranks_start_from_the_same_parameters_and_buffers"),
     ("Unclipped", "clipped_steps_of_adamw_equal_plain_torch_on_the_joined_batches"),
     ("Unclipped", "clipping_by_norm_scales_all_gradients"),
+    ("Everywhere", "rank_0_alone_writes_a_file_and_writes_it_once"),
+    ("Elsewhere", "rank_0_alone_writes_a_file_and_writes_it_once"),
+    ("Mute", "ranks_that_wait_for_one_that_closed_with_an_error_get_an_error"),
+    ("Useless", "training_converges_where_plain_torch_does"),
     ("Eager", "twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches"),
 ]
 

@@ -41,6 +41,8 @@ class Capabilities:
             one backward (DDP). Plans with several backwards call the module directly and ``reduce_gradients``.
         synchronous: after each step all ranks hold the same parameters, those of one step on all ranks' batches. False
             for decentralised strategies, whose replicas differ between two synchronisations.
+        lossy: what ranks send is changed on the way (compressed, quantized): numbers come near those of one process,
+            and no nearer.
         sync_batchnorm: batch norm can be over the batches of all ranks (``Trainer(sync_batchnorm=True)``).
         lazy_execution: operations are recorded and run in :meth:`Strategy.batch_done` (XLA), so that several batches
             can be run as one (``Trainer(steps_per_execution=...)``).
@@ -61,11 +63,17 @@ class Capabilities:
     lock_step: bool = True
     syncs_in_forward: bool = False
     synchronous: bool = True
+    lossy: bool = False
     sync_batchnorm: bool = False
     lazy_execution: bool = False
     inference_mode: bool = True
     sharded_checkpoints: bool = False
     mesh: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether a run ends with the numbers of one process on all ranks' batches, up to rounding."""
+        return self.synchronous and not self.lossy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

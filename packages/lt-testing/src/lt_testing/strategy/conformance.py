@@ -18,7 +18,7 @@ from lt_core.errors import RankError
 from lt_core.launcher import Launcher
 from lt_core.strategy import Placement, Strategy
 from lt_testing.strategy.checks import load_checks
-from lt_testing.strategy.ranks import DeliberateError, Order, made, run_again, run_all
+from lt_testing.strategy.ranks import DeliberateError, Order, made, run_again, run_all, run_left
 
 __all__ = ["Outcome", "StrategyConformance", "xfail"]
 
@@ -31,11 +31,13 @@ class Outcome:
         results: for each check, the ``(status, text)`` of each rank.
         error: what the launch raised.
         again: what a second launch returned, or the error that it raised.
+        heard: which ranks got an error when another one had closed with one and stayed.
     """
 
     results: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     error: BaseException | None = None
     again: Any = None
+    heard: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,12 @@ class StrategyConformance:
         except Exception as error:
             outcome.again = error
         _leave_group()
+        if world_size > 1:
+            third = cls._placed(strategy, world_size)
+            with suppress(Exception):  # what counts is what the ranks heard
+                third.launch(run_left, folder, third)
+            _leave_group()
+            outcome.heard = sorted(int(path.name.partition("_")[2]) for path in folder.glob("heard_*"))
         return outcome
 
     @classmethod
@@ -172,6 +180,14 @@ class StrategyConformance:
         """The launch ends in the last rank's own exception, with its words."""
         assert isinstance(outcome.error, DeliberateError), outcome.error
         assert "on purpose" in str(outcome.error)
+
+    def test_ranks_that_wait_for_one_that_closed_with_an_error_get_an_error(
+        self, outcome: Outcome, world_size: int
+    ) -> None:
+        """``close(error)`` lets the others know, so that none waits for a time-out."""
+        if world_size == 1:
+            pytest.skip("needs 2 ranks")
+        assert outcome.heard == list(range(world_size - 1)), "these ranks heard of it; the others went on waiting"
 
     def test_a_second_launch_runs_on_all_ranks_and_returns_rank_0_s_result(
         self, outcome: Outcome, world_size: int

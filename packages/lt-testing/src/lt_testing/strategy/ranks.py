@@ -18,9 +18,10 @@ from lt_core.strategy import Strategy
 from lt_testing.strategy.bench import Bench, SkippedError
 from lt_testing.strategy.checks import load_checks
 
-__all__ = ["DeliberateError", "Order", "made", "run_all", "run_again"]
+__all__ = ["DeliberateError", "Order", "made", "run_again", "run_all", "run_left"]
 
-PATIENCE = 300.0  # seconds for one check; a rank that hangs ends, and the job with it
+PATIENCE = float(os.environ.get("LT_KIT_PATIENCE", "300"))
+"""Seconds for one check; a rank that hangs ends, and the job with it."""
 
 
 class DeliberateError(Exception):
@@ -73,6 +74,31 @@ def run_again(outer: Strategy) -> RunResult:
         return RunResult(outputs=outer.gather_objects([outer.rank, os.getpid()]), status=f"from rank {outer.rank}")
     finally:
         outer.close()
+
+
+def run_left(folder: Path, outer: Strategy) -> RunResult:
+    """Have the last rank close with an error and stay: the others hear of it from the strategy, not from a launcher.
+
+    Each of them leaves ``heard_<rank>``, with what it was told.
+    """
+    outer.open()
+    others = outer.world_size - 1
+    if outer.rank == others:
+        outer.close(DeliberateError(f"rank {outer.rank} closes with an error, on purpose"))
+        deadline = time.monotonic() + PATIENCE / 5
+        while len(list(folder.glob("heard_*"))) < others and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (folder / "left").touch()
+        return RunResult()
+    error: BaseException | None = None
+    try:
+        outer.barrier("that the last rank never reaches")
+    except Exception as caught:
+        error = caught
+        if not (folder / "left").exists():
+            (folder / f"heard_{outer.rank}").write_text(repr(error))
+    outer.close(error)
+    return RunResult()
 
 
 def _run_checks(order: Order, outer: Strategy) -> None:

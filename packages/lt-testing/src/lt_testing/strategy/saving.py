@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from lt_core.checkpoint import CheckpointIO
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_testing.strategy.bench import Bench, SmallNet, Tree
@@ -76,6 +79,30 @@ def a_checkpoint_is_there_for_every_rank_after_saving(bench: Bench) -> None:
     assert path.exists()
 
 
+class _Noting(CheckpointIO):
+    """Notes in a folder which ranks write."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._note = bench.folder / f"written_by_rank_{bench.rank}"
+
+    def save_checkpoint(
+        self, checkpoint: Mapping[str, Any], path: str | PathLike[str], storage_options: Any = None
+    ) -> None:
+        with self._note.open("a") as note:
+            note.write("once\n")
+        super().save_checkpoint(checkpoint, path, storage_options)
+
+
+@check(unless=("sharded_checkpoints",))
+def rank_0_alone_writes_a_file_and_writes_it_once(bench: Bench) -> None:
+    strategy = bench.strategy()
+    tree = _tree(strategy, *bench.train(strategy, SmallNet(), steps=1))
+    strategy.save_checkpoint(_Noting(bench), tree, bench.folder / "kit.ckpt")
+    strategy.barrier("saved")
+    notes = {path.name: path.read_text() for path in bench.folder.glob("written_by_rank_*")}
+    assert notes == {"written_by_rank_0": "once\n"}, f"the CheckpointIO was called by {notes}; expected: rank 0, once"
+
+
 @check()
 def every_rank_reads_back_what_was_saved(bench: Bench) -> None:
     strategy, _, path = _saved(bench)
@@ -84,7 +111,7 @@ def every_rank_reads_back_what_was_saved(bench: Bench) -> None:
     assert set(tree["state_dict"]) == set(SmallNet().state_dict())
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def a_restored_run_goes_on_as_the_uninterrupted_one(bench: Bench) -> None:
     _, _, path = _saved(bench, steps=3)
     strategy = bench.strategy()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,10 @@ def _adam(params: Iterable[nn.Parameter]) -> Optimizer:
     return torch.optim.Adam(params, lr=0.01)
 
 
+def _patient_sgd(params: Iterable[nn.Parameter]) -> Optimizer:
+    return torch.optim.SGD(params, lr=0.02, momentum=0.9)
+
+
 def _adamw(params: Iterable[nn.Parameter]) -> Optimizer:
     return torch.optim.AdamW(params, lr=0.01, weight_decay=0.1)
 
@@ -30,22 +35,22 @@ def _trained_like_plain(bench: Bench, make: Any, **how: Any) -> None:
     bench.assert_close(mine, bench.plain(SmallNet(), make, **how).state_dict())
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def twenty_steps_of_sgd_equal_plain_torch_on_the_joined_batches(bench: Bench) -> None:
     _trained_like_plain(bench, sgd, steps=20)
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches(bench: Bench) -> None:
     _trained_like_plain(bench, _adam, steps=20)
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def clipped_steps_of_adamw_equal_plain_torch_on_the_joined_batches(bench: Bench) -> None:
     _trained_like_plain(bench, _adamw, steps=10, clip=0.05)
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def accumulated_steps_equal_plain_torch_on_the_joined_batches(bench: Bench) -> None:
     _trained_like_plain(bench, sgd, steps=5, window=3)
 
@@ -64,7 +69,23 @@ def a_step_changes_the_weights(bench: Bench) -> None:
     assert not torch.equal(bench.weights(strategy, module)["head.weight"], SmallNet().head.weight)
 
 
-@check(needs=("synchronous",), unless=("sharded_parameters", "owns_accumulation"))
+@check(unless=("exact",))
+def training_converges_where_plain_torch_does(bench: Bench) -> None:
+    strategy = bench.strategy()
+    module, _ = bench.train(strategy, SmallNet(), _patient_sgd, steps=100)
+    mine = SmallNet()
+    mine.load_state_dict(bench.weights(strategy, module))
+    plain = bench.plain(SmallNet(), _patient_sgd, steps=100)
+
+    @torch.no_grad()
+    def loss(trained: Any) -> float:
+        return math.fsum(trained.training_step(bench.joined(1000 + index), index).item() for index in range(8))
+
+    start, theirs, ours = loss(SmallNet()), loss(plain), loss(mine)
+    assert ours - theirs < 0.1 * (start - theirs), f"from {start:.4g}: {ours:.4g} where plain torch has {theirs:.4g}"
+
+
+@check(needs=("exact",), unless=("sharded_parameters", "owns_accumulation"))
 def gradients_are_reduced_when_backward_returns(bench: Bench) -> None:
     strategy = bench.strategy()
     module, _ = strategy.setup(SmallNet(), None, Precision())
@@ -92,7 +113,7 @@ def before_a_window_s_last_micro_batch_nothing_is_reduced(bench: Bench) -> None:
         torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-5, atol=bench.tolerance)
 
 
-@check(needs=("synchronous",), unless=("sharded_parameters", "owns_accumulation"))
+@check(needs=("exact",), unless=("sharded_parameters", "owns_accumulation"))
 def reduce_gradients_averages_what_direct_backwards_left(bench: Bench) -> None:
     strategy = bench.strategy()
     module, _ = strategy.setup(SmallNet(), None, Precision())
@@ -108,7 +129,7 @@ def reduce_gradients_averages_what_direct_backwards_left(bench: Bench) -> None:
         torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-5, atol=bench.tolerance)
 
 
-@check(needs=("synchronous",), unless=("sharded_parameters", "owns_accumulation", "forward_needs_all_ranks"), ranks=2)
+@check(needs=("exact",), unless=("sharded_parameters", "owns_accumulation", "forward_needs_all_ranks"), ranks=2)
 def reduce_gradients_takes_ranks_that_have_no_gradient(bench: Bench) -> None:
     strategy = bench.strategy()
     module, _ = strategy.setup(SmallNet(), None, Precision())
@@ -213,7 +234,7 @@ def parameters_unfrozen_during_training_are_reduced_from_then_on(bench: Bench) -
     bench.assert_equal_on_ranks(strategy, bench.weights(strategy, ready))
 
 
-@check(needs=("synchronous",), unless=("forward_needs_all_ranks",), ranks=2)
+@check(needs=("exact",), unless=("forward_needs_all_ranks",), ranks=2)
 def a_rank_whose_loss_is_zero_takes_part(bench: Bench) -> None:
     strategy = bench.strategy()
     module, _ = strategy.setup(SmallNet(), None, Precision())
@@ -248,7 +269,7 @@ def what_a_step_returns_beside_the_loss_comes_through(bench: Bench) -> None:
     assert output["values"][0].shape[0] == bench.batch(0)[0].shape[0]
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def evaluation_between_steps_changes_nothing(bench: Bench) -> None:
     strategy, module = bench.strategy(), SmallNet()
     ready, (optimizer,) = strategy.setup(module, lambda: [sgd(module.parameters())], Precision())
@@ -265,7 +286,7 @@ def evaluation_between_steps_changes_nothing(bench: Bench) -> None:
     bench.assert_close(bench.weights(strategy, ready), bench.plain(SmallNet(), steps=3).state_dict())
 
 
-@check(needs=("synchronous",), unless=("sharded_parameters",))
+@check(needs=("exact",), unless=("sharded_parameters",))
 def a_module_can_be_trained_in_a_second_run(bench: Bench) -> None:
     module: nn.Module = SmallNet()
     plain: nn.Module = SmallNet()

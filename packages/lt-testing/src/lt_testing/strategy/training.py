@@ -137,21 +137,21 @@ def _fitted(bench: Bench, module: Lit, samples: int, **arguments: Any) -> Any:
     return trainer.strategy.full_module_state(trainer.model)
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def fit_equals_plain_torch_on_the_joined_batches(bench: Bench) -> None:
     samples = 6 * SAMPLES * bench.world_size
     mine = _fitted(bench, Lit(), samples, max_epochs=2)
     bench.assert_close(mine, _by_hand(bench, samples, epochs=2))
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def fit_with_accumulation_and_clipping_equals_plain_torch(bench: Bench) -> None:
     samples = 6 * SAMPLES * bench.world_size
     mine = _fitted(bench, Lit(), samples, accumulate_grad_batches=2, gradient_clip_val=0.05)
     bench.assert_close(mine, _by_hand(bench, samples, window=2, clip=0.05))
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def fit_in_manual_optimization_equals_plain_torch(bench: Bench) -> None:
     samples = 4 * SAMPLES * bench.world_size
     mine = _fitted(bench, Manual(), samples)
@@ -219,7 +219,7 @@ def predictions_are_complete_and_in_the_data_s_order(bench: Bench) -> None:
     torch.testing.assert_close(torch.cat(found).cpu(), expected, rtol=1e-5, atol=bench.tolerance)
 
 
-@check(needs=("synchronous",))
+@check(needs=("exact",))
 def a_run_that_resumes_ends_as_the_uninterrupted_one(bench: Bench) -> None:
     samples = 6 * SAMPLES * bench.world_size
     first = _trainer(bench, max_steps=4)
@@ -231,7 +231,7 @@ def a_run_that_resumes_ends_as_the_uninterrupted_one(bench: Bench) -> None:
     bench.assert_close(second.strategy.full_module_state(second.model), _by_hand(bench, samples))
 
 
-@check(unless=("synchronous",))
+@check(unless=("exact",))
 def replicas_that_differ_go_on_as_they_were_when_a_run_resumes(bench: Bench) -> None:
     """What a rank needs for it beyond module and optimizers is ``Strategy.state_dict``."""
     samples = 6 * SAMPLES * bench.world_size
