@@ -100,6 +100,18 @@ def _mixed_precision() -> type:
     return made  # type: ignore[no-any-return]
 
 
+# ---- loggers, whose folder Fabric calls otherwise --------------------------------------------------------------------
+
+_LOGGERS = {"CSVLogger": "lt_loggers:CSVLogger", "TensorBoardLogger": "lt_loggers:TensorBoardLogger"}
+
+
+def _logger(base: Any) -> Any:
+    def initialize(self: Any, *given: Any, root_dir: Any = None, **arguments: Any) -> None:
+        base.__init__(self, *given, **({} if root_dir is None else {"save_dir": root_dir}), **arguments)
+
+    return initialize
+
+
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +138,8 @@ def _lightning_cli() -> type:
 def _class(name: str) -> Any:
     if name in _STRATEGIES:
         return _derived(name, _STRATEGIES[name], _strategy)
+    if name in _LOGGERS:
+        return _derived(name, _LOGGERS[name], _logger)
     if name == "DoublePrecision":
         return _derived(name, "lt_strategies.precision:TruePrecision", _double)
     return {"MixedPrecision": _mixed_precision, "LightningCLI": _lightning_cli}[name]()
@@ -133,6 +147,6 @@ def _class(name: str) -> Any:
 
 def __getattr__(name: str) -> Any:
     """Make a class when it is first asked for, and once: a process that was sent its object finds it here."""
-    if name in (*_STRATEGIES, "DoublePrecision", "MixedPrecision", "LightningCLI"):
+    if name in (*_STRATEGIES, *_LOGGERS, "DoublePrecision", "MixedPrecision", "LightningCLI"):
         return _class(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

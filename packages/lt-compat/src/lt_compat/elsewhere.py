@@ -27,6 +27,8 @@ lt_compat.constructors:MixedPrecision = MixedPrecision MixedPrecisionPlugin Nati
 lt_compat.constructors:DoublePrecision = DoublePrecision DoublePrecisionPlugin
 lt_compat.constructors:precision_named = FSDPPrecision DeepSpeedPrecision XLAPrecision
 lt_compat.constructors:LightningCLI = LightningCLI
+lt_compat.constructors:CSVLogger = CSVLogger
+lt_compat.constructors:TensorBoardLogger = TensorBoardLogger
 lt_compat.environments:ClusterEnvironment = ClusterEnvironment
 lt_compat.environments:KubeflowEnvironment = KubeflowEnvironment
 lt_compat.environments:LSFEnvironment = LSFEnvironment
@@ -35,6 +37,12 @@ lt_compat.environments:MPIEnvironment = MPIEnvironment
 lt_compat.environments:SLURMEnvironment = SLURMEnvironment
 lt_compat.environments:TorchElasticEnvironment = TorchElasticEnvironment
 lt_compat.environments:XLAEnvironment = XLAEnvironment
+lt_compat.fabric:Fabric = Fabric
+lt_compat.fabric:FabricModule = _FabricModule
+lt_compat.fabric:FabricOptimizer = _FabricOptimizer
+lt_compat.fabric:FabricDataLoader = _FabricDataLoader
+lt_compat.fabric:is_wrapped = is_wrapped
+lt_compat.fabric:DistributedSamplerWrapper = DistributedSamplerWrapper
 lt_core.errors:LtError = MisconfigurationException
 """
 """What takes the place of lt's own of that name."""

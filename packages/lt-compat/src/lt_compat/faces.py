@@ -32,6 +32,11 @@ class Face:
     def __class__(self) -> Any:
         return type(self._part)
 
+    @property
+    def itself(self) -> Any:
+        """The part, without a face."""
+        return self._part
+
     def __getattr__(self, name: str) -> Any:
         read = type(self).reads.get(name)
         return getattr(self._part, name) if read is None else read(self._part, self._trainer)

@@ -77,7 +77,7 @@ GONE = {
     "trainer.connectors": "the Trainer's parts are made in lt_loops.setup.parts; they are not meant to be reached into",
     "trainer.states": "trainer.stage is a string, trainer.training, .validating... are flags",
     "utilities.xla_device": "ask lt.accelerators: Accelerator.available()",
-    ":Fabric": "for a loop of your own: lt_core and a strategy, see the docs",
+    ":Fabric": "python -m lt.compat answers it; a loop of your own stands on lt_core and a strategy",
     "callbacks:LearningRateLogger": "write LearningRateMonitor",
     "loggers:NeptuneLogger": "its package has an lt.loggers entry point, or not yet",
     "loggers:TestTubeLogger": "write CSVLogger or TensorBoardLogger",

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["is_public", "is_stand_in", "modules", "stand_in"]
 
-_PRIVATE = ("NeptuneLogger", "_CheckpointConnector", "_FabricModule", "_ResultMetric")
+_PRIVATE = ("NeptuneLogger", "_CheckpointConnector", "_ResultMetric")
 """Beside them those that several packages import: for annotations and checks of classes."""
 
 

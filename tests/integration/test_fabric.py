@@ -1,0 +1,180 @@
+"""Lightning's Fabric on lt: loops written for it end with the weights of the loop by hand."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from lt_compat.fabric import Fabric
+from lt_core import LightningModule, Logger, seed_everything
+
+WINDOW = 3
+
+
+def make_data() -> Dataset[Any]:
+    generator = torch.Generator().manual_seed(7)
+    return TensorDataset(torch.randn(50, 8, generator=generator), torch.randint(0, 3, (50,), generator=generator))
+
+
+def make_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def train(fabric: Fabric) -> dict[str, Tensor]:
+    """A loop as Fabric's users write it."""
+    fabric.seed_everything(1, verbose=False)
+    loader = fabric.setup_dataloaders(DataLoader(make_data(), batch_size=4, shuffle=True))
+    plain = make_model()
+    model, optimizer = fabric.setup(plain, torch.optim.Adam(plain.parameters(), 0.01))
+    for _ in range(2):
+        for index, (x, y) in enumerate(loader):
+            last = (index + 1) % WINDOW == 0
+            with fabric.no_backward_sync(model, enabled=not last):
+                fabric.backward(cross_entropy(model(x), y) / WINDOW)
+            if last:
+                fabric.clip_gradients(model, optimizer, max_norm=0.5)
+                optimizer.step()
+                optimizer.zero_grad()
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def by_hand(ranks: int, precision: str = "32-true") -> dict[str, Tensor]:
+    """The same, with the gradients of all ranks averaged."""
+    seed_everything(1, verbose=False)
+    data = make_data()
+    samplers = [DistributedSampler(data, ranks, rank, seed=1) for rank in range(ranks)] if ranks > 1 else [None]
+    loaders = [DataLoader(data, batch_size=4, shuffle=own is None, sampler=own) for own in samplers]
+    model = make_model()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for epoch in range(2):
+        for sampler in filter(None, samplers):
+            sampler.set_epoch(epoch)
+        for index, batches in enumerate(zip(*loaders, strict=True)):
+            for x, y in batches:
+                with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16-mixed"):
+                    logits = model(x)
+                (cross_entropy(logits.float(), y) / WINDOW / ranks).backward()
+            if (index + 1) % WINDOW == 0:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+                optimizer.zero_grad()
+    return dict(model.state_dict())
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_the_weights_are_those_of_the_loop_by_hand(precision):
+    fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
+    assert fabric.launch(train).keys() == by_hand(1).keys()
+    torch.testing.assert_close(fabric.launch(train), by_hand(1, precision), rtol=0, atol=0)
+
+
+@pytest.mark.ddp
+def test_two_ranks_end_with_the_weights_of_averaged_gradients():
+    weights = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn").launch(train)
+    torch.testing.assert_close(weights, by_hand(2))
+
+
+def talk(fabric: Fabric) -> tuple[Any, ...]:
+    """Two models on one strategy, and what ranks say to one another."""
+    first, second = fabric.setup(nn.Linear(2, 1)), fabric.setup(nn.Linear(1, 1))
+    fabric.backward(second(first(torch.full((1, 2), 1.0 + fabric.global_rank))).sum())
+    gradients = [param.grad.clone() for param in first.parameters()]
+    same = [bool((fabric.all_gather(gradient) == gradient).all()) for gradient in gradients]
+    total = fabric.all_reduce(torch.tensor(fabric.global_rank + 1.0), reduce_op="sum").item()
+    return same, total, fabric.broadcast(fabric.global_rank), fabric.all_gather({"rank": fabric.global_rank})["rank"]
+
+
+@pytest.mark.ddp
+def test_each_model_has_its_gradients_averaged_and_ranks_talk():
+    same, total, broadcast, ranks = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn").launch(talk)
+    assert (same, total, broadcast, ranks.tolist()) == ([True, True], 3.0, 0, [0, 1])
+
+
+def test_a_state_is_saved_and_comes_back_into_its_objects(tmp_path):
+    fabric = Fabric(accelerator="cpu", devices=1)
+    plain = make_model()
+    model, optimizer = fabric.setup(plain, torch.optim.Adam(plain.parameters()))
+    state = {"model": model, "optimizer": optimizer, "step": 5}
+    fabric.save(tmp_path / "a.ckpt", state, filter={"model": lambda name, tensor: name != "0.bias"})
+    fabric.save(tmp_path / "b.ckpt", state | {"seen": 8})
+    nn.init.zeros_(plain[0].weight)
+    state["step"] = 0
+    assert fabric.load(tmp_path / "b.ckpt", state) == {"seen": 8}
+    assert plain[0].weight.any()
+    assert state["step"] == 5
+    assert "0.bias" not in torch.load(tmp_path / "a.ckpt", weights_only=True)["model"]
+    with pytest.raises(KeyError, match="contains a key 'epoch' that does not exist"):
+        fabric.load(tmp_path / "b.ckpt", {"epoch": 0})
+
+
+def test_callbacks_get_what_they_take_and_loggers_get_numbers():
+    class Kept(Logger):
+        def __init__(self):
+            self.rows = []
+
+        def log_metrics(self, metrics, step=None):
+            self.rows.append((dict(metrics), step))
+
+    class Callback:
+        def on_anything(self, loss):
+            self.seen = loss
+
+    class Module(LightningModule):
+        def training_step(self, batch, batch_idx):
+            self.log("inside", 2.0)
+
+    callback = Callback()
+    fabric = Fabric(accelerator="cpu", devices=1, callbacks=callback, loggers=(kept := Kept()))
+    fabric.call("on_anything", loss=3, unknown=4)
+    fabric.log("loss", torch.tensor(0.5), step=7)
+    fabric.setup(Module()).training_step(None, 0)
+    assert callback.seen == 3
+    assert kept.rows == [({"loss": 0.5}, 7), ({"inside": 2.0}, None)]
+
+
+def test_several_processes_need_a_launch_and_spawned_ones_a_function():
+    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn")
+    with pytest.raises(RuntimeError, match=r"expected fabric\.launch\(\)"):
+        fabric.setup(nn.Linear(1, 1))
+    with pytest.raises(TypeError, match=r"expected a function that holds the loop"):
+        fabric.launch()
+
+
+SCRIPT = """
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.loggers import CSVLogger
+
+fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp", loggers=CSVLogger(root_dir="logs"))
+fabric.launch()
+model = torch.nn.Linear(4, 1)
+model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), 0.1))
+loader = fabric.setup_dataloaders(torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=2))
+for batch in loader:
+    loss = model(batch).pow(2).mean()
+    fabric.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    fabric.log("loss", loss)
+fabric.print("batches", len(loader), "of", fabric.world_size)
+"""
+
+
+@pytest.mark.ddp
+def test_a_script_written_for_fabric_runs_unchanged(tmp_path):
+    script = tmp_path / "loop.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "lt.compat", str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "batches 2 of 2" in done.stdout
+    rows = Path(tmp_path, "logs/lightning_logs/version_0/metrics.csv").read_text().splitlines()
+    assert len(rows) == 3  # of one rank, with the names on top
