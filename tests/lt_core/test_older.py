@@ -5,8 +5,16 @@ import warnings
 import pytest
 import torch
 
+from lt_core.accelerator import Accelerator
+from lt_core.checkpoint import CheckpointIO
+from lt_core.data import Feed
+from lt_core.environment import Environment
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.older import untaken
+from lt_core.launcher import Launcher
+from lt_core.logger import Logger
+from lt_core.older import Interface, untaken
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
 
 
@@ -68,3 +76,17 @@ def test_a_class_that_takes_everything_is_left_bare():
     assert Current.backward.__name__ == "backward"
     assert not hasattr(Current.backward, "__wrapped__")
     assert untaken(Current, Strategy) == {}
+
+
+class OldLogger(Logger):
+    def log_hyperparams(self, params):
+        self.params = params
+
+
+def test_every_interface_goes_on_with_plug_ins_that_take_less():
+    for interface in (Accelerator, CheckpointIO, Environment, Feed, Launcher, Logger, Precision, Profiler, Strategy):
+        assert Interface in interface.__bases__
+    logger = OldLogger()
+    with pytest.warns(LtWarning, match=r"OldLogger.log_hyperparams\(\) was written for an older interface"):
+        logger.log_hyperparams({"lr": 1}, metrics={"loss": 2.0})
+    assert logger.params == {"lr": 1}

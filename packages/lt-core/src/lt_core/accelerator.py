@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.older import Interface
 
 __all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs"]
 
 
-class Accelerator:
+class Accelerator(Interface):
     """A kind of device; the default is the CPU, where a "device" is one process.
 
     A subclass overrides what differs and is found by an entry point in ``lt.accelerators``.

@@ -26,7 +26,7 @@ from lt_core import plugins
 from lt_core.atomic_file import clean_leftovers, name_beside, sync_directory, write_atomically, writing_errors
 from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, near_files, warn
-from lt_core.older import adapt
+from lt_core.older import Interface
 from lt_core.plain_data import plain_tree
 from lt_core.ranks import Ranks
 
@@ -47,7 +47,7 @@ StrPath = str | PathLike[str]
 _URL = re.compile(r"^(?!file://)[a-zA-Z][a-zA-Z0-9+.-]+://")
 
 
-class CheckpointIO:
+class CheckpointIO(Interface):
     """Writes and reads one file for each checkpoint, in the format of ``torch.save``.
 
     A file is complete or not there: it is written beside its final name, synced and renamed. It holds plain data and
@@ -67,11 +67,6 @@ class CheckpointIO:
     """
 
     keeps_objects: bool = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let a class whose members take less, as Lightning's do, go on working without the rest."""
-        super().__init_subclass__(**kwargs)
-        adapt(cls, CheckpointIO)
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         """Write ``checkpoint`` to ``path``; a file that is there already stays until the new one is complete.

@@ -12,6 +12,7 @@ import torch
 from lt_core import plugins
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
+from lt_core.older import Interface
 from lt_core.strategy import Shard
 
 __all__ = ["DataSource", "Feed", "each_loader", "holds_loaders", "length_of", "make_feed", "set_epoch"]
@@ -74,7 +75,7 @@ _SHORT_WAIT = 2.0
 """Seconds of waiting that are nobody's trouble."""
 
 
-class Feed:
+class Feed(Interface):
     """The batches of one loader, for one stage, on this rank. The default reads any iterable on one process.
 
     A run makes one feed for each loader and iterates it once an epoch. A resume is exact: the generators are set back

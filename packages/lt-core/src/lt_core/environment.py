@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from lt_core.older import Interface
 from lt_core.rank import set_alone
 
 __all__ = ["Environment"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Environment:
+class Environment(Interface):
     """What one process knows of its job; the default is a job of one process.
 
     A subclass for a cluster (torchrun, SLURM...) overrides :meth:`detect`, which reads the variables that its scheduler

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from lt_core.older import Interface
 from lt_core.ranks import Ranks
 
 __all__ = ["Launcher", "RunResult", "end_with_parent", "is_interactive"]
@@ -44,7 +45,7 @@ class RunResult:
     loggers: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Launcher:
+class Launcher(Interface):
     """Runs a function on every rank of a job; the default calls it once, here.
 
     A launcher that starts processes gives each its :class:`~lt_core.environment.Environment` by

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from lt_core.older import Interface
 from lt_core.rank import process_rank
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["DummyExperiment", "DummyLogger", "Logger", "rank_zero_experiment"]
 
 
-class Logger:
+class Logger(Interface):
     """The interface of a logger; the default swallows everything, so that no loop asks whether there is one.
 
     The Trainer calls the writing members on rank 0 only, and reports an exception of theirs once instead of ending the

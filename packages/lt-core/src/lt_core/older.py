@@ -1,4 +1,4 @@
-"""Strategies that were written for an older interface: arguments that came later are dropped.
+"""Plug-ins that were written for an older interface: arguments that came later are dropped.
 
 A class is adapted while it is made, before there is an object of it: members are called from loops, callbacks and the
 user's own code, so a look at the signature where one of these calls would leave out the others.
@@ -15,16 +15,25 @@ from typing import Any
 
 from lt_core.errors import ConfigError, warn
 
-__all__ = ["adapt", "untaken"]
+__all__ = ["Interface", "untaken"]
 
 _CHANGES_NUMBERS = frozenset({"algorithm", "closure", "inputs", "op", "src"})
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def adapt(cls: type, interface: type) -> None:
-    """Wrap the members that ``cls`` overrides and that take less than the ``interface``'s do; all others stay bare."""
-    for name in untaken(cls, interface):
-        setattr(cls, name, _dropping(cls, name, vars(cls)[name], getattr(interface, name)))
+class Interface:
+    """The base of what plug-ins subclass. A class whose members take less than today's goes on without the rest.
+
+    Members that take less are wrapped; all others stay bare. Hooks of callbacks and modules are adapted by the loops.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Adapt the class to each interface that it is of."""
+        super().__init_subclass__(**kwargs)
+        for interface in cls.__mro__[1:]:
+            if Interface in interface.__bases__:
+                for name in untaken(cls, interface):
+                    setattr(cls, name, _dropping(cls, name, vars(cls)[name], getattr(interface, name)))
 
 
 def untaken(cls: type, interface: type) -> dict[str, list[str]]:

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.older import Interface
+
 __all__ = ["Precision"]
 
 
-class Precision:
+class Precision(Interface):
     """Converts the module, gives the forward's context, scales backward and step. The default is 32 bits, untouched.
 
     The loops look once, before the run, at which members are overridden: one that is not costs nothing per step.

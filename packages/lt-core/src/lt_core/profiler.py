@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from lt_core.older import Interface
 from lt_core.overrides import is_overridden
 from lt_core.rank import process_rank
 
 __all__ = ["ActionProfiler", "Profiler", "by_action"]
 
 
-class Profiler:
+class Profiler(Interface):
     """The interface of a profiler; the default measures nothing and is in no call path at all.
 
     With a profiler, the Trainer wraps each slot and hook of the plan once, before the run, in :meth:`wrap`; without one

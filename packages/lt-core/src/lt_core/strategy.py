@@ -18,7 +18,7 @@ from lt_core.checkpoint import CheckpointIO, SupportsShards, need_shards, shards
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
-from lt_core.older import adapt
+from lt_core.older import Interface
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
 
@@ -161,7 +161,7 @@ class _Names(Ranks):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
 
-class Strategy(_Names):
+class Strategy(_Names, Interface):
     """Runs on one device in this process. A strategy for more overrides what differs, here and of :class:`Ranks`.
 
     The Trainer owns module, optimizers, schedulers, precision and progress; a strategy never sees the Trainer. Its
@@ -182,11 +182,6 @@ class Strategy(_Names):
     capabilities: Capabilities = Capabilities()
     launcher: str | Launcher | None = None
     placement: Placement = Placement()
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let a class that was written before an argument came to this interface go on working without it."""
-        super().__init_subclass__(**kwargs)
-        adapt(cls, Strategy)
 
     # ---- place -------------------------------------------------------------------------------------------------------
 
