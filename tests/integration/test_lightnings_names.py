@@ -143,6 +143,7 @@ def test_detect_says_whether_it_is_this_environment(name, monkeypatch):
         monkeypatch.setenv(f"SLURM_{key}", value)
     assert slurm.detect()
     assert slurm(auto_requeue=False).global_rank() == 1
+    assert name("plugins.environments:LightningEnvironment").detect()
 
 
 # ---- the Trainer's parts ---------------------------------------------------------------------------------------------
@@ -192,6 +193,56 @@ def test_the_command_line_makes_the_trainer_of_compat(name):
     cli = name("cli:LightningCLI")(name("demos.boring_classes:BoringModel"), run=False, args=[])
     assert type(cli.trainer) is name(":Trainer")
     assert isinstance(cli.trainer, Trainer)
+
+
+# ---- profilers and the summary ---------------------------------------------------------------------------------------
+
+
+def test_a_profiler_written_for_lightning_is_called_by_the_name_of_each_action(name, capsys):
+    class Counting(name("profilers:Profiler")):
+        def __init__(self):
+            super().__init__(dirpath=None, filename=None)
+            self.started = []
+
+        def start(self, action_name):
+            self.started.append(action_name)
+
+        def stop(self, action_name):
+            assert action_name in self.started
+
+        def summary(self):
+            return f"{self._stage}: {len(self.started)} actions"
+
+    trainer, _ = fitted(name, profiler=Counting())
+    assert trainer.profiler.started.count("training_step") == 2
+    assert "fit: " in capsys.readouterr().out
+
+
+def test_the_simple_profiler_keeps_the_durations_of_each_action(name):
+    trainer, _ = fitted(name, profiler="simple")
+    assert isinstance(trainer.profiler, name("profilers:SimpleProfiler"))
+    assert len(trainer.profiler.recorded_durations["training_step"]) == 2
+    assert not trainer.profiler.current_actions
+    with pytest.raises(ValueError, match="which was never started"):
+        trainer.profiler.stop("another")
+
+
+def test_without_a_profiler_there_is_one_that_takes_names_and_measures_nothing(name):
+    trainer, _ = fitted(name)
+    assert isinstance(trainer.profiler, name("profilers:PassThroughProfiler"))
+    with trainer.profiler.profile("anything"):
+        trainer.profiler.start("something")
+
+
+def test_the_summary_answers_with_modes_and_padded_counts(name):
+    summary = name("utilities.model_summary:ModelSummary")(name("demos.boring_classes:BoringModel")())
+    assert (summary.total_parameters, summary.total_training_modes) == (66, {"train": 1, "eval": 0})
+    assert summary.in_sizes == ["?"]
+    count = name("utilities.model_summary:get_human_readable_count")
+    assert [count(number) for number in (0, 123, 1234, 2e6, 4e14, 5e15)] == [
+        *("0  ", "123  ", "1.2 K", "2.0 M", "400 T", "5,000 T"),
+    ]
+    assert name("utilities.model_summary:LayerSummary")(torch.nn.Linear(2, 3)).num_parameters == 9
 
 
 # ---- warnings and errors ---------------------------------------------------------------------------------------------

@@ -43,6 +43,12 @@ lt_compat.fabric:FabricOptimizer = _FabricOptimizer
 lt_compat.fabric:FabricDataLoader = _FabricDataLoader
 lt_compat.fabric:is_wrapped = is_wrapped
 lt_compat.fabric:DistributedSamplerWrapper = DistributedSamplerWrapper
+lt_compat.profilers:Profiler = Profiler BaseProfiler AbstractProfiler
+lt_compat.profilers:PassThroughProfiler = PassThroughProfiler
+lt_compat.profilers:SimpleProfiler = SimpleProfiler
+lt_compat.summary:LayerSummary = LayerSummary
+lt_compat.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
+lt_compat.summary:get_human_readable_count = get_human_readable_count
 lt_core.errors:LtError = MisconfigurationException
 """
 """What takes the place of lt's own of that name."""
@@ -117,7 +123,7 @@ def _read(table: str) -> dict[str, str]:
 
 
 BEFORE = _read(_TABLE)
-"""Names whose lt namesake has other arguments, with where ``lt.compat`` takes them from."""
+"""Names whose lt namesake has other arguments, with where ``lt.compat`` takes them from; with a path, only there."""
 
 
 @cache

@@ -171,8 +171,8 @@ class _Answer(ModuleType):
             from lt_compat.trainer import trainer_class
 
             return trainer_class()
-        if name in BEFORE:
-            return _imported(BEFORE[name])
+        if origin := BEFORE.get(f"{self._below}:{name}") or BEFORE.get(name):
+            return _imported(origin)
         found = counterpart(self._below, name)
         if found is not None and found.name:
             value = getattr(import_module(found.module), found.name)

@@ -79,7 +79,7 @@ GONE = {
     "utilities.xla_device": "ask lt.accelerators: Accelerator.available()",
     ":Fabric": "python -m lt.compat answers it; a loop of your own stands on lt_core and a strategy",
     "callbacks:LearningRateLogger": "write LearningRateMonitor",
-    "loggers:NeptuneLogger": "its package has an lt.loggers entry point, or not yet",
+    "loggers:NeptuneLogger": "its service has ended; write MLFlowLogger, WandbLogger or another of lt.loggers",
     "loggers:TestTubeLogger": "write CSVLogger or TensorBoardLogger",
     "strategies": "strategies of lt are 'single', 'ddp', 'fsdp', 'model_parallel', 'xla'",
     "strategies:DeepSpeedStrategy": "write strategy='fsdp'",

@@ -12,6 +12,7 @@ from lt_compat.environments import as_environment
 from lt_compat.faces import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_compat.filtered import codes_filtered_by_text
 from lt_compat.pickled_checkpoints import PickledCheckpointIO, pickles
+from lt_compat.profilers import PassThroughProfiler, SimpleProfiler
 from lt_compat.registries import ACCELERATORS, STRATEGIES
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
@@ -41,6 +42,11 @@ def trainer_class() -> type:
         def precision_plugin(self) -> Any:
             """The number format."""
             return PrecisionFace(super().precision_plugin, self)
+
+        @property
+        def profiler(self) -> Any:
+            """What measures; without one, what measures nothing, by the names of actions."""
+            return PassThroughProfiler() if self.settings.profiler is None else super().profiler
 
         @property
         def _accelerator_connector(self) -> AcceleratorConnector:
@@ -128,6 +134,8 @@ def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
     for name, registry in (("strategy", STRATEGIES), ("accelerator", ACCELERATORS)):
         if isinstance(new.get(name), str) and registry.of_the_user(new[name]):
             new[name] = registry.get(new[name])
+    if new.get("profiler") == "simple":
+        new["profiler"] = SimpleProfiler()
     carried = _carried_by(new.get("strategy"))
     given = new.get("plugins") or []
     listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]
