@@ -8,7 +8,7 @@ import torch
 
 from lt_core import plugins
 from lt_core.errors import ConfigError
-from lt_strategies import Cuda, Mps, Xla
+from lt_strategies import DDP, Cuda, Mps, Xla
 from lt_testing import AcceleratorKit
 
 
@@ -143,3 +143,14 @@ def test_all_graphs_of_a_run_share_one_stream_and_one_pool(side_stream, monkeypa
     outputs = [graphs.warm_up(lambda: 1), graphs.capture(lambda: 2)[1], graphs.capture(lambda: 3)[1]]
     assert outputs == [1, 2, 3]
     assert captured[0] == captured[1] != ()
+
+
+def test_which_gradients_there_are_is_said_on_the_cpu_so_that_no_device_is_waited_for(monkeypatch):
+    reduced = []
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, **named: reduced.append(tensor.device.type))
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda ranks: 2)
+    strategy, param = DDP(), torch.nn.Parameter(torch.ones(3, device="meta"))
+    strategy._group = SimpleNamespace(control=SimpleNamespace(_device_types=[torch.device("cpu")]))
+    param.grad = torch.ones_like(param)
+    strategy.reduce_gradients([param])
+    assert reduced == ["cpu", "meta"]

@@ -87,8 +87,11 @@ class Distributed(Strategy):
         chosen = [p for p in params if p.requires_grad]
         if not chosen:
             return
-        has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=self.device)
-        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX, group=ranks)
+        talking = ranks or self._opened.control
+        cpu = torch.device("cpu")  # where it can be read without a wait for what the device computes
+        device = cpu if cpu in talking._device_types else self.device
+        has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=device)
+        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX, group=talking)
         used = [p for p, has in zip(chosen, has_gradient.tolist(), strict=True) if has]
         for param in used:
             if param.grad is None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torch import Tensor
+
 NEVER = 1 << 62
 """A batch number that is never reached."""
 
@@ -85,29 +87,29 @@ class Pending:
     Attributes:
         divisor: what each loss of the window is divided by.
         counted: micro-batches that returned a loss.
-        weight: sum of their ``loss_weight``.
+        weight: sum of their ``loss_weight``; a tensor, shape ``()``, where those are on a device.
         weighted: whether losses come with a weight, from the first one on that did: a rank that then skips a batch
             still takes part in summing the weights.
     """
 
     divisor: float = 1.0
     counted: int = 0
-    weight: float = 0.0
+    weight: float | Tensor = 0.0
     weighted: bool = False
 
     def begin(self, divisor: float) -> None:
         """Begin a window whose losses are divided by ``divisor``."""
         self.divisor, self.counted, self.weight = divisor, 0, 0.0
 
-    def add_weight(self, weight: float) -> float:
+    def add_weight(self, weight: float | Tensor) -> float | Tensor:
         """Add the weight of a micro-batch's loss; return it."""
         self.weighted = True
-        self.weight += weight
+        self.weight = self.weight + weight
         return weight
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain numbers."""
-        return asdict(self)
+        return {**asdict(self), "weight": float(self.weight)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""

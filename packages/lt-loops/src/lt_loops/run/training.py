@@ -147,7 +147,7 @@ class Training(Owner):
 
     def rank_state(self) -> dict[str, Any]:
         """Return the gradients that a later step will use, and the weight of the losses that they are of."""
-        return {"gradients": self._unfinished_gradients(), "weight": self.pending.weight}
+        return {"gradients": self._unfinished_gradients(), "weight": float(self.pending.weight)}
 
     def restore(self, saved: Saved) -> None:
         """Go on in the middle of a window; the states of optimizers and schedulers are the strategy's affair.

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
 
 
-def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
+Weight = float | Tensor
+"""A number of samples; a tensor, shape ``()``, where it is on a device, which nothing here waits for."""
+
+
+def loss_and_weight(output: Any) -> tuple[Tensor | None, Weight | None]:
     """Return the loss of a step, shape ``()``, and the ``loss_weight`` that it came with.
 
     Raises:
@@ -38,12 +42,12 @@ def loss_and_weight(output: Any) -> tuple[Tensor | None, float | None]:
         if loss is None:
             return None, None
         if isinstance(loss, Tensor):
-            return _scalar(loss), None if weight is None else float(weight)
+            return _scalar(loss), None if weight is None else _read(weight)
         raise _no_loss(output, f"its 'loss' is a {type(loss).__name__}")
     raise _no_loss(output, "there is no loss in it")
 
 
-def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor, str | None]], float | None]:
+def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor, str | None]], Weight | None]:
     """Return the losses of a step with the name of the optimizer whose each is (None: all), and the weight."""
     if names is None or not isinstance(output, Mapping) or "loss" in output:
         loss, weight = loss_and_weight(output)
@@ -64,7 +68,7 @@ def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor
     for name, value in kept:
         if not isinstance(value, Tensor):
             raise _no_loss(output, f"its {name!r} is a {type(value).__name__}")
-    return [(_scalar(value), name) for name, value in kept], None if weight is None else float(weight)
+    return [(_scalar(value), name) for name, value in kept], None if weight is None else _read(weight)
 
 
 def balanced(run: Run, output: Any) -> Tensor | None:
@@ -84,7 +88,7 @@ def balanced(run: Run, output: Any) -> Tensor | None:
     pending.weighted = True
     weight = weight if share else 0.0  # a stand-in for no sample weighs nothing
     # the loop multiplies by the share of an uneven batch, which the weights hold already
-    return loss * (weight * strategy.world_size / ((sum_weights(strategy, weight) or 1.0) * (share or 1.0)))
+    return times(loss, weight * strategy.world_size / (sum_weights(strategy, weight) * (share or 1.0)))
 
 
 def log_returned(module: LightningModule, output: Any) -> None:
@@ -105,10 +109,32 @@ def log_returned(module: LightningModule, output: Any) -> None:
         )
 
 
-def sum_weights(strategy: Strategy, weight: float) -> float:
-    """Return the sum of the ranks' weights."""
-    total = torch.tensor(weight, dtype=torch.float64, device=strategy.device)
-    return strategy.all_reduce(total, "sum").item()
+def sum_weights(strategy: Strategy, weight: Weight) -> Weight:
+    """Return the sum of the ranks' weights, on the device where that is none of the CPU's; 1 in place of 0."""
+    if strategy.world_size == 1:
+        return _or_one(weight)
+    device = strategy.device
+    dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no larger numbers
+    mine = weight.to(dtype) if isinstance(weight, Tensor) else torch.full((), weight, dtype=dtype, device=device)
+    total = strategy.all_reduce(mine, "sum")
+    return _or_one(total.item() if device.type == "cpu" else total)
+
+
+def times(value: Tensor, factor: Weight) -> Tensor:
+    """Return ``value * factor`` in the format of ``value``, as a number would scale it."""
+    if not isinstance(factor, Tensor):
+        return value * factor
+    wide = torch.promote_types(value.dtype, torch.float32)
+    return (value.to(wide) * factor.to(wide)).to(value.dtype)
+
+
+def _or_one(total: Weight) -> Weight:
+    return total + (total == 0) if isinstance(total, Tensor) else total or 1.0
+
+
+def _read(weight: Any) -> Weight:
+    on_device = isinstance(weight, Tensor) and weight.device.type != "cpu"
+    return weight.detach().reshape(()) if on_device else float(weight)
 
 
 def zero_loss(module: LightningModule) -> Tensor:

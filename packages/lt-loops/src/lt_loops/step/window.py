@@ -19,7 +19,7 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import fitted
-from lt_loops.step.losses import log_returned, loss_and_weight, read_losses, sum_weights, zero_loss
+from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss
 from lt_loops.step.plan import params_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Window:
         feed = self.feed
         share = feed.weight if feed is not None and feed.uneven else 1.0
         if weight is None:
-            factor = share / self.pending.divisor
+            factor: Weight = share / self.pending.divisor
         else:
             factor = self.pending.add_weight(weight if share else 0.0)  # a stand-in for no sample weighs nothing
         for number, (loss, name) in enumerate(losses):
@@ -107,7 +107,9 @@ class Window:
                 plan.run_backward(loss, by=self.backward_to, inputs=inputs, retain_graph=number + 1 < len(losses))
         return output
 
-    def _scaled(self, loss: Tensor, factor: float) -> Tensor:
+    def _scaled(self, loss: Tensor, factor: Weight) -> Tensor:
+        if isinstance(factor, Tensor):
+            return times(loss, factor)
         if factor == 1.0:
             return loss
         return loss / self.pending.divisor if factor == 1.0 / self.pending.divisor else loss * factor
@@ -188,13 +190,13 @@ class Window:
         strategy = self.strategy
         if self.plan.direct:
             strategy.reduce_gradients(self.params)
-        correction = self.pending.divisor / self.pending.counted if self.pending.counted else 1.0
+        correction: Weight = self.pending.divisor / self.pending.counted if self.pending.counted else 1.0
         if self.pending.weighted:
-            correction = strategy.world_size / (sum_weights(strategy, self.pending.weight) or 1.0)
-        if correction != 1.0:
-            for p in self.params:
-                if p.grad is not None:
-                    p.grad.mul_(correction)
+            correction = strategy.world_size / sum_weights(strategy, self.pending.weight)
+        if isinstance(correction, Tensor) or correction != 1.0:
+            for gradient in [p.grad for p in self.params if p.grad is not None]:
+                part = gradient.to_local() if hasattr(gradient, "to_local") else gradient
+                part.copy_(times(part, correction)) if isinstance(correction, Tensor) else part.mul_(correction)
 
     def _hooked(self, optimizer: Optimizer, index: int) -> bool:
         """Step by the module's ``optimizer_step``; the gradients are there already, so its closure does nothing."""
