@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -21,17 +21,21 @@ from torch.distributed.fsdp import (
     register_fsdp_forward_method,
 )
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
+from lt_core.seed import capture_generators, pl_worker_init_function, restore_generators
 from lt_core.strategy import Capabilities, Shard
 from lt_strategies import sharded_state
 from lt_strategies.clipping import clip_norm, clip_value
 from lt_strategies.distributed import Distributed, own_part
 from lt_strategies.materialize import materialize, on_meta
+from lt_strategies.mesh import Sizes, data_names, part_of_data, resolved, tensor_name
+from lt_strategies.split import split_layers
 
 __all__ = ["FSDP", "ModelParallel", "Policy"]
 
@@ -87,6 +91,12 @@ class FSDP(Distributed):
         mixed_precision: ``MixedPrecisionPolicy`` of torch: in what parameters are gathered and gradients reduced. By
             default in the parameters' own type; precision="bf16-mixed" computes under autocast as elsewhere.
         activation_checkpointing_policy: which modules compute their activations again in backward.
+        reshard_after_forward: torch's own argument, in place of ``sharding_strategy``: a number shards over so many
+            ranks between forward and backward, a node's as a rule.
+        prefetch: how many groups ahead of the one at work are gathered, in forward and in backward; by default torch's
+            own choice. Needs groups that are called in the order in which they stand.
+        compile_blocks: compile each group by itself, which takes the time of one where they are alike; a dict holds
+            arguments of ``torch.compile``.
         cpu_offload: keep shards in the CPU's memory; a ``CPUOffloadPolicy``, or True.
         state_dict_type: ``"full"``: a checkpoint is one file that loads everywhere; ``"sharded"``: a folder to which
             every rank writes its part, for models that no single process can hold.
@@ -116,6 +126,9 @@ class FSDP(Distributed):
         sharding_strategy: Literal["FULL_SHARD", "SHARD_GRAD_OP"] = "FULL_SHARD",
         mixed_precision: MixedPrecisionPolicy | None = None,
         activation_checkpointing_policy: Policy | None = None,
+        reshard_after_forward: bool | int | None = None,
+        prefetch: int = 0,
+        compile_blocks: bool | dict[str, Any] = False,
         cpu_offload: CPUOffloadPolicy | bool = False,
         state_dict_type: Literal["full", "sharded"] = "full",
         device_mesh: tuple[int, int] | None = None,
@@ -137,7 +150,10 @@ class FSDP(Distributed):
         self.state_dict_type = state_dict_type
         self.capabilities = replace(self.capabilities, sharded_checkpoints=state_dict_type == "sharded")
         self._mesh_shape = device_mesh
-        self._arguments: dict[str, Any] = {"reshard_after_forward": _SHARDING[sharding_strategy]}
+        reshard = _SHARDING[sharding_strategy] if reshard_after_forward is None else reshard_after_forward
+        self._arguments: dict[str, Any] = {"reshard_after_forward": reshard}
+        self._prefetch = prefetch
+        self._compile = {} if compile_blocks is True else compile_blocks
         if mixed_precision is not None:
             self._arguments["mp_policy"] = mixed_precision
         if cpu_offload:
@@ -182,7 +198,7 @@ class FSDP(Distributed):
         module = self._with_sync_batchnorm(module)
         if not is_sharded(module):
             self._check_same_parameters(module)
-            self._shard(precision.convert_module(module))
+            self._spread(precision.convert_module(module))
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
         plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
@@ -271,13 +287,12 @@ class FSDP(Distributed):
         self._mesh = None
         self._shared.clear()
 
-    def _shard(self, module: nn.Module) -> None:
+    def _spread(self, module: nn.Module) -> None:
         """Shard group by group: only one group is whole at a time, also where it is made only now."""
-        if self.activation_checkpointing_policy is not None:
-            _checkpoint_activations(module, _chooser(self.activation_checkpointing_policy))
-        choose = _is_listed(module) if self.auto_wrap_policy is None else _chooser(self.auto_wrap_policy)
-        for part in reversed([part for part in module.modules() if part is not module and choose(part)]):
+        groups = self._groups(module)
+        for part in reversed(groups):
             self._shard_group(part, part)
+        _order_prefetch(groups, self._prefetch)
         if getattr(module, "automatic_optimization", True):
             root = _Root(module)
             self._shard_group(root, module)
@@ -286,6 +301,17 @@ class FSDP(Distributed):
             for part in _with_forward(module):
                 self._shard_group(part, part)
             self._place_sharded(module, Precision())
+
+    def _groups(self, module: nn.Module) -> list[nn.Module]:
+        """Return the groups, which compute activations again and are compiled as was asked for."""
+        if self.activation_checkpointing_policy is not None:
+            _checkpoint_activations(module, _chooser(self.activation_checkpointing_policy))
+        choose = _is_listed(module) if self.auto_wrap_policy is None else _chooser(self.auto_wrap_policy)
+        groups = [part for part in module.modules() if part is not module and choose(part)]
+        if isinstance(self._compile, dict):
+            for part in groups:
+                part.compile(**self._compile)
+        return groups
 
     def _place_sharded(self, module: nn.Module, precision: Precision) -> None:
         """Give memory to what is on the meta device, and bring what is not sharded to the device."""
@@ -322,21 +348,39 @@ class FSDP(Distributed):
 
     def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
         stays = torch.device("cpu") if "offload_policy" in self._arguments else self.device
-        materialize(module, stays, lambda tensors: None)
+        spread = is_sharded(module)  # what a plan has split is cut from the same whole on all ranks
+        materialize(module, stays, self._broadcast_tensors if spread else lambda tensors: None)
         module.to(stays)
         self._broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
-        fully_shard(group, mesh=self.device_mesh, **self._arguments)
+        fully_shard(group, mesh=self._shard_mesh, **self._arguments)
+
+    @property
+    def _shard_mesh(self) -> DeviceMesh:
+        """The ranks over which groups are sharded."""
+        return self.device_mesh
 
 
 class ModelParallel(FSDP):
-    """Tensor parallel and FSDP over a mesh of two dimensions, applied by the user's ``configure_model``.
+    """Parallelism over a mesh of named dimensions, by a plan or by the user's ``configure_model``.
 
-    ``self.device_mesh["tensor_parallel"]`` is for ``parallelize_module``, ``self.device_mesh["data_parallel"]`` for
-    ``fully_shard``. Ranks that share a sample's work read the same data.
+    Ranks that differ along a dimension whose name begins with ``data`` read data of their own, and random numbers in a
+    step (dropout) differ between them; ranks that differ along others only share a sample's work, read the same data
+    and have the same random numbers.
+
+    Without a plan ``configure_model`` calls ``parallelize_module`` and ``fully_shard`` with parts of
+    ``self.device_mesh``, by their names. With one (``parallelize``, or an ``auto_wrap_policy``) lt calls them: it
+    splits layers over ``tensor``, then shards groups as :class:`FSDP` does over the data's dimensions. Of two of these
+    the first copies and the second shards; ``data_replicate`` alone only copies.
 
     Args:
-        data_parallel_size: ranks along the first dimension; ``"auto"``: the nodes.
-        tensor_parallel_size: ranks along the second; ``"auto"``: a node's devices.
+        data_parallel_size: ranks along ``"data_parallel"``; ``"auto"``: the nodes.
+        tensor_parallel_size: ranks along ``"tensor_parallel"``; ``"auto"``: a node's devices.
+        mesh: names and sizes in place of these two, ``{"data_replicate": 2, "data_shard": "auto", "tensor": 4}``; the
+            last one's ranks are neighbours, within a node as a rule.
+        parallelize: which layers are split and how: torch's styles by name (``"blocks.*.queries"``), or ``"auto"`` for
+            the plan that a model of transformers brings.
+        loss_parallel: run training step and backward under torch's ``loss_parallel``: cross entropy of scores that
+            stay split by class. The loss is then a DTensor.
         arguments: as for :class:`FSDP`.
     """
 
@@ -347,49 +391,119 @@ class ModelParallel(FSDP):
         self,
         data_parallel_size: int | Literal["auto"] = "auto",
         tensor_parallel_size: int | Literal["auto"] = "auto",
+        *,
+        mesh: Sizes | None = None,
+        parallelize: Mapping[str, ParallelStyle | str] | Literal["auto"] | None = None,
+        loss_parallel: bool = False,
         **arguments: Any,
     ) -> None:
         super().__init__(**arguments)
         self._data_parallel_size, self._tensor_parallel_size = data_parallel_size, tensor_parallel_size
+        self._asked = None if mesh is None else dict(mesh)
+        if mesh is not None and (data_parallel_size, tensor_parallel_size) != ("auto", "auto"):
+            raise ConfigError(
+                "ModelParallel(mesh=...) names every dimension: leave data_parallel_size and tensor_parallel_size out.",
+                code="LT784",
+            )
+        if isinstance(parallelize, str):
+            _check_choice("parallelize", parallelize, ("auto",), "ModelParallel")
+        self.parallelize, self.loss_parallel = parallelize, loss_parallel
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Ranks along data and tensor parallel."""
-        data, tensor = self._data_parallel_size, self._tensor_parallel_size
-        if data == "auto" and tensor == "auto":
-            data = self.placement.num_nodes
-        if data == "auto":
-            data = self.world_size // int(tensor)
-        if tensor == "auto":
-            tensor = self.world_size // int(data)
-        if int(data) * int(tensor) != self.world_size:
-            raise ConfigError(
-                f"ModelParallel({self._data_parallel_size!r}, {self._tensor_parallel_size!r}): data_parallel_size x "
-                f"tensor_parallel_size must be the {self.world_size} ranks of the job.",
-                code="LT740",
-            )
-        return int(data), int(tensor)
+    def sizes(self) -> tuple[int, ...]:
+        """Ranks along each dimension."""
+        return tuple(self.mesh_sizes.values())
 
     @property
     def mesh_sizes(self) -> dict[str, int]:
-        return dict(zip(("data_parallel", "tensor_parallel"), self.sizes, strict=True))
+        if self._asked is not None:
+            return resolved(self._asked, self.world_size)
+        data, tensor = self._data_parallel_size, self._tensor_parallel_size
+        if data == "auto" and tensor == "auto":
+            data = self.placement.num_nodes
+        return resolved({"data_parallel": data, "tensor_parallel": tensor}, self.world_size)
 
     @property
     def data_shard(self) -> Shard:
-        data, tensor = self.sizes
-        return Shard(self.rank // tensor, data)
+        return part_of_data(self.mesh_sizes, self.rank)
 
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
-        if not is_sharded(module):
+        self._agree_on_random_numbers()
+        if not is_sharded(module) and self.parallelize is None and self.auto_wrap_policy is None:
             raise ConfigError(
                 "strategy='model_parallel': no parameter of the module is spread over the ranks. Call "
-                "parallelize_module or fully_shard in configure_model, with self.device_mesh; strategy='fsdp' shards "
-                "by itself.",
+                "parallelize_module or fully_shard in configure_model, with self.device_mesh, or give "
+                "ModelParallel(parallelize=..., auto_wrap_policy=...) a plan; strategy='fsdp' shards by itself.",
                 code="LT741",
             )
         return super().setup(module, make_optimizers, precision)
+
+    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
+        step = super().bind(module, method)
+        return partial(_with_split_loss, step) if self.loss_parallel else step
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        if self.loss_parallel:
+            _with_split_loss(super().backward, loss, *args, **kwargs)
+        else:
+            super().backward(loss, *args, **kwargs)
+
+    def _spread(self, module: nn.Module) -> None:
+        sizes = self.mesh_sizes
+        if self.parallelize is not None:
+            tensor = tensor_name(sizes)
+            if tensor is None or data_names(dict(list(sizes.items())[list(sizes).index(tensor) :])):
+                raise ConfigError(
+                    "ModelParallel(parallelize=...) splits layers over the dimension 'tensor', and torch needs those "
+                    f"of the data before 'tensor'; the mesh has {', '.join(sizes)}. Write mesh={{'data_shard': 'auto', "
+                    "'tensor': 2}.",
+                    code="LT785",
+                )
+            split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=self.loss_parallel)
+            if not on_meta(module):
+                for ranks, params, _ in self._copies(module):
+                    self._broadcast_tensors(map(own_part, params), ranks)
+        if any(sizes[name] > 1 for name in data_names(sizes) if name != "data_replicate"):
+            super()._spread(module)
+        else:
+            self._groups(module)
+            self._place_sharded(module, Precision())
+
+    @property
+    def _shard_mesh(self) -> DeviceMesh:
+        names = data_names(self.mesh_sizes)
+        if len(names) > 2:
+            raise ConfigError(
+                f"ModelParallel: groups are sharded over one dimension of data and copied over one more, and the mesh "
+                f"has {', '.join(names)}. Shard in configure_model, or take two of them.",
+                code="LT786",
+            )
+        return self.device_mesh[tuple(names)]
+
+    def _agree_on_random_numbers(self) -> None:
+        """Have the ranks with the first part of the data go on with rank 0's generators, and give each further part
+        numbers of its own.
+        """
+        state = self.broadcast(capture_generators() if self.rank == 0 else None)
+        restore_generators(state)
+        if (part := self.data_shard.index) > 0:
+            torch.manual_seed(int(torch.randint(2**62, ())))
+            pl_worker_init_function(0, part)
+
+
+def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with loss_parallel():
+        return call(*args, **kwargs)
+
+
+def _order_prefetch(groups: list[nn.Module], ahead: int) -> None:
+    """Have each group gather those that come after it, in forward and in backward."""
+    for number, group in enumerate(groups):
+        if ahead > 0 and isinstance(group, FSDPModule):
+            group.set_modules_to_forward_prefetch(groups[number + 1 : number + 1 + ahead])  # type: ignore[arg-type]
+            group.set_modules_to_backward_prefetch(groups[max(number - ahead, 0) : number][::-1])  # type: ignore[arg-type]
 
 
 def _gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
@@ -439,9 +553,9 @@ def _checkpoint_activations(module: nn.Module, choose: Callable[[nn.Module], boo
     apply_activation_checkpointing(module, check_fn=choose)
 
 
-def _check_choice(name: str, given: str, choices: Iterable[str]) -> None:
+def _check_choice(name: str, given: str, choices: Iterable[str], owner: str = "FSDP") -> None:
     if given not in choices:
         known = ", ".join(map(repr, choices))
         raise ConfigError(
-            f"FSDP({name}={given!r}): expected one of {known}.{did_you_mean(given, choices)}", code="LT742"
+            f"{owner}({name}={given!r}): expected one of {known}.{did_you_mean(given, choices)}", code="LT742"
         )

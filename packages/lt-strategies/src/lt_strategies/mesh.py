@@ -1,0 +1,59 @@
+"""Ranks as a mesh of named dimensions: arithmetic that is known before any process exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Literal
+
+from lt_core.errors import ConfigError
+from lt_core.strategy import Shard
+
+__all__ = ["data_names", "part_of_data", "resolved", "tensor_name"]
+
+Sizes = Mapping[str, "int | Literal['auto']"]
+
+
+def resolved(asked: Sizes, ranks: int) -> dict[str, int]:
+    """Return the size of each dimension, the one that is ``"auto"`` from what the others leave of ``ranks``.
+
+    Raises:
+        ConfigError: where their product is not ``ranks``.
+    """
+    fixed = {name: size for name, size in asked.items() if size != "auto"}
+    named = ", ".join(f"{name!r}: {size!r}" for name, size in asked.items())
+    wrong = [name for name, size in fixed.items() if not isinstance(size, int) or isinstance(size, bool) or size < 1]
+    if wrong or len(asked) - len(fixed) > 1 or not asked:
+        raise ConfigError(
+            f"mesh={{{named}}}: expected a size of at least 1 for each dimension, one of which may be 'auto'.",
+            code="LT780",
+        )
+    known = prod(size for size in fixed.values() if isinstance(size, int))
+    sizes = {name: ranks // known if size == "auto" else int(size) for name, size in asked.items()}
+    if prod(sizes.values()) != ranks:
+        raise ConfigError(
+            f"mesh={{{named}}}: the product of its sizes must be the {ranks} ranks of the job (devices x num_nodes)"
+            + (f", and {known} is not a divisor of it." if len(fixed) < len(asked) else f"; it is {known}."),
+            code="LT740",
+        )
+    return sizes
+
+
+def data_names(sizes: Mapping[str, int]) -> list[str]:
+    """Return the dimensions along which ranks read data of their own."""
+    return [name for name in sizes if name.startswith("data")]
+
+
+def tensor_name(sizes: Mapping[str, int]) -> str | None:
+    """Return the dimension along which layers are split, or None."""
+    return next((name for name in sizes if name.startswith("tensor")), None)
+
+
+def part_of_data(sizes: Mapping[str, int], rank: int) -> Shard:
+    """Return which part of the data ``rank`` reads; ranks that differ along other dimensions only read the same."""
+    index, count, left = 0, 1, rank
+    for name, size in reversed(list(sizes.items())):  # the last dimension's ranks are neighbours
+        left, place = divmod(left, size)
+        if name.startswith("data"):
+            index, count = index + place * count, count * size
+    return Shard(index, count)

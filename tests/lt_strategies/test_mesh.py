@@ -1,0 +1,315 @@
+"""Meshes of several named dimensions, and plans for transformer blocks: as one process trains."""
+
+import copy
+
+import pytest
+import torch
+from tests.patience import PATIENCE
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from lt_core.errors import ConfigError
+from lt_core.precision import Precision
+from lt_core.strategy import Placement
+from lt_strategies import FSDP, ModelParallel
+from lt_strategies.mesh import part_of_data, resolved
+
+pytestmark = [
+    pytest.mark.fsdp,
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # torch.compile reads it
+]
+
+WIDTH, WORDS = 8, 12
+
+
+class Block(nn.Module):
+    def __init__(self, noise=0.0):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        # a bias of keys has a gradient of zero but for rounding, which Adam makes steps of
+        self.queries, self.keys, self.values, self.out = (nn.Linear(WIDTH, WIDTH, bias=i != 1) for i in range(4))
+        self.noise = nn.Dropout(noise)
+
+    def forward(self, x):
+        y = self.norm(x)
+        parts = (layer(y).unflatten(2, (-1, 2)).transpose(1, 2) for layer in (self.queries, self.keys, self.values))
+        seen = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        return x + self.noise(self.out(seen.transpose(1, 2).flatten(2)))
+
+
+class Words(nn.Module):
+    def __init__(self, noise=0.0, seed=0):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.words = nn.Embedding(WORDS, WIDTH)
+            self.blocks = nn.ModuleList(Block(noise) for _ in range(2))
+            self.head = nn.Linear(WIDTH, WORDS, bias=False)
+
+    def forward(self, rows):
+        x = self.words(rows)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+    def training_step(self, rows):
+        scores = self(rows[:, :-1])
+        return nn.functional.cross_entropy(scores.flatten(0, 1), rows[:, 1:].flatten())
+
+
+PLAN = {
+    "blocks.*.queries": ColwiseParallel(),
+    "blocks.*.keys": ColwiseParallel(),
+    "blocks.*.values": ColwiseParallel(),
+    "blocks.*.out": "rowwise",
+    "head": "colwise_gather_output",
+}
+
+
+def rows_of(index, part):
+    return torch.randint(WORDS, (2, 6), generator=torch.Generator().manual_seed(100 * index + part))
+
+
+def train(strategy, module, steps=3):
+    module, (optimizer,) = strategy.setup(
+        module, lambda: [torch.optim.AdamW(module.parameters(), lr=0.01, eps=1e-4)], Precision()
+    )
+    first = copy.deepcopy(strategy.full_module_state(module))
+    step = strategy.bind(module, "training_step")
+    for number in range(steps):
+        optimizer.zero_grad()
+        strategy.backward(step(rows_of(number, strategy.data_shard.index)))
+        strategy.clip_gradients(list(module.parameters()), 0.5)
+        strategy.optimizer_step(optimizer)
+    return first, copy.deepcopy(strategy.full_module_state(module)), module
+
+
+def one_process(module, first, parts, steps=3):
+    module.load_state_dict(first)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, eps=1e-4)
+    for number in range(steps):
+        optimizer.zero_grad()
+        module.training_step(torch.cat([rows_of(number, part) for part in range(parts)])).backward()
+        nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+        optimizer.step()
+    return module.state_dict()
+
+
+def trained(ways, make=Words):
+    """Train in each way; weights of the ranks and of one process, and the module's local share of its parameters."""
+
+    def facts(outer):
+        found = []
+        for way in ways:
+            strategy = way()
+            strategy.place(outer.placement)
+            strategy.join(outer.environment)
+            strategy.open()
+            first, last, module = train(strategy, make(seed=strategy.rank))
+            alone = one_process(make(), first, strategy.data_shard.count)
+            local = sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel() for p in module.parameters())
+            found.append((last, alone, local))
+        return found
+
+    return facts
+
+
+def assert_as_one_process(everyone, number):
+    for rank in everyone:
+        mine, alone, _ = rank[number]
+        assert list(mine) == list(alone)
+        for name, value in alone.items():
+            torch.testing.assert_close(mine[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def planned(mesh, **more):
+    return lambda: ModelParallel(mesh=mesh, timeout=PATIENCE, **{"parallelize": PLAN, **more})
+
+
+WAYS_2 = [
+    planned({"tensor": 2}),
+    planned({"tensor": 2}, loss_parallel=True),
+    planned({"data_replicate": 2, "tensor": 1}),
+    planned({"data_shard": "auto"}, parallelize=None, auto_wrap_policy={Block}),
+]
+WAYS_4 = [
+    planned({"data_shard": 2, "tensor": 2}),
+    planned({"data_replicate": "auto", "tensor": 2}),
+    planned({"data_replicate": 2, "data_shard": 2}, parallelize=None, auto_wrap_policy={Block}),
+    planned({"data_shard": 2, "tensor": 2}, activation_checkpointing_policy={Block}),
+    planned({"data_shard": 2, "tensor": 2}, compile_blocks={"backend": "eager"}, loss_parallel=True),
+    planned({"data": 4}, parallelize=None, auto_wrap_policy={Block}, prefetch=1, reshard_after_forward=2),
+]
+WAYS_8 = [planned({"data_replicate": 2, "data_shard": 2, "tensor": 2})]
+
+
+@pytest.mark.parametrize(("ranks_", "ways"), [(2, WAYS_2), (4, WAYS_4), (8, WAYS_8)], ids=["2", "4", "8"])
+def test_a_plan_over_named_dimensions_trains_as_one_process(ranks, ranks_, ways):
+    everyone = ranks(trained(ways), ranks_)
+    for number in range(len(ways)):
+        assert_as_one_process(everyone, number)
+
+
+def test_each_rank_holds_its_part(ranks):
+    whole = sum(p.numel() for p in Words().parameters())
+    ((_, _, local),) = ranks(trained([planned({"data_shard": 2, "tensor": 2})]), 4)[0]
+    assert local < 0.4 * whole  # a quarter, but for what the plan does not name
+
+
+def by_hand(module, mesh):
+    for block in module.blocks:
+        parallelize_module(block, mesh["tensor"], {"queries": ColwiseParallel(), "keys": ColwiseParallel()})
+        parallelize_module(block, mesh["tensor"], {"values": ColwiseParallel(), "out": RowwiseParallel()})
+        fully_shard(block, mesh=mesh["data_replicate", "data_shard"])
+    fully_shard(module, mesh=mesh["data_replicate", "data_shard"])
+
+
+def test_three_dimensions_by_hand_train_as_one_process(ranks):
+    def facts(strategy):
+        module = Words()
+        by_hand(module, strategy.device_mesh)
+        first, last, _ = train(strategy, module)
+        return [(last, one_process(Words(), first, strategy.data_shard.count), 0)]
+
+    mesh = {"data_replicate": 2, "data_shard": 1, "tensor": 2}
+    assert_as_one_process(ranks(facts, 4, ModelParallel(mesh=mesh, timeout=PATIENCE)), 0)
+
+
+def test_a_module_on_the_meta_device_is_split_and_sharded_from_the_same_values(ranks):
+    def facts(strategy):
+        with strategy.init_context():
+            module = Words()
+        torch.manual_seed(strategy.rank)
+        first, last, _ = train(strategy, module)
+        return [(last, one_process(Words(), first, strategy.data_shard.count), 0)]
+
+    everyone = ranks(facts, 4, planned({"data_shard": 2, "tensor": 2})())
+    assert_as_one_process(everyone, 0)
+    assert all(torch.equal(rank[0][0]["words.weight"], everyone[0][0][0]["words.weight"]) for rank in everyone)
+
+
+# ---- random numbers --------------------------------------------------------------------------------------------------
+
+
+def test_random_numbers_agree_over_tensor_and_differ_over_data(ranks):
+    def facts(strategy):
+        torch.manual_seed(strategy.rank)  # as without seed_everything
+        strategy.setup(Words(), None, Precision())
+        return torch.rand(4)
+
+    first, second, third, fourth = ranks(facts, 4, planned({"data_shard": 2, "tensor": 2})())
+    assert torch.equal(first, second)
+    assert torch.equal(third, fourth)
+    assert not torch.equal(first, third)
+
+
+def test_dropout_over_tensor_is_that_of_one_process(ranks):
+    def facts(strategy):
+        torch.manual_seed(7)
+        _, last, _ = train(strategy, Words(noise=0.5))
+        torch.manual_seed(7)
+        return [(last, one_process(Words(noise=0.5), Words().state_dict(), 1), 0)]
+
+    assert_as_one_process(ranks(facts, 2, planned({"tensor": 2})()), 0)
+
+
+# ---- a model of transformers -----------------------------------------------------------------------------------------
+
+
+def llama(seed=0):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=WORDS, max_position_embeddings=16,
+    )  # fmt: skip
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                self.net = transformers.LlamaForCausalLM(config)
+
+        def training_step(self, rows):
+            return self.net(input_ids=rows, labels=rows, use_cache=False).loss
+
+    return Llama()
+
+
+def test_a_llama_of_transformers_is_split_by_the_plan_that_it_brings(ranks):
+    pytest.importorskip("transformers")
+    ways = [
+        planned({"tensor": 2}, parallelize="auto"),
+        planned({"tensor": 2}, parallelize="auto", loss_parallel=True),
+        planned(
+            {"data_shard": 2}, parallelize=None, auto_wrap_policy=lambda m: type(m).__name__ == "LlamaDecoderLayer"
+        ),
+    ]
+    everyone = ranks(trained(ways, llama), 2)
+    for number in range(len(ways)):
+        assert_as_one_process(everyone, number)
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mesh", "message"),
+    [
+        ({"data": 3, "tensor": 2}, "must be the 4 ranks of the job"),
+        ({"data": "auto", "tensor": 3}, "3 is not a divisor"),
+        ({"data": "auto", "tensor": "auto"}, "one of which may be 'auto'"),
+        ({"data": 0, "tensor": 4}, "a size of at least 1"),
+        ({}, "a size of at least 1"),
+    ],
+)
+def test_a_mesh_that_is_not_the_job_s_is_refused(mesh, message):
+    with pytest.raises(ConfigError, match=message):
+        resolved(mesh, 4)
+
+
+def test_ranks_that_differ_along_data_alone_read_other_data():
+    sizes = {"data_replicate": 2, "tensor": 2, "data_shard": 2}
+    assert [tuple(part_of_data(sizes, rank)) for rank in range(8)] == [
+        (0, 4), (1, 4), (0, 4), (1, 4), (2, 4), (3, 4), (2, 4), (3, 4)
+    ]  # fmt: skip
+    assert resolved({"data": "auto", "tensor": 2}, 8) == {"data": 4, "tensor": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"parallelize": {"blocks.*.querys": "colwise"}}, "is no layer of the module"),
+        ({"parallelize": {"head": "colwis"}}, "Did you mean 'colwise'"),
+        ({"parallelize": "auto"}, "no part of the module brings a tp_plan"),
+        ({"mesh": {"data": "auto"}, "parallelize": PLAN}, "splits layers over the dimension 'tensor'"),
+        ({"mesh": {"tensor": 1, "data": 1}, "parallelize": PLAN}, "before 'tensor'"),
+        ({"parallelize": None}, "give ModelParallel"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused(ranks, arguments, message):
+    def facts(strategy):
+        with pytest.raises(ConfigError, match=message):
+            strategy.setup(Words(), None, Precision())
+
+    ranks(facts, 1, ModelParallel(**{"mesh": {"data": 1, "tensor": 1}, **arguments}))
+
+
+def test_a_mesh_beside_the_two_sizes_and_an_unknown_plan_are_refused():
+    with pytest.raises(ConfigError, match="leave data_parallel_size"):
+        ModelParallel(2, mesh={"tensor": 2})
+    with pytest.raises(ConfigError, match="Did you mean 'auto'"):
+        ModelParallel(parallelize="aut")
+
+
+def test_fsdp_with_prefetch_and_compiled_blocks_keeps_its_names(ranks):
+    def facts(strategy):
+        strategy.place(Placement())
+        module, _ = strategy.setup(Words(), None, Precision())
+        strategy.bind(module, "training_step")(rows_of(0, 0)).backward()
+        return list(module.state_dict())
+
+    strategy = FSDP(prefetch=2, compile_blocks={"backend": "eager"}, auto_wrap_policy={Block})
+    assert ranks(facts, 1, strategy) == [list(Words().state_dict())]
