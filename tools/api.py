@@ -41,6 +41,7 @@ MODULES = {
         "lt_core.launcher",
         "lt_core.logging.compiled",
         "lt_core.logging.media",
+        "lt_core.logging.recorder",
         "lt_core.older",
         "lt_core.overrides",
         "lt_core.partial_save",

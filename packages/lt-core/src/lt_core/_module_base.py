@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from lt_core.data import DataSource
 from lt_core.errors import LogError
 from lt_core.hparams import HyperparametersMixin
-from lt_core.logging._slot import Given
+from lt_core.logging.recorder import Given
 
 if TYPE_CHECKING:
     from lt_core.logging.recorder import Recorder

@@ -8,10 +8,7 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT190",
         "LT510",
-        "LT514",
         "LT517",
-        "LT571",
-        "LT574",
         "LT602",
         "LT616",
         "LT651",

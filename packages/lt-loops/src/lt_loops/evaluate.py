@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lt_core.data import Feed
-    from lt_core.logging.recorder import Recorder
+    from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.frame import Run
 
     Hooks = list[tuple[Callable[..., Any], int]]
@@ -266,7 +266,7 @@ def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:
 
 
 @contextmanager
-def sums_reset(recorder: Recorder, group: str) -> Iterator[None]:
+def sums_reset(recorder: RunRecorder, group: str) -> Iterator[None]:
     """Reset the sums of ``group`` and its metric objects afterwards, however it ends.
 
     They must be reset where inference mode is over: what is made in it cannot be added to in training.

@@ -13,9 +13,9 @@ from lt_core.collectives import Collectives
 from lt_core.data import each_loader
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
-from lt_core.logging.recorder import Recorder
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from lt_loops.arguments.limits import Limit, Limits
+from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.position import Position
 from lt_loops.setup.feeds import eval_limits
 
@@ -150,9 +150,9 @@ class TrainerView(Collectives):
         return self._parts.checkpoint_io
 
     @property
-    def recorder(self) -> Recorder:
+    def recorder(self) -> RunRecorder:
         """What ``self.log`` writes to."""
-        return Recorder() if self._run is None else self._run.recorder
+        return RunRecorder() if self._run is None else self._run.recorder
 
     @property
     def optimizers(self) -> list[Optimizer]:

@@ -4,16 +4,14 @@ seconds, and only those who compile should wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lt_core.logging._slot import Given
-from lt_core.logging.recorder import Recorder
+from lt_core.logging.recorder import Given, Recorder
 
-__all__ = ["log_from_the_graph", "log_when_done"]
+__all__ = ["log_from_the_graph"]
 
 
 def log_from_the_graph(
@@ -21,35 +19,14 @@ def log_from_the_graph(
 ) -> None:
     """Log from code that is being compiled; ``given`` are the settings, in the order of :class:`Given`.
 
-    In a step that :func:`log_when_done` wraps the value becomes one more output of the graph; elsewhere the graph
-    breaks here, and goes on after it.
+    Where the loop makes the calls after the step (``recorder.deferred``) the value becomes one more output of the
+    graph; elsewhere the graph breaks here, and goes on after it.
     """
     if recorder.deferred is None:
         _log_outside_the_graph(recorder, name, value, given, batch_size)
         return
     kept = value.detach().clone() if isinstance(value, Tensor) else value  # the user's may be changed in place
     recorder.deferred.append((name, kept, given, batch_size))  # type: ignore[arg-type]
-
-
-def log_when_done(step: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
-    """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
-    deferred: list[Any] = []
-
-    def logging_step(*args: Any, **kwargs: Any) -> Any:
-        outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
-        try:
-            output = step(*args, **kwargs)
-        except BaseException:
-            deferred.clear()
-            raise
-        finally:
-            recorder.deferred = outer
-        for call in deferred:
-            _log(recorder, *call)
-        deferred.clear()
-        return output
-
-    return logging_step
 
 
 def _log(recorder: Recorder, name: str, value: Any, given: tuple[Any, ...], batch_size: int | None) -> None:

@@ -1,561 +1,80 @@
-"""What ``self.log`` writes to: a slot for each hook, name and loader, found once; then a step only adds a number."""
+"""What ``self.log`` writes to. A loop that collects brings its own kind; lt's is in lt-loops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lt_core.batch import batch_size_of
-from lt_core.errors import LogError, warn
-from lt_core.logging._merged_sums import merged_sums
-from lt_core.logging._metric_state import (
-    metric_state,
-    reset_metrics,
-    reset_metrics_of,
-    restore_metric,
-    restore_metrics_of,
-    states_of_metrics,
-    with_shared_sums,
-)
-from lt_core.logging._slot import GROUPS, PHASES, Given, Key, SingleSlot, Slot
+__all__ = ["Given", "LoggedName", "Recorder"]
 
-__all__ = ["Recorder"]
+
+class Given(NamedTuple):
+    """The settings of a call of ``self.log``, as the user gave them."""
+
+    prog_bar: bool = False
+    logger: bool | None = None
+    on_step: bool | None = None
+    on_epoch: bool | None = None
+    reduce_fx: str | Callable[[Tensor], Tensor] = "mean"
+    enable_graph: bool = False
+    sync_dist: bool | None = None
+    sync_dist_group: Any = None
+    add_dataloader_idx: bool = True
+    metric_attribute: str | None = None
+    rank_zero_only: bool = False
+
+    def describe(self, before: tuple[Any, ...]) -> str:
+        """Return what differs from ``before``, as a text."""
+        pairs = zip(self._fields, self, before, strict=True)
+        return ", ".join(f"{name}={now!r} (was {then!r})" for name, now, then in pairs if now != then)
+
+
+class LoggedName(Protocol):
+    """What takes the values of one name."""
+
+    given: Given
+
+    def add(self, value: Any, batch_size: int | None) -> None:
+        """Take one value."""
 
 
 class Recorder:
-    """Collects what a run logs. The loop calls :meth:`enter` once per phase; ``self.log`` finds its slot by name.
+    """What ``self.log`` writes to; this one keeps nothing.
 
-    Values on the CPU are read at once, which costs less than keeping a tensor and cannot be changed by a later ``+=``
-    of the user's. Values on a device are copied there, stay there, and are summed in bunches: nothing waits for the
-    device until a logger, a bar or a callback reads.
+    A call with the settings of the call before is a look into ``slots`` and an ``add``; all others go by
+    :meth:`resolve`.
 
     Attributes:
-        slots: slots of the present phase and loader by name; read by ``LightningModule.log``.
-        batch: the present batch, from which the weight of a mean is taken.
+        slots: what takes the values of each name in the present hook; None where nothing is collected.
         rank: number of this process in the job.
-        module: the run's module, in which metric objects are found by name.
-        stepping: groups in which something goes to the loggers step by step.
-        deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
+        deferred: where calls of ``self.log`` are kept that :meth:`log` makes later, as those of a compiled step; None
+            where they are made now.
     """
 
-    def __init__(self, *, single: bool = False) -> None:
-        """Start without any value.
+    slots: Mapping[str, LoggedName] | None = None
+    rank: int = 0
+    deferred: list[tuple[str, Any, Given, int | None]] | None = None
 
-        Args:
-            single: count in single precision, as Lightning does; default: in double.
-        """
-        self._slot_kind = SingleSlot if single else Slot
-        self.slots: dict[str, Slot] | None = None
-        self.batch: Any = None
-        self.rank = 0
-        self.module: nn.Module | None = None
-        self.stepping: set[str] = set()
-        self.deferred: list[tuple[str, Any, Given, int | None]] | None = None
-        self.phase: str = "outside"
-        self.loader_idx: int | None = None
-        self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
-        self._sized: Any = None
-        self._size = 1
-        self._warned_of_shared = False
-        self._aside: list[tuple[Any, dict[str, Any]]] = []
-        self.callback_values: dict[str, Any] = {}
-        self.logged_values: dict[str, Any] = {}
-        self.bar_values: dict[str, Any] = {}
-
-    # ---- called by the loops -----------------------------------------------------------------------------------------
-
-    def enter(self, phase: str, loader_idx: int | None = None) -> None:
-        """Say which hooks run next; ``loader_idx`` only where there are several loaders."""
-        self.phase, self.loader_idx = phase, loader_idx
-        self.slots = self._page(phase, loader_idx) if phase in PHASES else None
-        if self.deferred is _DROPPED:
-            self.deferred = None
-
-    def mute(self, muted: bool) -> None:
-        """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample."""
-        if muted:
-            self.slots, self.deferred = None, _DROPPED
-        elif self.deferred is _DROPPED:
-            self.enter(self.phase, self.loader_idx)
-
-    @contextmanager
-    def muted(self) -> Iterator[None]:
-        """Return a context in which ``self.log`` does nothing."""
-        self.mute(True)
-        try:
-            yield
-        finally:
-            self.mute(False)
-
-    @contextmanager
-    def deferring(self, calls: list[Any]) -> Iterator[None]:
-        """Return a context in which calls of ``self.log`` go into ``calls``; ``log(*call)`` makes one of them."""
-        outer, self.slots, self.deferred = (self.slots, self.deferred), None, calls
-        try:
-            yield
-        finally:
-            self.slots, self.deferred = outer
-
-    def reset(self, group: str) -> None:
-        """Forget the sums of ``group``; slots keep their settings. Metric objects that were logged are reset."""
-        slots = self._of(group)
-        reset_metrics(_metrics_in(slots), self.module)
-        for slot in slots:
-            slot.reset()
-
-    def put_aside(self, *, continues: bool = True) -> None:
-        """Keep the sums that metric objects have in an unfinished epoch of training, and reset the objects.
-
-        A run ends so: another run, and the user, find them as they are between two epochs. :meth:`take_back` undoes it.
-
-        Args:
-            continues: whether a later run of this process may go on with the epoch; then objects whose sums cannot be
-                kept stay as they are.
-        """
-        if self._aside:
-            return
-        logged = _metrics_in(self._of("train"))
-        parts = [
-            part for metric in logged for part in (metric.modules() if isinstance(metric, nn.Module) else [metric])
-        ]
-        known = [part for part in with_shared_sums(parts, self.module) if hasattr(part, "_defaults")]
-        self._aside = [(part, metric_state(part)) for part in known]
-        reset_metrics([metric for metric in logged if not continues or hasattr(metric, "_defaults")], self.module)
-
-    def take_back(self) -> None:
-        """Give metric objects the sums again that :meth:`put_aside` kept."""
-        for metric, state in self._aside:
-            restore_metric(metric, state)
-        self._aside = []
-
-    @contextmanager
-    def metrics_kept(self) -> Iterator[None]:
-        """Give the module's metric objects, logged or not, their present sums back afterwards."""
-        assert self.module is not None
-        sums = states_of_metrics(self.module, set())
-        try:
-            yield
-        finally:
-            reset_metrics_of(self.module)
-            restore_metrics_of(self.module, sums)
-
-    def forget_values(self) -> None:
-        """Forget what was published, after the sanity check; groups start anew."""
-        for group in GROUPS:
-            self.reset(group)
-        self.callback_values, self.logged_values, self.bar_values = {}, {}, {}
-
-    def step_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
-        """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
-
-        Args:
-            group: ``"train"``, ``"validate"`` or ``"test"``.
-            gather: returns every rank's data; used (once, packed) where a slot asks for ``sync_dist``.
-        """
-        slots = [slot for slot in self._of(group) if slot.on_step and slot.updated]
-        values: list[Any] = [slot.last_value() for slot in slots]
-        if gather is not None and any(slot.sync_dist for slot in slots):
-            values = _reduced_steps(slots, values, gather)
-        for slot, value in zip(slots, values, strict=True):
-            self._publish_step(slot, value)
-        return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
-
-    def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
-        """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
-
-        Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
-        and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
-        """
-        self.publish_steps(group)
-        if gather is not None:
-            self._close_together(group, gather)
-        slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
-        logged = {}
-        for slot in slots:
-            value, slot.published = slot.close(), True
-            self._publish(slot, slot.epoch_name, value, to_callbacks=True)
-            if slot.to_logger:
-                logged[slot.epoch_name] = self.logged_values[slot.epoch_name] = value
-        return logged
-
-    def _close_together(self, group: str, gather: Callable[[Any], list[Any]]) -> None:
-        """Close the slots of ``group`` with the totals of all ranks, by one exchange; each rank keeps its own sums.
-
-        Newest values of steps with ``sync_dist=True`` are published as the ranks' common ones by the same exchange.
-
-        A name that only some ranks logged (a rank may have had no batch at all) is reduced over those, and known to all
-        ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
-        """
-        open_slots = {slot.key: slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed}
-        shared = [slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.updated]
-        sums = {key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch}
-        both = gather((sums, _plain_steps(shared, [slot.last_value() for slot in shared])))
-        everyone = [epoch for epoch, _ in both]
-        _demand(everyone)
-        for slot in shared:
-            self._publish_step(
-                slot, slot.reduce_plain([step[slot.key]["value"] for _, step in both if slot.key in step])
-            )
-        for key in sorted({key for part in everyone for key in part}, key=str):
-            parts = [part[key] for part in everyone if key in part]
-            (open_slots.get(key) or self._absent(key, parts[0])).close(parts)
-
-    def _absent(self, key: Key, packed: Mapping[str, Any]) -> Slot:
-        """Make the slot of a name that only other ranks have logged."""
-        page = self._page(key.phase, key.loader)
-        slot = page.get(key.name)
-        if slot is None:
-            slot = page[key.name] = self._slot_kind.from_state(packed, key, PHASES[key.phase], self)
-            slot.reset()
-        slot.updated, slot.on_step = True, False
-        if packed["metric_path"] is not None and self.module is not None:
-            slot.metric = self.module.get_submodule(packed["metric_path"])
-        return slot
-
-    def reopen(self, group: str) -> None:
-        """Go on with an epoch whose values were read before its end."""
-        self.take_back()
-        for slot in self._of(group):
-            slot.closed = slot.published = False
-
-    def publish_steps(self, group: str) -> None:
-        """Bring step values of ``group`` that are new into what callbacks and bar see, without touching a logger."""
-        for slot in self._of(group):
-            if slot.fresh and slot.on_step:
-                self._publish_step(slot, slot.last_value())
-
-    def by_loader(self, group: str) -> list[dict[str, Any]]:
-        """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
-        loaders: list[int | None] = [*sorted({loader for (_, loader) in self._pages if loader is not None})]
-        closed = [slot for slot in self._of(group) if slot.closed]
-        return [
-            {s.epoch_name: self.callback_values[s.epoch_name] for s in closed if s.key.loader in (None, loader)}
-            for loader in loaders or [None]
-        ]
-
-    # ---- called by self.log ------------------------------------------------------------------------------------------
-
-    def size(self) -> int:
-        """Return the number of samples in the present batch; worked out once per batch."""
-        if self._sized is not self.batch:
-            self._size = batch_size_of(self.batch)
-            self._sized = self.batch
-        return self._size
+    def resolve(self, name: str, given: Given, batch_size: int | None = None) -> LoggedName:
+        """Return what takes the values of ``name``, or raise for a call that cannot be recorded."""
+        return _Nothing()
 
     def log(self, name: str, value: Any, given: Given = Given(), batch_size: int | None = None) -> None:
         """Log as ``LightningModule.log`` does, which does the same with one call less."""
         if not (given.rank_zero_only and self.rank):
             self.resolve(name, given, batch_size).add(value, batch_size)
 
-    def resolve(self, name: str, given: Given, batch_size: int | None = None) -> Slot | _Deferred:
-        """Return the slot of a first call, or raise for a call that cannot be recorded.
-
-        Raises:
-            LogError: where this hook may not log, for a wrong name, weight or other settings than before for the same
-                name.
-        """
-        if self.deferred is not None and self.slots is None:
-            return _Deferred(self.deferred, name, given)
-        slot = self._slot_of(name, given)
-        if batch_size is not None:
-            slot.weight_of(batch_size)  # also where this value needs none
-        return slot
-
-    def _slot_of(self, name: str, given: Given) -> Slot:
-        phase = PHASES.get(self.phase)
-        if self.slots is None or phase is None:
-            raise LogError(
-                f"self.log({name!r}) was called in {self.phase!r}, where nothing is collected. Log in a step, or in an "
-                "epoch or batch hook of training, validation or test; or use self.logger.log_metrics.",
-                code="LT501",
-            )
-        _check_name(name, self.phase)
-        known = self.slots.get(name)
-        if known is not None:
-            if known.adopts(given):
-                return known
-            raise LogError(
-                f"self.log({name!r}) was called in {self.phase!r} with {given.describe(known.given)} other than "
-                "before. Use the same settings each time, or another name.",
-                code="LT502",
-            )
-        slot = self._slot_kind(Key(phase.name, self.loader_idx, name), phase, given, self)
-        if not phase.steps and (slot.on_step or not slot.on_epoch):
-            wrong = "on_step=True" if slot.on_step else "on_epoch=False"
-            raise LogError(
-                f"self.log({name!r}, {wrong}) in {self.phase!r}: there are no steps here. Use on_epoch=True.",
-                code="LT503",
-            )
-        self._check_forks(slot)
-        if not slot.on_step and not slot.on_epoch:
-            warn(
-                f"self.log({name!r}) in {self.phase!r}: with on_step=False and on_epoch=False (one may be the default "
-                "here) it is logged nowhere. Write on_step=True or on_epoch=True, or leave the call out.",
-                code="LT571",
-            )
-        self.slots[name] = slot
-        self._note_steps(slot)
-        return slot
-
-    def _check_forks(self, slot: Slot) -> None:
-        """Raise where a name of the user's is one under which another value is shown."""
-        for other in self._of(slot.phase.group):
-            for one, two in ((slot, other), (other, slot)):
-                if (
-                    one.key.loader == two.key.loader
-                    and one.forks
-                    and two.name in (f"{one.name}_step", f"{one.name}_epoch")
-                ):
-                    raise LogError(
-                        f"self.log({two.name!r}): this name is taken, since {one.name!r} is logged with on_step=True "
-                        f"and on_epoch=True and shows as {one.step_name!r} and {one.epoch_name!r}. Use another name.",
-                        code="LT504",
-                    )
-
-    def warn_of_shared_metric(self, slot: Slot, metric: Any) -> None:
-        """Warn where a metric object is logged for other samples too, and so holds both."""
-        same = [] if self._warned_of_shared else [s for s in self._all() if s.metric is metric]
-        if not same or not any(s.on_epoch for s in (*same, slot)):
-            return
-        kind, loaders = type(metric).__name__, sorted({s.key.loader for s in (*same, slot) if s.key.loader is not None})
-        if any(s.phase.group != slot.phase.group for s in same):
-            self._warned_of_shared = True
-            warn(
-                f"self.log({slot.name!r}) got the same {kind} as {same[0].name!r} in training and validation: "
-                "it holds the samples of both, and the end of one resets it for the other. Make one for each, such as "
-                "self.train_metric and self.val_metric.",
-                code="LT574",
-            )
-        elif len(loaders) > 1:
-            self._warned_of_shared = True
-            warn(
-                f"self.log({slot.name!r}) got the same {kind} for the loaders {loaders[0]} and {loaders[1]}: it holds "
-                "the samples of both, so each loader's value is that of all. Make one for each loader, in an "
-                "nn.ModuleList, and take self.metrics[dataloader_idx].",
-                code="LT514",
-            )
-
-    # ---- what others read --------------------------------------------------------------------------------------------
-
-    def callback_metrics(self) -> dict[str, Tensor]:
-        """Return everything logged so far, by name, pending step values included; 0-dim tensors.
-
-        What a callback puts into it is there for those that read it later: a way to have something monitored without
-        logging it.
-        """
-        self._publish_all()
-        return _CallbackMetrics(self.callback_values)
-
-    def logged_metrics(self) -> dict[str, Tensor]:
-        """Return what went to the loggers last, or goes to them when a row is due, by name; 0-dim tensors."""
-        self._publish_all()
-        return {name: _as_tensor(value) for name, value in self.logged_values.items()}
-
-    def progress_bar_metrics(self) -> dict[str, float]:
-        """Return what ``prog_bar=True`` asks the bar to show; reads device values now."""
-        self._publish_all()
-        return {name: value.item() if isinstance(value, Tensor) else value for name, value in self.bar_values.items()}
-
-    # ---- resume ------------------------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the sums of the unfinished epoch and the published values, as plain data and tensors.
-
-        Metric objects of the module that were updated and not logged yet are among the sums.
-        """
-        self._publish_all()
-        aside = bool(self._aside)
-        self.take_back()
-        pages = [
-            {"phase": phase, "loader": loader, "slots": [slot.state_dict() for slot in page.values()]}
-            for (phase, loader), page in self._pages.items()
-        ]
-        values = {"callback": self.callback_values, "logged": self.logged_values, "bar": self.bar_values}
-        kept = {kind: dict(names) for kind, names in values.items()}
-        state = {"pages": pages, "values": kept, "metrics": self._metrics_not_logged()}
-        if aside:
-            self.put_aside()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next.
-
-        Sums of an evaluation are left out: a resume repeats one that did not come to its end.
-        """
-        for page in state["pages"]:
-            phase = PHASES[page["phase"]]
-            slots = self._page(phase.name, page["loader"])
-            evaluated = phase.group != "train"
-            for saved in page["slots"]:
-                key = Key(phase.name, page["loader"], saved["name"])
-                kept = {**saved, "metric": None} if evaluated else saved
-                slot = slots[key.name] = self._slot_kind.from_state(kept, key, phase, self)
-                if evaluated:
-                    slot.reset()
-                self._note_steps(slot)
-        values = state["values"]
-        self.callback_values = dict(values["callback"])
-        self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
-        if self.module is not None:
-            restore_metrics_of(self.module, state.get("metrics", {}))
-
-    @staticmethod
-    def merged(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
-        """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
-
-        Args:
-            states: what :meth:`state_dict` returned on each rank, from rank 0 on.
-            module: in which metric objects are found, for how they merge.
-        """
-        return merged_sums(states, module)
-
-    def _metrics_not_logged(self) -> dict[str, Any]:
-        evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short
-        if self.module is None or evaluating:
-            return {}
-        logged = {id(slot.metric) for slot in self._all() if slot.updated}
-        return states_of_metrics(self.module, logged)
-
-    # ------------------------------------------------------------------------------------------------------------------
-
-    def _note_steps(self, slot: Slot) -> None:
-        if slot.on_step and slot.to_logger:
-            self.stepping.add(slot.phase.group)
-
-    def _page(self, phase: str, loader: int | None) -> dict[str, Slot]:
-        return self._pages.setdefault((phase, loader), {})
-
-    def _of(self, group: str) -> list[Slot]:
-        return [slot for slot in self._all() if slot.phase.group == group]
-
-    def _all(self) -> Iterator[Slot]:
-        return chain.from_iterable(page.values() for page in self._pages.values())
-
-    def _publish_all(self) -> None:
-        for group in GROUPS:
-            self.publish_steps(group)
-
-    def _publish_step(self, slot: Slot, value: Any) -> None:
-        slot.fresh = False  # what the same name gets elsewhere, or at the epoch's end, stays until the next value
-        if slot.to_logger:
-            self.logged_values[slot.step_name] = value
-        # callbacks monitor the steps of training and the epochs of everything
-        self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
-
-    def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
-        if to_callbacks:
-            self.callback_values[shown] = value
-            self.callback_values[slot.plain_name] = value
-        if slot.prog_bar:
-            self.bar_values[shown] = value
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Return a context in which ``self.log`` does nothing."""
+        yield
 
 
-def _metrics_in(slots: list[Slot]) -> list[Any]:
-    """Return the metric objects that were logged in this epoch, each once."""
-    return list({id(slot.metric): slot.metric for slot in slots if slot.metric is not None and slot.updated}.values())
-
-
-class _CallbackMetrics(dict[str, Tensor]):
-    """Values as tensors; changes go on to where they came from."""
-
-    def __init__(self, kept: dict[str, Any]) -> None:
-        super().__init__({name: _as_tensor(value) for name, value in kept.items()})
-        self._kept = kept
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._kept[name] = value
-        super().__setitem__(name, _as_tensor(value))
-
-    def __delitem__(self, name: str) -> None:
-        self._kept.pop(name, None)
-        super().__delitem__(name)
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        for name, value in dict(*args, **kwargs).items():
-            self[name] = value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-
-class _Deferred:
-    """Stands where a slot does, for a call that is made later."""
-
-    def __init__(self, calls: list[tuple[str, Any, Given, int | None]], name: str, given: Given) -> None:
-        self._calls, self._name, self._given = calls, name, given
+class _Nothing:
+    given = Given()
 
     def add(self, value: Any, batch_size: int | None) -> None:
-        self._calls.append((self._name, value, self._given, batch_size))
-
-
-class _Dropped(list[Any]):
-    """Where calls go that are never made: of batches that stand in for no sample."""
-
-    def append(self, call: Any) -> None:
-        """Keep nothing."""
-
-
-_DROPPED = _Dropped()
-
-
-def _check_name(name: object, phase: str) -> None:
-    if not isinstance(name, str) or not name:
-        raise LogError(
-            f"self.log in {phase!r}: expected a name (a non-empty string), got {name!r} ({type(name).__name__}).",
-            code="LT505",
-        )
-    if not name.isprintable():
-        raise LogError(
-            f"self.log({name!r}) in {phase!r}: names become columns and files in loggers; take one of printable "
-            "characters, without line breaks.",
-            code="LT505",
-        )
-    parts = name.replace("\\", "/").split("/")
-    if not parts[0] or ".." in parts:
-        raise LogError(
-            f"self.log({name!r}) in {phase!r}: names become paths in some loggers; take one without a leading '/' and "
-            "without '..'.",
-            code="LT505",
-        )
-
-
-def _as_tensor(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-
-
-def _demand(everyone: list[dict[Key, Any]]) -> None:
-    """Raise where a rank logged something in a phase, but not a key of it that others log with ``sync_dist=True``."""
-    for key in sorted({key for part in everyone for key, packed in part.items() if packed["required"]}, key=str):
-        for rank, part in enumerate(everyone):
-            if key not in part and any(other[:2] == key[:2] for other in part):
-                raise LogError(
-                    f"Rank {rank} did not log {key.name!r} (in {key.phase!r}), which other ranks log with "
-                    "sync_dist=True. Log it on every rank, or leave sync_dist out.",
-                    code="LT506",
-                )
-
-
-def _plain_steps(slots: list[Slot], values: list[Any]) -> dict[Key, dict[str, Any]]:
-    return {
-        slot.key: {"value": value.item() if isinstance(value, Tensor) else value, "required": True}
-        for slot, value in zip(slots, values, strict=True)
-        if slot.sync_dist
-    }
-
-
-def _reduced_steps(slots: list[Slot], values: list[Any], gather: Callable[[Any], list[Any]]) -> list[Any]:
-    everyone = gather(_plain_steps(slots, values))
-    _demand(everyone)
-    return [
-        slot.reduce_plain([part[slot.key]["value"] for part in everyone if slot.key in part])
-        if slot.sync_dist
-        else value
-        for slot, value in zip(slots, values, strict=True)
-    ]
+        pass

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import lt_core
+from lt_core.logging.recorder import Given
 
 if TYPE_CHECKING:
-    from lt_core.logging.recorder import Recorder
+    from lt_loops.logging.recorder import RunRecorder
 
 
 _OURS = str(Path(lt_core.__file__).parent)
@@ -22,15 +23,34 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
 _SHOWN = 10  # lines of each kind
 
 
-def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: Recorder) -> Callable[..., Any]:
+def compiled(step: Callable[..., Any], options: dict[str, Any], recorder: RunRecorder) -> Callable[..., Any]:
     """Return the training step compiled with the Trainer's options; what it logs goes to ``recorder``.
 
     What is compiled is the outermost callable: autocast around the strategy's wrapper around the user's step. The
     module itself stays as it is, and so do the keys of its state dict.
     """
-    from lt_core.logging.compiled import log_when_done
-
     return log_when_done(torch.compile(step, **options), recorder)
+
+
+def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[..., Any]:
+    """Return a compiled ``step`` that makes its calls of ``self.log`` when it is done: none breaks its graph."""
+    deferred: list[Any] = []
+
+    def logging_step(*args: Any, **kwargs: Any) -> Any:
+        outer, recorder.deferred = recorder.deferred, deferred  # a capture of the compiled step defers them once more
+        try:
+            output = step(*args, **kwargs)
+        except BaseException:
+            deferred.clear()
+            raise
+        finally:
+            recorder.deferred = outer
+        for name, value, given, batch_size in deferred:
+            recorder.log(name, value, Given(*given), batch_size)
+        deferred.clear()
+        return output
+
+    return logging_step
 
 
 class CompileReport:

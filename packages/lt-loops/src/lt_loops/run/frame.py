@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from lt_core.errors import warn
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
-from lt_core.logging.recorder import Recorder
 from lt_loops.checkpoint.gaps import Gaps, listed
+from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.data import TrainingData
@@ -64,7 +64,7 @@ class Run:
         self.callbacks, self.loggers = parts.callbacks, parts.loggers
         self.model: nn.Module = module
         self.position = Position()
-        self.recorder: Recorder = Recorder(single=job.lenient) if last is None else last.recorder
+        self.recorder: RunRecorder = RunRecorder(single=job.lenient) if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)

@@ -15,10 +15,10 @@ from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
-    from lt_core.logging.recorder import Recorder
     from lt_core.module import LightningModule
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
+    from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
 
 
@@ -47,7 +47,7 @@ class Log(Owner):
     def __init__(
         self,
         loggers: list[Logger],
-        recorder: Recorder,
+        recorder: RunRecorder,
         ahead: Ahead,
         strategy: Strategy,
         rows: Rows,

@@ -14,7 +14,7 @@ from lt_loops.run.position import NEVER
 from lt_loops.setup.signatures import fitted
 
 if TYPE_CHECKING:
-    from lt_core.logging.recorder import Recorder
+    from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.evaluation import Evaluation
     from lt_loops.setup.scheduler_config import SchedulerConfig
@@ -29,7 +29,7 @@ class Schedulers:
 
     __slots__ = ("_ahead", "_evaluation", "_module", "_own_step", "_recorder", "configs")
 
-    def __init__(self, ahead: Ahead, module: LightningModule, recorder: Recorder, evaluation: Evaluation) -> None:
+    def __init__(self, ahead: Ahead, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation) -> None:
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None

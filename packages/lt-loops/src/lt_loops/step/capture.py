@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from lt_core.accelerator import Graphs
-from lt_core.logging.recorder import Recorder
+from lt_loops.logging.recorder import RunRecorder
 
 
 class Layout:
@@ -51,7 +51,7 @@ class Captured:
         step: Callable[[Any], Any],
         count: int,
         layout: Layout,
-        recorder: Recorder,
+        recorder: RunRecorder,
         params: list[nn.Parameter],
     ) -> None:
         self.count, self.layout, self.params = count, layout, params

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from lt_core.logging._slot import Given
-from lt_core.logging.recorder import Recorder
+from lt_core.logging.recorder import Given
+from lt_loops.logging.recorder import RunRecorder
 
 
 def slot_of(reduce_fx="mean"):
-    recorder = Recorder()
+    recorder = RunRecorder()
     recorder.enter("train_batch")
     return recorder.resolve("x", Given(on_step=False, on_epoch=True, reduce_fx=reduce_fx))
 

@@ -7,10 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from lt_core.logging._metric_state import merged_metric
-from lt_core.logging._slot import CALLABLE, joined
-
-__all__ = ["merged_sums"]
+from lt_loops.logging.metric_state import merged_metric
+from lt_loops.logging.slot import CALLABLE, joined
 
 
 def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:

@@ -8,18 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "is_metric",
-    "merged_metric",
-    "metric_state",
-    "reset_metrics",
-    "reset_metrics_of",
-    "restore_metric",
-    "restore_metrics_of",
-    "states_of_metrics",
-    "with_shared_sums",
-]
-
 
 def is_metric(value: object) -> bool:
     """Return whether ``value`` is a torchmetrics-like object: ``update``, ``compute``, ``reset``."""

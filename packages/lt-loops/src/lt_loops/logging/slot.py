@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from lt_core.errors import LogError
-from lt_core.logging._metric_state import is_metric, merged_metric, metric_state, restore_metric
+from lt_core.logging.recorder import Given
 from lt_core.states import Stage
-
-__all__ = ["CALLABLE", "GROUPS", "PHASES", "Given", "Home", "Key", "Phase", "SingleSlot", "Slot", "joined"]
+from lt_loops.logging.metric_state import is_metric, merged_metric, metric_state, restore_metric
 
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
@@ -74,27 +73,6 @@ PHASES: dict[str, Phase] = {
     )
 }
 """The phases in which ``self.log`` works; in all others (setup, fit_start, predict...) it is an error."""
-
-
-class Given(NamedTuple):
-    """The settings of a call of ``self.log``, as the user gave them."""
-
-    prog_bar: bool = False
-    logger: bool | None = None
-    on_step: bool | None = None
-    on_epoch: bool | None = None
-    reduce_fx: str | Callable[[Tensor], Tensor] = "mean"
-    enable_graph: bool = False
-    sync_dist: bool | None = None
-    sync_dist_group: Any = None
-    add_dataloader_idx: bool = True
-    metric_attribute: str | None = None
-    rank_zero_only: bool = False
-
-    def describe(self, before: tuple[Any, ...]) -> str:
-        """Return what differs from ``before``, as a text."""
-        pairs = zip(self._fields, self, before, strict=True)
-        return ", ".join(f"{name}={now!r} (was {then!r})" for name, now, then in pairs if now != then)
 
 
 class Reduction(NamedTuple):

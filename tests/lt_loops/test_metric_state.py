@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from lt_core.errors import LtWarning
-from lt_core.logging._metric_state import metric_state, restore_metric
-from lt_core.logging._slot import Given
-from lt_core.logging.recorder import Recorder
+from lt_core.logging.recorder import Given
+from lt_loops.logging.metric_state import metric_state, restore_metric
+from lt_loops.logging.recorder import RunRecorder
 
 torchmetrics = pytest.importorskip("torchmetrics")
 
@@ -18,7 +18,7 @@ class Holder(torch.nn.Module):
 
 
 def recorder_of(module):
-    recorder = Recorder()
+    recorder = RunRecorder()
     recorder.module = module
     recorder.enter("train_batch")
     return recorder
@@ -104,7 +104,7 @@ def test_metrics_that_were_not_logged_yet_are_merged_over_ranks():
     ranks[0].update(0, 5)
     ranks[1].update(5, 9)
     whole.update(0, 9)
-    recorder_of(one).load_state_dict(Recorder.merged([recorder_of(rank).state_dict() for rank in ranks], one))
+    recorder_of(one).load_state_dict(RunRecorder.merged([recorder_of(rank).state_dict() for rank in ranks], one))
     assert one.compute() == whole.compute()
 
 
@@ -141,7 +141,7 @@ def test_the_sums_of_an_evaluation_do_not_come_back_with_a_resume():
 
 
 def test_what_is_put_into_callback_metrics_is_there_for_the_next_reader():
-    recorder = Recorder()
+    recorder = RunRecorder()
     metrics = recorder.callback_metrics()
     metrics["one"] = 1
     metrics.update(two=torch.tensor(2.0))
@@ -161,9 +161,9 @@ def test_the_sums_of_several_ranks_become_those_of_one():
             recorder.log(name, value, given, len(values))
         given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
         recorder.log("own", values.mean(), given)
-    one, module = Recorder(), Holder()
+    one, module = RunRecorder(), Holder()
     one.module = module
-    one.load_state_dict(Recorder.merged([recorder.state_dict() for recorder in recorders], module))
+    one.load_state_dict(RunRecorder.merged([recorder.state_dict() for recorder in recorders], module))
     one.enter("train_batch")
     given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
     one.log("own", 3.0, given)  # the function itself is in no file
@@ -176,7 +176,7 @@ def test_the_sums_of_several_ranks_become_those_of_one():
 def test_a_rank_that_logged_nothing_yet_adds_nothing():
     first, second = recorder_of(Holder()), recorder_of(Holder())
     first.log("x", 2.0, Given(on_epoch=True), 4)
-    merged = Recorder.merged([second.state_dict(), first.state_dict()])
+    merged = RunRecorder.merged([second.state_dict(), first.state_dict()])
     other = recorder_of(Holder())
     other.load_state_dict(merged)
     assert other.epoch_values("train") == {"x_epoch": 2.0}

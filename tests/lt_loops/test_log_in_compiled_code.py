@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lt_core import LightningModule
-from lt_core.logging.recorder import Recorder
+from lt_loops.logging.recorder import RunRecorder
 
 
 @pytest.mark.slow  # importing torch's compiler
@@ -17,7 +17,7 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
             self.log("own", loss, add_dataloader_idx=False, rank_zero_only=True, logger=False)
             return loss
 
-    module, recorder = Net(), Recorder()
+    module, recorder = Net(), RunRecorder()
     recorder.enter("train_batch", loader_idx=1)
     module.__dict__["_recorder"] = recorder
     step = torch.compile(module.training_step, backend="eager")
@@ -30,9 +30,10 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
 
 @pytest.mark.slow  # importing torch's compiler
 def test_a_compiled_step_that_raises_leaves_nothing_of_what_it_logged():
-    from lt_core.logging.compiled import log_from_the_graph, log_when_done
+    from lt_core.logging.compiled import log_from_the_graph
+    from lt_loops.report.compile_report import log_when_done
 
-    recorder, given = Recorder(), (None,) * 9
+    recorder, given = RunRecorder(), (None,) * 9
 
     calls = []
 
