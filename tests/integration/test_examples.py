@@ -26,6 +26,7 @@ SAYS = {
     "basics/dataloaders.py": "All three are equal: True",
     "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",
     "basics/own_loop.py": "rank(s): accuracy",
+    "basics/result.py": "The best learning rate is 0.3",
     "generative/autoencoder.py": "Linear classifier on its 16 features: test accuracy",
     "generative/diffusion.py": "Images of the digits 0 to 9",
     "generative/gan.py": "Two images by the generator, after 114 optimizer steps",

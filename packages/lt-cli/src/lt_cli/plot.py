@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from lt_cli.run_metrics import Points, RunMetrics, find_runs, named_apart, read_
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "main", "panels_of", "parser"]
+__all__ = ["draw", "draw_history", "main", "panels_of", "parser"]
 
 _STAGES = ("train", "val", "validation", "test", "predict")
 _ENDINGS = ("_step", "_epoch")
@@ -43,6 +44,28 @@ def main(words: Sequence[str]) -> int:
         return 2
     print(f"{target}: {', '.join(panels)}")
     return 0
+
+
+def draw_history(
+    curves: Mapping[str, Points], metrics: Sequence[str], *, axis: str, smooth: float, logarithmic: bool
+) -> Figure:
+    """Draw the curves of a fit that ended in this process: the Trainer's result asks for it by the role ``plot``.
+
+    Raises:
+        ConfigError: for a metric that is not there, and without matplotlib.
+    """
+    from lt_core.errors import ConfigError
+    from lt_core.launcher import is_interactive
+
+    run = RunMetrics("fit", Path(), dict(curves))
+    try:
+        if is_interactive():
+            _new_figure(1)
+            import_module("matplotlib.pyplot")  # has notebooks show a figure
+        _check_axis([run], axis)
+        return draw([run], _chosen(panels_of([run]), metrics), axis=axis, smooth=smooth, logarithmic=logarithmic)
+    except CommandError as error:
+        raise ConfigError(str(error).removesuffix(f" [{error.code}]"), code=error.code) from None
 
 
 def panels_of(runs: Iterable[RunMetrics]) -> dict[str, list[str]]:

@@ -23,7 +23,8 @@ class RunResult:
     """What a run leaves behind, as plain data that can cross a process boundary.
 
     Attributes:
-        outputs: what the run returns to the user: None for fit, a list of dicts for validate and test, predictions.
+        outputs: what the run returns to the user: fit's history and newest file, a list of dicts for validate and
+            test, predictions.
         position: the counters where the run ended (see ``lt_loops.run.position.Position``).
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
         status: ``"finished"``, ``"interrupted"`` or ``"failed"``.

@@ -2,8 +2,9 @@
 
 from importlib.metadata import version
 
+from lt_loops.fit_result import FitResult
 from lt_loops.trainer import Trainer
 
 __version__ = version("lt-loops")
 
-__all__ = ["Trainer"]
+__all__ = ["FitResult", "Trainer"]

@@ -71,7 +71,8 @@ def run_fit(run: Run) -> RunResult:
         teardown("fit")
 
     Returns:
-        Position, metrics and why it ended; weights too where the run was in another process.
+        Position, metrics and why it ended, its history and newest file as outputs; weights too where the run was in
+        another process.
     """
     with Session(run):
         set_up(run)
@@ -92,6 +93,7 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_end", phase="on_fit_end")
         serve_at_end(run)
         run.finish()
+        run.keep_outputs((run.history, run.saves.newest))
         announce_end(run)
     return run.result()
 

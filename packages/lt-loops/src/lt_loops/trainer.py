@@ -34,6 +34,7 @@ from lt_loops.checkpoint.choice import choose_checkpoint
 from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
+from lt_loops.fit_result import FitResult
 from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
@@ -225,8 +226,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
         **unknown: Any,
-    ) -> None:
-        """Train ``model``.
+    ) -> FitResult:
+        """Train ``model``; return how it went: history, checkpoints, why it ended.
 
         Called again with the same module it continues, when limits were raised or it was interrupted.
 
@@ -243,8 +244,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if unknown:
             given = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders}
             given |= {"datamodule": datamodule, "ckpt_path": ckpt_path, "weights_only": weights_only}
-            self.fit(model, **in_todays_names("fit", given, unknown))
-            return
+            return self.fit(model, **in_todays_names("fit", given, unknown))
         with silenced(self.settings.silence):
             loaders, start = {"train": train_dataloaders, "validate": val_dataloaders}, self.settings.ckpt_path
             run = self._new_run("fit", model, loaders, datamodule, ckpt_path or start, weights_only)
@@ -252,6 +252,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self._fitted = None  # a fit that fails leaves nothing to continue
             result = self.strategy.launch(run_fit, run)
             self._finish(run, result)
+        return FitResult.of(self, run, *result.outputs)
 
     def validate(
         self,

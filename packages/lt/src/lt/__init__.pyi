@@ -5,6 +5,7 @@ from lt_core.callback import Callback as Callback
 from lt_core.module import LightningModule as LightningModule
 from lt_core.seed import seed_everything as seed_everything
 from lt_data.datamodule import LightningDataModule as LightningDataModule
+from lt_loops.fit_result import FitResult as FitResult
 from lt_loops.trainer import Trainer as Trainer
 from lt import accelerators as accelerators
 from lt import callbacks as callbacks
@@ -24,6 +25,7 @@ from lt import utilities as utilities
 
 __all__ = [
     "Callback",
+    "FitResult",
     "LightningDataModule",
     "LightningModule",
     "Trainer",

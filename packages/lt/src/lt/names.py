@@ -10,6 +10,7 @@ __all__ = ["DOCS", "NAMES"]
 NAMES: dict[str, dict[str, str]] = {
     "": {
         "Callback": "lt_core.callback:Callback",
+        "FitResult": "lt_loops:FitResult",
         "LightningDataModule": "lt_data:LightningDataModule",
         "LightningModule": "lt_core.module:LightningModule",
         "Trainer": "lt_loops:Trainer",

@@ -15,6 +15,7 @@ from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
+from lt_loops.run.history import History
 from lt_loops.run.log import Log
 from lt_loops.run.losses import LossWatch
 from lt_loops.run.origin import Origin
@@ -47,6 +48,7 @@ class Run:
         model: the module as the strategy set it up.
         origin, data, training, losses, stopping, evaluation, log, saves: the owners; each class says what it holds.
         ahead: how far the loop runs before it looks up.
+        history: what went to the loggers, as columns.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
     """
 
@@ -78,6 +80,7 @@ class Run:
         self.hooks: HookCalls
         self.log: Log
         self.compile_report: CompileReport | None = None
+        self.history = History()
         self.outputs: Any = None
         self.phase, self.status, self.begun = "", "running", False
         if last is not None:
@@ -132,9 +135,9 @@ class Run:
 
     def open_log(self, profiler: Profiler | None = None) -> None:
         """Begin to send values to the loggers."""
-        fits = self.stage == "fit"
+        history = self.history if self.stage == "fit" else None
         self.log = Log(
-            self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, fits, profiler
+            self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, history, profiler
         )
 
     def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:

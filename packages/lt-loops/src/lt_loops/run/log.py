@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
+    from lt_loops.run.history import History
 
 
 _KEPT_ROWS = 10_000
@@ -52,12 +53,15 @@ class Log(Owner):
         strategy: Strategy,
         rows: Rows,
         module: LightningModule,
-        trains: bool,
+        history: History | None,
         profiler: Profiler | None,
     ) -> None:
-        """Send to ``loggers``; ranks other than 0 send nothing. ``profiler`` measures what is sent as ``"logging"``."""
+        """Send to ``loggers``; ranks other than 0 send nothing. ``profiler`` measures what is sent as ``"logging"``.
+
+        A ``history`` gets the same rows, and asks for none; a run that does not train has none.
+        """
         self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
-        self._rows, self._module, self._trains, self._next_row = rows, module, trains, NEVER
+        self._rows, self._module, self._history, self._next_row = rows, module, history, NEVER
         self._loggers: list[Logger] = list(loggers) if strategy.rank == 0 else []
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
@@ -106,11 +110,13 @@ class Log(Owner):
         own = row.pop("step", None)
         axis = own if own is not None else step if step is not None else self._axis(row)
         self._recorder.logged_values.update(row)
-        if self._trains and own is None:
+        if self._history is not None and own is None:
             row.setdefault("epoch", self._ahead.position.epoch)
         place = self._place(axis)
         for logger in self._loggers:
             self._send_to(logger, row, place)
+        if self._history is not None and self._strategy.rank == 0:
+            self._history.add(row, place)
 
     def _place(self, axis: Any) -> int:
         """Return the row's place on the x axis.
@@ -143,7 +149,7 @@ class Log(Owner):
 
     def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
         """Say once that the axis which the user chose is not there."""
-        if not self._trains or self._axis_told == name:
+        if self._history is None or self._axis_told == name:
             return
         self._axis_told = name
         logged = sorted({*row, *self._recorder.callback_values})

@@ -54,15 +54,26 @@ class Saves:
 
     A checkpoint may be written in the background: it is confirmed, on all ranks alike, before the next one is made, and
     at the end of the run. A request that fails is that request's failure and no other's; ``requests`` are those since
-    the last boundary.
+    the last boundary, ``newest`` is the last file on disk that resumes, "" for none.
     """
 
-    __slots__ = ("_ahead", "_failures", "_io", "_on_disk", "_profiler", "_strategy", "_unconfirmed", "requests")
+    __slots__ = (
+        "_ahead",
+        "_failures",
+        "_io",
+        "_on_disk",
+        "_profiler",
+        "_strategy",
+        "_unconfirmed",
+        "newest",
+        "requests",
+    )
 
     def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
         """Begin with nothing asked for and nothing on disk; a profiler measures saves as ``"save_checkpoint"``."""
         self._ahead, self._strategy, self._io, self._profiler = ahead, strategy, io, profiler
         self.requests: list[SaveRequest] = []
+        self.newest = ""
         self._unconfirmed: list[SaveRequest] = []
         self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
         self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
@@ -176,7 +187,7 @@ class Saves:
             error = self._agreed(self._try_to_write(path, Header.marked(tree, mark), io, wait=True))
             if error is not None:
                 raise error
-        self._on_disk[contents] = self._batches()
+        self._is_on_disk(path, contents, self._batches())
         self._say_gaps(path, tree)
         if each_logger is None:
             self._io.teardown()
@@ -216,9 +227,14 @@ class Saves:
         for request in pending:
             error = errors[request.path]
             if error is None:
-                self._on_disk[request.contents] = request.batches
+                self._is_on_disk(request.path, request.contents, request.batches)
             else:
                 self._report(request, error)
+
+    def _is_on_disk(self, path: str, contents: Contents, batches: int) -> None:
+        self._on_disk[contents] = batches
+        if contents == Contents():
+            self.newest = path
 
     def why_unsaved(self) -> str:
         """Return why the newest state that was to be saved is not on disk; empty where it is, or a later one."""

@@ -1,0 +1,93 @@
+"""What ``fit`` returns: how it went and what it left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lt_core import plugins
+from lt_core.errors import ConfigError
+from lt_loops.run.history import History
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lt_core.trainer import TrainerAPI
+    from lt_loops.run.frame import Run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class FitResult:
+    """How a fit went and what it left; ``trainer.fit`` returns it.
+
+    Attributes:
+        history: what was logged, as columns by metric.
+        metrics: everything logged, by name, as it was last.
+        best_checkpoint: the best file of the first ModelCheckpoint, None where there is none.
+        best_score: the monitored value of that file.
+        last_checkpoint: the newest file that this fit wrote to resume from, None where it wrote none.
+        status: ``"finished"`` or ``"interrupted"``.
+        stop_reason: why it ended, as a short text.
+        epochs: training epochs done; this and the following numbers count earlier processes of a resumed fit too.
+        steps: optimizer steps taken.
+        samples: training samples that all ranks consumed; 0 where batches do not tell their size.
+        seconds: of training, validations left out.
+    """
+
+    history: History
+    metrics: dict[str, float]
+    best_checkpoint: str | None
+    best_score: float | None
+    last_checkpoint: str | None
+    status: str
+    stop_reason: str
+    epochs: int
+    steps: int
+    samples: int
+    seconds: float
+
+    @classmethod
+    def of(cls, trainer: TrainerAPI, run: Run, history: History, last_checkpoint: str) -> FitResult:
+        """Return what ``run`` left, the last one of ``trainer``."""
+        callback = next((callback for callback in trainer.callbacks if callback.role == "checkpoint"), None)
+        score = getattr(callback, "best_model_score", None)
+        return cls(
+            history=history,
+            metrics={name: float(value) for name, value in trainer.callback_metrics.items()},
+            best_checkpoint=getattr(callback, "best_model_path", "") or None,
+            best_score=None if score is None else float(score),
+            last_checkpoint=last_checkpoint or None,
+            status=run.status,
+            stop_reason=run.stopping.reason,
+            epochs=run.position.epoch,
+            steps=run.position.step,
+            samples=trainer.global_samples,
+            seconds=run.position.seconds,
+        )
+
+    def __repr__(self) -> str:
+        """Return the outcome in one line."""
+        metrics = "".join(f", {name}={value:.4g}" for name, value in self.metrics.items())
+        where = f"epochs={self.epochs}, steps={self.steps}, seconds={self.seconds:.1f}"
+        return f"FitResult({self.stop_reason!r}, {where}{metrics})"
+
+    def plot(self, *metrics: str, x: str = "step", smooth: float = 0.0, log: bool = False) -> Figure:
+        """Draw the history as ``lt plot`` does; return matplotlib's figure.
+
+        Args:
+            metrics: only these, or these panels (``"loss"`` for ``train_loss`` and ``val_loss``).
+            x: draw along ``"epoch"``, or another metric.
+            smooth: weight of the past in a running mean, from 0 (none) to below 1.
+            log: values on a logarithmic scale.
+
+        Raises:
+            ConfigError: where lt-cli or matplotlib is not installed, for a metric that is not there, or without any.
+        """
+        draw = plugins.find("defaults", "plot")
+        if draw is None:
+            raise ConfigError(
+                f"result.plot() draws by what lt-cli brings: {plugins.install_hint('lt-cli[plot]')}.", code="LT228"
+            )
+        points = {name: list(zip(self.history.steps(name), self.history[name], strict=True)) for name in self.history}
+        figure: Figure = draw(points, metrics, axis=x, smooth=smooth, logarithmic=log)
+        return figure
