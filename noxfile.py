@@ -187,10 +187,10 @@ def tests_slow(session: nox.Session) -> None:
 
 @nox.session(name="tests-trackers")
 def tests_trackers(session: nox.Session) -> None:
-    """The loggers' tests beside the real trackers (wandb, MLflow, Comet), which work offline."""
+    """The loggers' tests beside the real trackers (wandb, MLflow, Comet, OpenTelemetry), which work offline."""
     environment = str(ROOT / ".nox" / "tests-trackers")
     chosen = ("--no-default-groups", "--group", "cpu", "--group", "test", "--group", "trackers")
-    tests = session.posargs or ["tests/lt_loggers", "-k", "comet or mlflow or trackers or wandb"]
+    tests = session.posargs or ["tests/lt_loggers", "-k", "comet or mlflow or opentelemetry or trackers or wandb"]
     uv_run(session, *chosen, "pytest", "-m", ORDINARY, TIMEOUT, *tests, UV_PROJECT_ENVIRONMENT=environment)
 
 

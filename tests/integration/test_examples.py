@@ -24,6 +24,7 @@ SAYS = {
     "digits.py": "Best checkpoint:",
     "basics/argparse_trainer.py": "1 epochs, 10 steps: accuracy",
     "basics/dataloaders.py": "All three are equal: True",
+    "basics/loggers.py": "The lowest loss stands at step",
     "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",
     "basics/own_loop.py": "rank(s): accuracy",
     "basics/result.py": "The best learning rate is 0.3",

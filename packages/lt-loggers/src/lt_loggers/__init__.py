@@ -1,4 +1,4 @@
-"""Loggers for lt: CSV, TensorBoard, JSON lines, and third-party experiment trackers, each of those an extra.
+"""Loggers for lt: CSV, TensorBoard, JSON lines, memory, and third-party experiment trackers, each of those an extra.
 
 Nothing is imported before it is used: ``import lt_loggers`` costs microseconds, and a tracker's library is imported
 when its first run opens.
@@ -13,17 +13,33 @@ if TYPE_CHECKING:
     from lt_loggers.comet import CometLogger
     from lt_loggers.csv_file import CSVLogger
     from lt_loggers.jsonl import JSONLLogger
+    from lt_loggers.memory import MemoryLogger
     from lt_loggers.mlflow import MLFlowLogger
+    from lt_loggers.opentelemetry import OpenTelemetryLogger
+    from lt_loggers.stdout import StdoutLogger
     from lt_loggers.tensorboard import TensorBoardLogger
     from lt_loggers.wandb import WandbLogger
 
-__all__ = ["CSVLogger", "CometLogger", "JSONLLogger", "MLFlowLogger", "TensorBoardLogger", "WandbLogger"]
+__all__ = [
+    "CSVLogger",
+    "CometLogger",
+    "JSONLLogger",
+    "MLFlowLogger",
+    "MemoryLogger",
+    "OpenTelemetryLogger",
+    "StdoutLogger",
+    "TensorBoardLogger",
+    "WandbLogger",
+]
 
 _HOMES = {
     "CSVLogger": "csv_file",
     "CometLogger": "comet",
     "JSONLLogger": "jsonl",
     "MLFlowLogger": "mlflow",
+    "MemoryLogger": "memory",
+    "OpenTelemetryLogger": "opentelemetry",
+    "StdoutLogger": "stdout",
     "TensorBoardLogger": "tensorboard",
     "WandbLogger": "wandb",
 }

@@ -11,7 +11,7 @@ from lt_core.arguments import checks_arguments
 from lt_loggers.lines import LineFile, LineLogger
 from lt_loggers.rows import Row
 
-__all__ = ["JSONLLogger"]
+__all__ = ["JSONLLogger", "json_line"]
 
 
 class JSONLLogger(LineLogger):
@@ -61,13 +61,14 @@ class JSONLLogger(LineLogger):
         self._timestamps = timestamps
 
     def _write_rows(self, file: LineFile, rows: list[Row]) -> None:
-        file.write([_line({"step": step, **self._time(time), **row}) for step, time, row in rows])
+        file.write([json_line({"step": step, **self._time(time), **row}) for step, time, row in rows])
 
     def _time(self, time: float) -> dict[str, float]:
         return {"time": time} if self._timestamps else {}
 
 
-def _line(row: dict[str, Any]) -> str:
+def json_line(row: dict[str, Any]) -> str:
+    """Return a row as valid JSON; NaN and infinity as strings."""
     try:
         return json.dumps(row, allow_nan=False)
     except ValueError:
