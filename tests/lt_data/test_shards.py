@@ -205,6 +205,19 @@ def test_a_distributed_sampler_of_the_users_is_left_alone(kit):
     assert read == [[[0, 2], [4]], [[1, 3], [5]]]
 
 
+@pytest.mark.parametrize("asked", ["1", "0"])
+def test_workers_of_a_loader_that_shards_itself_are_seeded_by_rank_where_that_is_asked_for(kit, monkeypatch, asked):
+    monkeypatch.setenv("LT_SEED_WORKERS", asked)  # as seed_everything(workers=...) leaves it
+    drawn = []
+    for rank in (0, 1):
+        kit.seed(0)
+        sampler = DistributedSampler(kit.Noisy(8), num_replicas=2, rank=rank)
+        loader = DataLoader(kit.Noisy(8), batch_size=2, num_workers=1, sampler=sampler)
+        feed = kit.make_feed(loader, stage="fit", shard=Shard(rank, 2))
+        drawn.append({row[1].item() for batch in feed for row in batch})
+    assert bool(drawn[0] & drawn[1]) == (asked == "0")
+
+
 def test_a_distributed_sampler_for_another_rank_is_refused(kit):
     sampler = DistributedSampler(kit.Numbers(6), num_replicas=2, rank=0)
     with pytest.raises(DataError, match=r"rank 0 of 2; this is rank 1 of 2.*LT454"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from lt_core.data import holds_loaders
 from lt_core.errors import DataError, warn
+from lt_core.seed import pl_worker_init_function
 from lt_core.strategy import Shard
 from lt_data.combined import CombinedLoader
 from lt_data.feed import LoaderFeed
@@ -100,6 +102,7 @@ class _Maker:
         if self.shard.count > 1 and not _is_sharded(loader, self.shard, self.exact):
             return self.sharded(self.shard)
         self.is_users_own = True
+        loader = self._seeded(loader)
         find = partial(find_rows, loader, pins=self.pins)
         rows = find()
         exact = self.exact
@@ -151,13 +154,20 @@ class _Maker:
             part = own_shard(loader.dataset, self.shard)
             if part is None:
                 return self._shared_stream(loader)
-            loader = copied(loader, dataset=part)
+            loader = self._seeded(copied(loader, dataset=part))
             self.is_users_own = True
         if self.gather is not None and self.is_users_own and self.exact:
             loader = counting(loader)
         reader = LoaderReader(loader, exact=self.exact)
         reader.shard = self.shard
         return reader
+
+    def _seeded(self, loader: DataLoader[Any]) -> DataLoader[Any]:
+        """Return a loader that shards by itself with workers seeded by rank, where ``seed_everything`` was asked to."""
+        asked = os.environ.get("LT_SEED_WORKERS") == "1" and self.shard.count > 1
+        if not (asked and loader.num_workers and loader.worker_init_fn is None):
+            return loader
+        return copied(loader, worker_init_fn=partial(pl_worker_init_function, rank=self.shard.index))
 
     def _shared_stream(self, loader: DataLoader[Any]) -> Reader:
         same = require_same(self.gather, type(loader.dataset).__name__)
