@@ -10,6 +10,8 @@ from lt_core import Accelerator, Placement, Strategy
 class Beside(Accelerator):
     """A stranger's device that says what happens when."""
 
+    pinned = False
+
     def __init__(self):
         self.done = []
 

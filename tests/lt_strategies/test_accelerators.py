@@ -9,6 +9,7 @@ import torch
 from lt_core import plugins
 from lt_core.errors import ConfigError
 from lt_strategies import DDP, Cuda, Mps, Xla
+from lt_strategies.group import default_backend
 from lt_testing import AcceleratorKit
 
 
@@ -154,3 +155,10 @@ def test_which_gradients_there_are_is_said_on_the_cpu_so_that_no_device_is_waite
     param.grad = torch.ones_like(param)
     strategy.reduce_gradients([param])
     assert reduced == ["cpu", "meta"]
+
+
+@pytest.mark.parametrize(
+    "kind, backends", [("cpu", "gloo"), ("cuda", "cpu:gloo,cuda:nccl"), ("mps", "gloo"), ("xpu", "cpu:gloo,xpu:xccl")]
+)
+def test_ranks_talk_by_the_backend_that_is_registered_with_torch_for_their_device(kind, backends):
+    assert default_backend(torch.device(kind)) == backends

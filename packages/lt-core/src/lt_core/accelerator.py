@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from torch import Tensor
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.older import Interface
 
-__all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs"]
+__all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs", "open_device", "opened"]
 
 
 class Accelerator(Interface):
@@ -25,12 +26,14 @@ class Accelerator(Interface):
         device_type: torch's name of the device (``torch.device(device_type)``).
         priority: ``accelerator="auto"`` takes the available accelerator of the highest priority; the CPU has 0.
         auto_devices: how many devices ``devices="auto"`` takes; -1 for all.
+        auto_strategy: what ``strategy="auto"`` takes; None for ``"single"`` on one device and ``"ddp"`` on several.
     """
 
     name: str = "cpu"
     device_type: str = "cpu"
     priority: int = 0
     auto_devices: int = 1
+    auto_strategy: str | None = None
 
     def available(self) -> bool:
         """Return whether this machine has such a device. Must not initialise a driver in a process that will fork."""
@@ -95,6 +98,26 @@ class Accelerator(Interface):
     def close(self) -> None:
         """Give back what can be given back (caches)."""
 
+    def generator_state(self) -> Any | None:
+        """Return the state of the current device's random generator: plain data or a CPU tensor; None where it is not
+        in use.
+
+        By default what ``torch.<device_type>`` has, as torch's own devices and those registered with it do.
+        """
+        module = getattr(torch, self.device_type, None)
+        read = getattr(module, "get_rng_state", None)
+        in_use = getattr(module, "is_initialized", None) or getattr(module, "is_available", None)
+        return read() if read is not None and (in_use is None or in_use()) else None
+
+    def restore_generator(self, state: Any) -> None:
+        """Put the generator back to what :meth:`generator_state` returned; without such a device, do nothing."""
+        module = getattr(torch, self.device_type)
+        if module.is_available():
+            module.set_rng_state(state.cpu())
+
+    def seed_generator(self, seed: int) -> None:
+        """Seed the generator, where ``torch.manual_seed`` does not do it already."""
+
     def stats(self, device: torch.device) -> dict[str, float]:
         """Return readings of ``device`` by name, with the unit in the name: bytes, percent, degrees Celsius, watts."""
         return {}
@@ -115,10 +138,16 @@ class Accelerator(Interface):
 
 
 class Copies(Protocol):
-    """Copies of tensors to one device, beside what the device computes; the next batch is fetched by it."""
+    """Copies of tensors to one device, beside what the device computes; the next batch is fetched by it.
+
+    Attributes:
+        pinned: whether batches are to be made in pinned memory, from which copies do not block.
+    """
+
+    pinned: bool
 
     def begin(self, tensor: Tensor) -> Tensor:
-        """Return ``tensor`` as it will be on the device after :meth:`wait`; from pinned memory nothing blocks."""
+        """Return ``tensor`` as it will be on the device after :meth:`wait`."""
 
     def wait(self) -> None:
         """Let what the device computes from now on begin when all copies that were begun are there."""
@@ -156,6 +185,32 @@ class SupportsGraphs(Protocol):
 
 class Cpu(Accelerator):
     """The processor, and the name for ``isinstance``; the base class works on it too."""
+
+
+_opened: dict[str, Accelerator] = {}
+
+
+def open_device(accelerator: Accelerator, device: torch.device) -> None:
+    """Make ``device`` the current one of this process, whose random generator belongs to its state from now on."""
+    accelerator.open(device)
+    _opened[accelerator.device_type] = accelerator
+
+
+def opened() -> dict[str, Accelerator]:
+    """Return accelerators whose generators this process may draw from, by type of device: those that runs have opened,
+    and torch's own.
+    """
+    if "torch_xla" in sys.modules and "xla" not in _opened:  # which torch does not know as an accelerator
+        from lt_core import plugins
+
+        if (found := plugins.find("accelerators", "xla")) is not None:
+            _opened["xla"] = found()
+    own = torch.accelerator.current_accelerator()
+    if own is None or own.type in _opened:
+        return _opened
+    torchs = Accelerator()
+    torchs.device_type = own.type
+    return {own.type: torchs, **_opened}
 
 
 def _read_devices(devices: object, name: str) -> int | str | list[int]:

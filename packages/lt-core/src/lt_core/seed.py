@@ -1,8 +1,8 @@
 """Seeds, and the states of all random generators as plain data.
 
 numpy is never imported here. ``import torch`` imports it wherever it is installed, so its generator is seeded, captured
-and restored then; a numpy that appears in the process later stays as it seeds itself. ``torch_xla`` is treated
-likewise, and its runtime is never started: what opens an XLA device seeds it with :func:`seed_of_environment`.
+and restored then; a numpy that appears in the process later stays as it seeds itself. The generators of devices are
+their accelerators' affair, from when a run opens one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lt_core.accelerator import opened
 from lt_core.errors import ConfigError, warn
 from lt_core.rank import process_rank
 
@@ -102,19 +103,16 @@ def capture_generators() -> dict[str, Any]:
     """Return the states of all random generators of this process as plain data and CPU tensors.
 
     Keys: ``python`` (the tuple of :func:`random.getstate`), ``torch`` (uint8, shape ``(5056,)``), and where they are
-    in use ``numpy`` (a dict; its ``key`` int32, shape ``(624,)``), ``cuda`` (uint8, shape ``(16,)``, of the current
-    device), ``mps`` (uint8), ``xla`` (an int). Takes 10 µs, and 30 more where numpy is. Loads with
-    ``weights_only=True``.
+    in use ``numpy`` (a dict; its ``key`` int32, shape ``(624,)``) and the current device of each type by its name:
+    ``cuda`` (uint8, shape ``(16,)``), ``mps`` (uint8), ``xla`` (an int). Takes 10 µs, and 30 more where numpy is. Loads
+    with ``weights_only=True``.
     """
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if (numpy := sys.modules.get("numpy")) is not None:
         state["numpy"] = _numpy_state(numpy)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        state["cuda"] = torch.cuda.get_rng_state()
-    if torch.backends.mps.is_available():
-        state["mps"] = torch.mps.get_rng_state()
-    if (xla := _running_xla()) is not None:
-        state["xla"] = int(xla.get_rng_state())
+    for name, accelerator in opened().items():
+        if (of_device := accelerator.generator_state()) is not None:
+            state[name] = of_device
     return state
 
 
@@ -129,12 +127,9 @@ def restore_generators(state: dict[str, Any]) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy" in state:
         numpy.random.set_state(_numpy_state_back(numpy, state["numpy"]))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"].cpu())
-    if "mps" in state and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(state["mps"].cpu())
-    if "xla" in state and (xla := _running_xla()) is not None:
-        xla.set_rng_state(state["xla"])
+    for name, accelerator in opened().items():
+        if name in state:
+            accelerator.restore_generator(state[name])
 
 
 def have_drawn(before: dict[str, Any]) -> bool:
@@ -175,8 +170,8 @@ def _seed_generators(torch_seed: int, python_seed: int, numpy_seed: int) -> None
     torch.manual_seed(torch_seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(numpy_seed)
-    if (xla := _running_xla()) is not None:
-        xla.set_rng_state(torch_seed)
+    for accelerator in opened().values():
+        accelerator.seed_generator(torch_seed)
 
 
 def _check(seed: Any, source: str) -> int:
@@ -210,11 +205,3 @@ def _numpy_state_back(numpy: Any, state: dict[str, Any]) -> dict[str, Any]:
     if "key" in inner:
         inner["key"] = numpy.array(inner["key"].tolist(), dtype="int32").view("uint32")
     return {**state, "state": inner}
-
-
-def _running_xla() -> Any | None:
-    """Return torch_xla's ``xla_model`` where its runtime runs; asking it earlier would forbid a later launch."""
-    torch_xla = sys.modules.get("torch_xla")
-    if torch_xla is None or not torch_xla._XLAC._xla_runtime_is_initialized():
-        return None
-    return sys.modules.get("torch_xla.core.xla_model")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from lt_core.accelerator import Accelerator
+from lt_core.accelerator import Accelerator, open_device
 from lt_core.batch import move_to_device
 from lt_core.checkpoint import CheckpointIO, SupportsShards, need_shards, shards_of
 from lt_core.environment import Environment
@@ -242,7 +242,7 @@ class Strategy(_Names, Interface):
 
     def open(self) -> None:
         """Enter the job in this process: current device, process group. May be called again; then does nothing."""
-        self.placement.accelerator.open(self.device)
+        open_device(self.placement.accelerator, self.device)
 
     def close(self, error: BaseException | None = None) -> None:
         """Leave a run; with ``error``, let the other ranks know, so that none waits for this one.

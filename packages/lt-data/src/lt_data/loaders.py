@@ -53,7 +53,7 @@ def feed(
     check_loader(loader, stage)
     exact = stage == "fit"
     copies = copies_of(transfer)
-    pins, noted = copies is not None, stage == "predict"
+    pins, noted = copies is not None and copies.pinned, stage == "predict"
     maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=noted)
     reader = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.reader()
     if gather is not None and maker.is_users_own and (exact or stand_ins):

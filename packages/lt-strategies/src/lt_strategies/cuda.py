@@ -105,6 +105,8 @@ class SideStream:
     allocator cannot be told which streams use their memory (``record_stream`` has no kernel for them).
     """
 
+    pinned = True
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

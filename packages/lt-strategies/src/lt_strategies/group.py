@@ -263,5 +263,13 @@ def _say_bye(mine: Group) -> None:
 
 
 def default_backend(device: torch.device) -> str:
-    """Return the backend for a kind of device: NCCL for CUDA tensors and gloo for those on the CPU."""
-    return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    """Return the backends for a kind of device: gloo for the CPU, and what is registered with torch for the device."""
+    try:
+        own = dist.get_default_backend_for_device(device)
+    except ValueError:
+        raise ConfigError(
+            f"Ranks on {device.type} cannot talk: no backend is registered with torch for this kind of device. Install "
+            "the package that brings one, or name it: DDP(process_group_backend='...').",
+            code="LT348",
+        ) from None
+    return own if device.type == "cpu" or own == "gloo" else f"cpu:gloo,{device.type}:{own}"

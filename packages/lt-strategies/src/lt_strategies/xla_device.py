@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,6 +24,7 @@ class Xla(Accelerator):
     device_type = "xla"
     priority = 200
     auto_devices = 1
+    auto_strategy = "xla"
 
     def available(self) -> bool:
         return not self.unavailable_reason()
@@ -42,6 +45,17 @@ class Xla(Accelerator):
     def open(self, device: torch.device) -> None:
         import torch_xla  # noqa: F401  from here on torch knows the device
 
+    def generator_state(self) -> Any | None:
+        runtime = _running()
+        return None if runtime is None else int(runtime.get_rng_state())
+
+    def restore_generator(self, state: Any) -> None:
+        self.seed_generator(state)  # its whole state is a number
+
+    def seed_generator(self, seed: int) -> None:
+        if (runtime := _running()) is not None:
+            runtime.set_rng_state(seed)
+
     def stats(self, device: torch.device) -> dict[str, float]:
         """Return memory in bytes, where the runtime reports it (not on the CPU)."""
         from torch_xla.core import xla_model
@@ -51,6 +65,14 @@ class Xla(Accelerator):
         except RuntimeError:
             return {}
         return {f"memory_{name}": float(value) for name, value in memory.items() if isinstance(value, (int, float))}
+
+
+def _running() -> Any | None:
+    """Return torch_xla's ``xla_model`` where its runtime runs; asking it earlier would forbid a later launch."""
+    torch_xla = sys.modules.get("torch_xla")
+    if torch_xla is None or not torch_xla._XLAC._xla_runtime_is_initialized():
+        return None
+    return sys.modules.get("torch_xla.core.xla_model")
 
 
 @lru_cache(maxsize=1)

@@ -287,8 +287,8 @@ def _own_device(asked: int | str | list[int], accelerator: Accelerator, environm
 
 def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
     """Return the name of the strategy that ``strategy="auto"`` takes for so many devices."""
-    if accelerator.device_type == "xla":
-        return "xla"
+    if accelerator.auto_strategy is not None:
+        return accelerator.auto_strategy
     if ranks == 1:
         return "single"
     return "ddp_notebook" if is_interactive() else "ddp"  # there is no script to run once more in a notebook
