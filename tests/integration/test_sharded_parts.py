@@ -93,8 +93,25 @@ def facts_of_two_steps(ranks):
     return ranks(lambda strategy: weights(strategy, train(strategy, Blocks(), steps=2)[0]), 2, DDP(timeout=PATIENCE))[0]
 
 
-def test_a_folder_becomes_one_file_of_weights_that_loads_on_one_cpu(ranks, folder, tmp_path):
+def optimizer_of_two_steps(strategy):
+    module, optimizer = train(strategy, Blocks(), steps=2)
+    return strategy.optimizer_state(module, optimizer)
+
+
+def test_a_folder_becomes_one_file_and_is_read_as_it_is_on_one_cpu(ranks, folder, tmp_path):
     consolidate(folder / "parts.ckpt", tmp_path / "one.ckpt")
-    tree = Strategy().load_checkpoint(CheckpointIO(), tmp_path / "one.ckpt")
-    assert tree["epoch"] == 3
-    assert_same(tree["state_dict"], facts_of_two_steps(ranks))
+    expected = ranks(optimizer_of_two_steps, 2, DDP(timeout=PATIENCE))[0]
+    for path in (tmp_path / "one.ckpt", folder / "parts.ckpt"):
+        tree = Strategy().load_checkpoint(CheckpointIO(), path)
+        assert tree["epoch"] == 3
+        assert_same(tree["state_dict"], facts_of_two_steps(ranks))
+        (found,) = tree["optimizer_states"]
+        assert found["param_groups"] == expected["param_groups"]
+        for index, entry in expected["state"].items():
+            assert_same(found["state"][index], entry)
+
+
+def test_ranks_of_ddp_read_a_folder_too(ranks, folder):
+    for epoch, found, states in ranks(facts_of_resume(folder), 2, DDP(timeout=PATIENCE)):
+        assert (epoch, states) == (3, len(list(Blocks().parameters())))
+        assert_same(found, facts_of_two_steps(ranks))

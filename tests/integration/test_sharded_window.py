@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from lt_checkpoint._sharded import consolidate
 from lt_core import Callback, LightningModule
 from lt_loops import Trainer
 from lt_strategies import FSDP, ForkLauncher
@@ -22,6 +23,11 @@ class Net(LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Adam(Net):
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.1)
 
 
 class Manual(Net):
@@ -44,6 +50,14 @@ class SavesInWindow(Callback):
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         if batch_idx == 2:
             trainer.request_save(self.path)
+
+
+class SavesAtTheEnd(SavesInWindow):
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        pass
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.request_save(self.path)
 
 
 def fitted(kind, tmp_path, *callbacks, ckpt_path=None, **arguments):
@@ -74,3 +88,23 @@ def test_a_window_whose_gradients_cannot_be_saved_is_begun_anew_and_that_is_said
     assert tree["gaps"] == {"the gradients of an unfinished accumulation window": "strategy 'fsdp' shards them"}
     assert (position["batch"], position["micro"]) == (3, 0)
     assert fitted(kind, tmp_path, ckpt_path=path)[1] == 3  # one before, then batches 3 and 4, and 5 alone
+
+
+@pytest.mark.filterwarnings("always:.*was saved on 2 ranks")
+def test_one_device_goes_on_from_a_folder_of_shards_as_from_the_file_made_of_it(tmp_path):
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    data = torch.arange(96.0).view(24, 4) / 96
+    sharded = FSDP(state_dict_type="sharded", launcher="fork")
+    saves = SavesAtTheEnd(tmp_path / "parts.ckpt")
+    trainer = Trainer(accelerator="cpu", devices=2, strategy=sharded, max_epochs=1, callbacks=[saves], **quiet)
+    trainer.fit(Adam(), DataLoader(data, batch_size=2))
+    consolidate(tmp_path / "parts.ckpt", tmp_path / "one.ckpt")
+    found = []
+    for name in ("parts.ckpt", "one.ckpt"):
+        module = Adam()
+        trainer = Trainer(accelerator="cpu", devices=1, max_epochs=2, **quiet)
+        trainer.fit(module, DataLoader(data, batch_size=2), ckpt_path=tmp_path / name)
+        (moments,) = {entry["step"].item() for entry in trainer.optimizers[0].state.values()}
+        found.append((module.layer.weight.detach(), trainer.global_step, moments))
+    assert found[0][1:] == found[1][1:] == (6 + 12, 6 + 12)
+    assert torch.equal(found[0][0], found[1][0])

@@ -114,8 +114,8 @@ def _opened(source: Any, path: Path | None, shown: str) -> Iterator[IO[bytes]]:
 def _open(path: Path, shown: str) -> IO[bytes]:
     if path.is_dir():
         raise CheckpointError(
-            f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder, and the strategy that wrote "
-            f"it (fsdp, say) reads it; `lt ckpt convert {shown} whole.ckpt` makes its weights one file, for any other."
+            f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder: lt_checkpoint.load, a "
+            f"Trainer and `lt ckpt convert {shown} whole.ckpt`, which makes one file of it, read it."
             f"{near_files(path / 'last.ckpt')}",
             code="LT659",
         )

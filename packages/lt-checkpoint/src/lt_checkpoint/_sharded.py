@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import tempfile
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint import metadata
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
@@ -30,7 +32,6 @@ from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.atomic_file import sync_directory
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError
 from lt_core.ranks import Ranks
 
@@ -40,8 +41,7 @@ __all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]
 class ShardedCheckpointIO(Wrapping, SupportsShards):
     """Writes and reads folders to which every rank contributes, and files by another ``CheckpointIO``.
 
-    Read by one process, a folder is a tree with the whole weights and everything but the optimizers' states, which only
-    the strategy that wrote them can load.
+    Read by one process, a folder is the tree that one file would hold: whole weights, whole states of optimizers.
 
     Args:
         checkpoint_io: what writes and reads files; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
@@ -95,13 +95,17 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        """Return the tree at ``path``: of a folder the whole weights, and everything but the optimizers' states."""
+        """Return the tree at ``path``: of a folder everything that is in it, each tensor whole."""
         if not isinstance(path, (str, PathLike)) or not is_one(path):
             return super().load_checkpoint(path, map_location, weights_only, trusted=trusted, mmap=mmap, verify=verify)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "whole.ckpt"
-            consolidate(path, file)
-            return self.io.load_checkpoint(file, map_location, verify=verify)
+        if verify:
+            self.verify(path)
+        tree = _whole(self.io, standing(path), trusted=trusted)
+        if map_location is None or str(map_location) == "cpu":
+            return tree
+        with tempfile.TemporaryDirectory() as folder:  # torch.load knows all that a map_location may be
+            torch.save(tree, file := Path(folder) / "whole.ckpt")
+            return self.io.load_checkpoint(file, map_location, trusted=trusted, verify=False)
 
     def remove_checkpoint(self, path: StrPath) -> None:
         if is_one(path):
@@ -172,29 +176,56 @@ def is_one(path: str | PathLike[str]) -> bool:
 
 
 def consolidate(path: str | PathLike[str], target: str | PathLike[str]) -> None:
-    """Turn a sharded checkpoint's folder into one file of module weights, in this process.
+    """Turn a sharded checkpoint's folder into one file, in this process: what ``state_dict_type="full"`` had written.
 
-    The file holds ``{"state_dict": ...}``; it loads by ``load_from_checkpoint`` and ``torch.load(weights_only=True)``.
+    It loads by ``load_from_checkpoint`` and ``torch.load(weights_only=True)``, and a run on any device resumes from it.
 
     Raises:
         CheckpointError: when ``path`` is no such folder.
     """
     if not is_one(path):
         raise CheckpointError(f"{path} is not a sharded checkpoint: expected a folder with {REST_FILE}.", code="LT744")
-    scratch = Path(target).with_name(f".{Path(target).name}.draft")
-    path = standing(path)
-    ShardedCheckpointIO().verify(path)
-    try:
-        dcp_to_torch_save(path, scratch)
-        tree = torch.load(scratch, map_location="cpu", weights_only=True)
-    finally:
-        scratch.unlink(missing_ok=True)
-    rest = TorchCheckpointIO().load_checkpoint(Path(path) / REST_FILE)
-    for key in ("optimizer_states", "names", "files"):
-        rest.pop(key, None)
-    if (header := Header.of(rest)) is not None and header.time is not None:
-        rest |= header._replace(weights_only=True).entry()
-    TorchCheckpointIO().save_checkpoint({**rest, "state_dict": tree["state_dict"]}, target)
+    TorchCheckpointIO().save_checkpoint(ShardedCheckpointIO().load_checkpoint(path), target)
+
+
+class _Plain(DefaultLoadPlanner):
+    """Reads what is no tensor without running its code."""
+
+    def load_bytes(self, read_item: Any, value: Any) -> None:
+        name = read_item.dest_index.fqn
+        self.original_state_dict[name] = torch.load(value, weights_only=True)
+
+
+def _whole(io: CheckpointIO, folder: Path, *, trusted: bool) -> dict[str, Any]:
+    """Return the tree in a folder, each tensor whole."""
+    _check_metadata(folder)
+    tree = io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
+    tree.pop("files", None)
+    found: dict[str, Any] = {
+        name: torch.empty(kind.size, dtype=kind.properties.dtype)
+        if isinstance(kind, metadata.TensorStorageMetadata)
+        else None
+        for name, kind in FileSystemReader(folder).read_metadata().state_dict_metadata.items()
+    }
+    planner = _Plain(flatten_state_dict=False, flatten_sharded_tensors=False)
+    with warnings.catch_warnings():  # torch says even where no_dist is given that there is no process group
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        load_shards(found, checkpoint_id=str(folder), planner=planner, no_dist=True)
+    tree["state_dict"] = {name: found[f"state_dict.{name}"] for name in tree.pop("names")}
+    tree["optimizer_states"] = [
+        {
+            "param_groups": state["param_groups"],
+            "state": {
+                int(index): {
+                    name: found[f"optimizers.{number}.{index}.{name}"] if isinstance(kind, str) else kind
+                    for name, kind in kinds.items()
+                }
+                for index, kinds in state["kinds"].items()
+            },
+        }
+        for number, state in enumerate(tree["optimizer_states"])
+    ]
+    return tree
 
 
 def _write(ranks: Ranks, io: CheckpointIO, tree: dict[str, Any], draft: Path, target: Path) -> None:

@@ -17,7 +17,7 @@ from lt_cli.command_error import CommandError
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, did_you_mean, warn
+from lt_core.errors import CheckpointError, did_you_mean
 from lt_core.plugins import install_hint
 
 __all__ = ["convert", "export", "run", "weights_of"]
@@ -42,7 +42,7 @@ def convert(
     """Write a checkpoint again as plain data, in the layout that lt and Lightning read.
 
     Args:
-        source: a checkpoint of lt or Lightning (1.x too), or bare weights.
+        source: a checkpoint of lt or Lightning (1.x too), a sharded one's folder, or bare weights.
         target: the file to write.
         weights_only: leave out what only a resumed training needs.
         dtype: a type for floating-point weights; optimizers keep theirs.
@@ -54,21 +54,13 @@ def convert(
     tree = _reader(source).load_checkpoint(source, map_location="cpu", trusted=trusted)
     if "state_dict" not in tree and all(isinstance(value, Tensor) for value in tree.values()):
         tree = {"epoch": 0, "global_step": 0, "pytorch-lightning_version": "2.5.0", "state_dict": tree, "loops": {}}
-    sharded = source.is_dir() and not weights_only
-    if weights_only or sharded:  # of a sharded one only its strategy can load the optimizers
+    if weights_only:
         tree = {key: value for key, value in tree.items() if key not in _TRAINING_ONLY}
         if (header := Header.of(tree)) is not None and header.time is not None:
             tree |= header._replace(weights_only=True).entry()
     if dtype is not None:
         tree["state_dict"] = {name: _cast(value, dtype) for name, value in tree.get("state_dict", {}).items()}
     CheckpointIO().save_checkpoint(tree, target)
-    if sharded:
-        warn(
-            f"{target} holds the weights and hyperparameters of {source}, not its optimizers, callbacks and place in "
-            "the data: of a sharded checkpoint only the strategy that wrote it (fsdp, say) can load these. Training "
-            f"resumes from {source} itself; {target} is for everything else. --weights-only says that this is meant.",
-            code="LT915",
-        )
 
 
 _TRAINING_ONLY = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")

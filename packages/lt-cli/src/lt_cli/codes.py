@@ -8,6 +8,5 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT159",
         "LT161",
-        "LT915",
     }
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 import torch
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 
 from lt_core.accelerator import Accelerator, open_device
 from lt_core.batch import move_to_device
-from lt_core.checkpoint import CheckpointIO, SupportsShards, need_shards, shards_of
+from lt_core.checkpoint import CheckpointIO, SupportsShards, is_remote, need_shards, shards_of
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 from lt_core.launcher import Launcher, RunResult
@@ -375,10 +376,10 @@ class Strategy(_Names, Interface):
             io.save_checkpoint(tree, path)
 
     def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
-        """Read the tree at ``path``; called on every rank."""
-        shards = self._shards(io)
-        if shards is None:
-            return io.load_checkpoint(path, map_location="cpu", trusted=trusted)
+        """Read the tree at ``path``; called on every rank. A folder of shards is read whole where parameters are."""
+        shards = self._shards(io, path)
+        if shards is None or not self.capabilities.sharded_parameters:
+            return (shards or io).load_checkpoint(path, map_location="cpu", trusted=trusted)
         return shards.load_shards(path, self, trusted=trusted)
 
     def verify_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
@@ -387,15 +388,16 @@ class Strategy(_Names, Interface):
         Raises:
             CheckpointError: path, reason, way out.
         """
-        (self._shards(io) or io).verify(path)
+        (self._shards(io, path) or io).verify(path)
 
     def remove_checkpoint(self, io: CheckpointIO, path: str | PathLike[str]) -> None:
         """Delete the checkpoint at ``path``; called on every rank, by default only rank 0 deletes."""
         if self.rank == 0:
-            (self._shards(io) or io).remove_checkpoint(path)
+            (self._shards(io, path) or io).remove_checkpoint(path)
 
-    def _shards(self, io: CheckpointIO) -> SupportsShards | None:
-        return shards_of(io) if self.capabilities.sharded_parameters else None
+    def _shards(self, io: CheckpointIO, path: str | PathLike[str]) -> SupportsShards | None:
+        folder = not is_remote(path) and Path(path).is_dir()
+        return shards_of(io) if folder or self.capabilities.sharded_parameters else None
 
 
 class SupportsMesh(Protocol):
