@@ -13,7 +13,7 @@ import torch
 import lt
 from lt_compat import install
 from lt_compat.stand_ins import is_stand_in, modules
-from lt_core.errors import ConfigError, LtError
+from lt_core.errors import CheckpointError, ConfigError, LogError, RankError
 from lt_loops import Trainer
 from lt_strategies import DDP
 
@@ -150,7 +150,8 @@ def test_detect_says_whether_it_is_this_environment(name, monkeypatch):
 
 
 def fitted(name: Callable[[str], Any], **arguments: Any) -> tuple[Any, Any]:
-    trainer = name(":Trainer")(**QUIET, max_epochs=1, limit_train_batches=2, limit_val_batches=1, **arguments)
+    limits = {"max_epochs": 1, "limit_train_batches": 2, "limit_val_batches": 1}
+    trainer = name(":Trainer")(**{**QUIET, **limits, **arguments})
     model = name("demos.boring_classes:BoringModel")()
     trainer.fit(model)
     return trainer, model
@@ -256,12 +257,23 @@ def test_a_filter_for_lightnings_text_turns_off_the_warning_of_lt(name):
         trainer.fit(name("demos.boring_classes:BoringModel")())
 
 
+def test_a_logging_interval_longer_than_the_epoch_is_a_warning_that_lightnings_text_turns_off(name, tmp_path):
+    logger = name("loggers:CSVLogger")(tmp_path)
+    with pytest.warns(UserWarning, match=r"batches \(2\) is smaller than the logging interval .*=50"):
+        fitted(name, logger=logger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")
+        fitted(name, logger=logger)
+
+
 def test_misconfiguration_exception_catches_what_lt_says_of_the_configuration(name):
     misconfigured = name("utilities.exceptions:MisconfigurationException")
     trainer = name(":Trainer")(**QUIET, max_epochs=1)
     with pytest.raises(misconfigured):
         trainer.fit(name(":LightningModule")())
-    assert misconfigured is LtError
+    assert issubclass(LogError, misconfigured)
+    assert not any(issubclass(error, misconfigured) for error in (CheckpointError, RankError))  # nor in Lightning
 
 
 def test_accelerators_say_whether_they_are_here():

@@ -11,5 +11,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT904",
         "LT905",
         "LT918",
+        "LT921",
     }
 )

@@ -49,7 +49,7 @@ lt_compat.profilers:SimpleProfiler = SimpleProfiler
 lt_compat.summary:LayerSummary = LayerSummary
 lt_compat.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
 lt_compat.summary:get_human_readable_count = get_human_readable_count
-lt_core.errors:LtError = MisconfigurationException
+lt_core.errors:UsageError = MisconfigurationException
 """
 """What takes the place of lt's own of that name."""
 

@@ -21,6 +21,7 @@ _SAME = {
     "LT606": "Be aware that when using `ckpt_path`, callbacks used to create the checkpoint need to be provided",
     "LT651": "Attribute 'model' is an instance of `nn.Module` and is already saved during checkpointing.",
     "LT918": '.fit(ckpt_path="last") is set, but there is no last checkpoint available. No checkpoint will be loaded.',
+    "LT921": "The number of training batches (2) is smaller than the logging interval Trainer(log_every_n_steps=50).",
 }
 """By lt's code, the beginning of what Lightning 2.6 says there."""
 

@@ -48,7 +48,7 @@ class Profiler(Measures, metaclass=_Kind):
         """It has ended."""
 
     @contextmanager
-    def profile(self, action_name: str) -> Iterator[str]:  # type: ignore[override]
+    def profile(self, action_name: str) -> Iterator[str]:
         """Return a context that is an action."""
         try:
             self.start(action_name)

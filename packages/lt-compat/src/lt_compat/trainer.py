@@ -89,6 +89,14 @@ def trainer_class() -> type:
                         code="LT918",
                     )
                     super().fit(*given[:4], **{**arguments, "ckpt_path": None})
+                batches, interval = self.num_training_batches, self.log_every_n_steps
+                if self.loggers and 0 < batches < interval and not self.fast_dev_run:
+                    warn(
+                        f"The number of training batches ({batches}) is smaller than the logging interval "
+                        f"Trainer(log_every_n_steps={interval}): few or no step values reach the loggers. Set a "
+                        "lower value for log_every_n_steps.",
+                        code="LT921",
+                    )
 
         def __getattr__(self, name: str) -> Any:
             """Say what to read in place of Lightning's connectors."""
@@ -115,7 +123,6 @@ def __getattr__(name: str) -> type:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_NO_LAST = '.fit(ckpt_path="last") is set, but there is no last checkpoint available. No checkpoint will be loaded.'
 _CONNECTORS = {
     "_callback_connector": "read trainer.callbacks",
     "_checkpoint_connector": "call trainer.save_checkpoint(path), or fit(ckpt_path=...)",

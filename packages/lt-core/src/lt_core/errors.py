@@ -3,12 +3,13 @@
 ::
 
     LtError
-    ├── ConfigError (ValueError)           a wrong argument or a conflict; also known as MisconfigurationException
-    │   ├── ConfigTypeError (TypeError)    an argument of the wrong type
-    │   ├── PluginError                    an unknown strategy, logger, accelerator... name
-    │   └── HookError                      a hook that is missing, misspelt or has the wrong signature or return value
-    ├── DataError (ValueError)             loaders, samplers, batches
-    ├── LogError (ValueError)              a wrong call of ``self.log``, an unknown monitor
+    ├── UsageError (ValueError)            what the user's code gives or asks for
+    │   ├── ConfigError                    a wrong argument or a conflict; also known as MisconfigurationException
+    │   │   ├── ConfigTypeError (TypeError)    an argument of the wrong type
+    │   │   ├── PluginError                an unknown strategy, logger, accelerator... name
+    │   │   └── HookError                  a hook that is missing, misspelt or has the wrong signature or return value
+    │   ├── DataError                      loaders, samplers, batches
+    │   └── LogError                       a wrong call of ``self.log``, an unknown monitor
     ├── CheckpointError (RuntimeError)     a file that cannot be written, read or trusted
     └── RankError (RuntimeError)           processes that disagree or died
 
@@ -45,6 +46,7 @@ __all__ = [
     "MisconfigurationException",
     "PluginError",
     "RankError",
+    "UsageError",
     "did_you_mean",
     "nearest_name",
     "from_signal_handler",
@@ -78,7 +80,11 @@ def _rebuild(kind: type[LtError], args: tuple[object, ...], code: str | None) ->
     return error
 
 
-class ConfigError(LtError, ValueError):
+class UsageError(LtError, ValueError):
+    """What the user's code gives or asks for is wrong, in contrast to what happens to files and processes."""
+
+
+class ConfigError(UsageError):
     """An argument that is wrong by itself or together with another one."""
 
 
@@ -94,11 +100,11 @@ class HookError(ConfigError):
     """A hook of a module or callback that is missing, has a wrong signature or returned something wrong."""
 
 
-class DataError(LtError, ValueError):
+class DataError(UsageError):
     """A loader, sampler or batch that cannot be used."""
 
 
-class LogError(LtError, ValueError):
+class LogError(UsageError):
     """A call of ``self.log`` that cannot be recorded, or a monitor that was never logged."""
 
 
