@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.frame import Run
+    from lt_loops.setup.hook_calls import HookCalls
 
     Hooks = list[tuple[Callable[..., Any], int]]
 
@@ -78,7 +79,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.evaluation.begins()
-    with sums_reset(run.recorder, group), model_in_eval_mode(run, word), gradients_off(run):
+    with sums_reset(run.recorder, group), model_in_eval_mode(run.module, recorder, word), gradients_off(run):
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
         for _ in read(run, group, feeds, limit):
@@ -138,7 +139,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
-    with model_in_eval_mode(run, "predict"):
+    with model_in_eval_mode(run.module, run.recorder, "predict"):
         run.call("on_predict_start", phase="on_predict_start")
         run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
         yield from read(run, "predict", eval_feeds(run, "predict"))
@@ -164,7 +165,7 @@ def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> G
     total = 0
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     step, taken = eval_step(run, f"{word}_step", several)
-    starts, ends = batch_hooks(run, word, several)
+    starts, ends = batch_hooks(run.hooks, word, several)
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
     for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
@@ -201,11 +202,11 @@ def _leaves(run: Run, batches: int) -> bool:
     return bool(run.stopping.reason) or (run.stage != "fit" and run.stopping.obeys_signal(batches))
 
 
-def batch_hooks(run: Run, word: str, several: bool) -> tuple[Hooks, Hooks]:
+def batch_hooks(hooks: HookCalls, word: str, several: bool) -> tuple[Hooks, Hooks]:
     """Return the hooks at the start and the end of a batch, each with how many of ``batch, batch_idx, dataloader_idx``
     it takes.
     """
-    starts, ends = run.hooks[f"on_{word}_batch_start"], run.hooks[f"on_{word}_batch_end"]
+    starts, ends = hooks[f"on_{word}_batch_start"], hooks[f"on_{word}_batch_end"]
     return [(hook, _taken(hook, several)) for hook in starts], [
         (hook, _taken(hook, several, "outputs")) for hook in ends
     ]
@@ -246,17 +247,17 @@ def eval_feeds(run: Run, group: str) -> list[Feed]:
 
 
 @contextmanager
-def model_in_eval_mode(run: Run, word: str) -> Iterator[None]:
+def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str) -> Iterator[None]:
     """Go to eval mode and back: each submodule to the mode that it had."""
-    modes = [(part, part.training) for part in run.module.modules()]
-    run.recorder.enter(f"on_{word}_model_eval")
-    getattr(run.module, f"on_{word}_model_eval")()
+    modes = [(part, part.training) for part in module.modules()]
+    recorder.enter(f"on_{word}_model_eval")
+    getattr(module, f"on_{word}_model_eval")()
     try:
         yield
     finally:
         _restore_modes(modes)
-        if is_overridden(run.module, f"on_{word}_model_train", LightningModule):
-            getattr(run.module, f"on_{word}_model_train")()
+        if is_overridden(module, f"on_{word}_model_train", LightningModule):
+            getattr(module, f"on_{word}_model_train")()
 
 
 def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:

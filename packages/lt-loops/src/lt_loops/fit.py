@@ -81,7 +81,7 @@ def run_fit(run: Run) -> RunResult:
         _sanity_check(run)
         if run.job.lenient:
             open_first_epoch(run)
-        warn_of_eval_mode(run)
+        warn_of_eval_mode(run.module)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():

@@ -42,6 +42,7 @@ from lt_loops.run.job import Job
 from lt_loops.run.results import take_over
 from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import EXIT_STATUS, exits_process
+from lt_loops.run.stopping import Stopping
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders, module_of
@@ -345,7 +346,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     def _yielded(self, run: Run) -> Iterator[Any]:
         yield from iterate_predictions(run)
-        self._exit_after_signal(run)
+        self._exit_after_signal(run.stopping)
 
     def _evaluate(self, stage: str, given: dict[str, Any], unknown: dict[str, Any]) -> list[dict[str, float]]:
         given = in_todays_names(stage, given, unknown) if unknown else given
@@ -429,21 +430,21 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self._fitted = run
             if self.settings.enable_progress_bar is not False:
                 self._say_where_it_is_shown()
-        if result.save_error and not self._exits(run):  # else the status says what the scheduler waits for
+        if result.save_error and not self._exits(run.stopping):  # else the status says what the scheduler waits for
             raise CheckpointError(
                 f"Training ended ({run.stopping.reason}), but the last state that was to be saved is not on disk: "
                 f"{result.save_error.rstrip('.')}. The trained module is still in memory: save it by "
                 "trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             )
-        self._exit_after_signal(run)
+        self._exit_after_signal(run.stopping)
 
-    def _exits(self, run: Run) -> bool:
-        return run.stopping.signal is not None and exits_process(self.settings.on_signal)
+    def _exits(self, stopping: Stopping) -> bool:
+        return stopping.signal is not None and exits_process(self.settings.on_signal)
 
-    def _exit_after_signal(self, run: Run) -> None:
-        if self._exits(run):
-            raise SystemExit(EXIT_STATUS[run.stopping.signal or 0])
+    def _exit_after_signal(self, stopping: Stopping) -> None:
+        if self._exits(stopping):
+            raise SystemExit(EXIT_STATUS[stopping.signal or 0])
 
     def _say_where_it_is_shown(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""

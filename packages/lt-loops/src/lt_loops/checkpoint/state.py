@@ -42,11 +42,13 @@ from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.checkpoint.loops import LAYOUT_VERSION, loop_counters
 from lt_loops.former_names import understood_by
 from lt_loops.report.announcements import speaks
-from lt_loops.run.owner import Saved
+from lt_loops.run.owner import Owner, Saved
 from lt_loops.setup.hook_calls import callback_hook
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback
+    from lt_core.data import DataSource
+    from lt_core.strategy import Strategy
     from lt_loops.run.frame import Run
 
 
@@ -122,7 +124,7 @@ def _save_callback(run: Run, callback: Callback, tree: dict[str, Any]) -> None:
 def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
     strategy = run.strategy
     anew = _begun_anew(run, gaps)
-    ranks = strategy.gather_objects(_rank_state(run, anew=anew))
+    ranks = strategy.gather_objects(_rank_state(run.owners, strategy, anew=anew))
     return {
         "loops": loop_counters(run),
         "callbacks": {
@@ -132,7 +134,7 @@ def _training_state(run: Run, gaps: Gaps) -> dict[str, Any]:
         },
         "optimizer_states": [without_numpy(strategy.optimizer_state(run.model, o)) for o in run.training.optimizers],
         "lr_schedulers": [without_numpy(config.scheduler.state_dict()) for config in run.training.schedulers.configs],
-        **_datamodule_state(run, gaps),
+        **_datamodule_state(run.job.datamodule, gaps),
         "lt": {
             "position": run.position.state_dict() | ({"micro": 0} if anew else {}),
             **_joined(owner.shared_state() for owner in run.owners),
@@ -157,9 +159,9 @@ def _begun_anew(run: Run, gaps: Gaps) -> bool:
     return True
 
 
-def _rank_state(run: Run, *, anew: bool) -> dict[str, Any]:
-    own = run.strategy.state_dict()
-    state = _joined(owner.rank_state() for owner in run.owners) | ({"strategy": own} if own else {})
+def _rank_state(owners: Iterable[Owner], strategy: Strategy, *, anew: bool) -> dict[str, Any]:
+    own = strategy.state_dict()
+    state = _joined(owner.rank_state() for owner in owners) | ({"strategy": own} if own else {})
     return state | {"gradients": {}} if anew else state
 
 
@@ -167,8 +169,7 @@ def _joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {key: value for part in parts for key, value in part.items()}
 
 
-def _datamodule_state(run: Run, gaps: Gaps) -> dict[str, Any]:
-    dm = run.job.datamodule
+def _datamodule_state(dm: DataSource | None, gaps: Gaps) -> dict[str, Any]:
     if dm is None or not hasattr(dm, "state_dict"):
         return {}
     state = gaps.optional(f"the state of {type(dm).__qualname__}", dm.state_dict)

@@ -11,6 +11,7 @@ from lt_core.errors import warn
 from lt_core.terminal.short_path import short_path
 
 if TYPE_CHECKING:
+    from lt_core.module import LightningModule
     from lt_loops.run.frame import Run
 
 
@@ -48,11 +49,11 @@ def announce_folders(run: Run) -> None:
         run.trainer.print(f"Writing to {', '.join([*map(short_path, folders), *named])}")
 
 
-def warn_of_eval_mode(run: Run) -> None:
+def warn_of_eval_mode(module: LightningModule) -> None:
     """Warn where training begins with the module in eval mode; one of its parts in it is often meant."""
-    if not run.module.training:
+    if not module.training:
         warn(
-            f"{type(run.module).__name__} is in eval mode where training begins: dropout does nothing, and batch norm "
+            f"{type(module).__name__} is in eval mode where training begins: dropout does nothing, and batch norm "
             "learns no statistics. Call train() before fit; parts that are meant to be in it, such as a frozen "
             "backbone, can be by themselves.",
             code="LT584",

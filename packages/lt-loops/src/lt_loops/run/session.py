@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lt_core.data import DataSource
     from lt_loops.run.frame import Run
+    from lt_loops.run.losses import LossWatch
 
 
 class Session:
@@ -77,7 +78,7 @@ class Session:
         self.failed = error
         if error is not None:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-            _explain(run, error)
+            _explain(run.losses, error)
             self._try(run.training.settle)
             self._try(partial(run.saves.give_up, error))
             self._try(
@@ -187,10 +188,10 @@ def _tear_down_data(source: DataSource | None, stage: str) -> None:
         teardown(source, stage, lambda: hook(stage))
 
 
-def _explain(run: Run, error: BaseException) -> None:
+def _explain(losses: LossWatch, error: BaseException) -> None:
     """Add to errors of torch that many meet what they mean here."""
     if isinstance(error, RuntimeError) and "returned nan values" in str(error):
-        error.add_note(f"lt: {run.losses.describe_anomaly()} [LT341]")
+        error.add_note(f"lt: {losses.describe_anomaly()} [LT341]")
     for sign, meaning in _MEANINGS.items():
         if isinstance(error, RuntimeError) and sign in str(error):
             error.add_note(f"lt: {meaning}")

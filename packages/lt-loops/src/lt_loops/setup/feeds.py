@@ -13,6 +13,7 @@ from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
+from lt_core.precision import Precision
 from lt_core.seed import (
     capture_generators,
     have_drawn,
@@ -47,7 +48,7 @@ def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | N
     device = run.strategy.device
     before, move, after = (_transfer_hook(run, name) for name in _TRANSFER_HOOKS)
     stays = device.type == "cpu" and not is_overridden(run.strategy, "to_device", Strategy)
-    if before is None and move is None and after is None and stays and not _converts(run):
+    if before is None and move is None and after is None and stays and not _converts(run.precision):
         return None
     stages: list[Callable[[Any], Any]] = []
     if before is not None:
@@ -56,7 +57,7 @@ def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | N
         stages.append(_hooked(_TRANSFER_HOOKS[1], move, device, dataloader_idx))
     elif not stays:
         stages.append(run.strategy.to_device)
-    if _converts(run):
+    if _converts(run.precision):
         stages.append(run.precision.convert_input)
     if after is not None:
         stages.append(_hooked(_TRANSFER_HOOKS[2], after, dataloader_idx))
@@ -72,10 +73,8 @@ def _in_turn(stages: list[Callable[[Any], Any]], batch: Any) -> Any:
     return batch
 
 
-def _converts(run: Run) -> bool:
-    from lt_core.precision import Precision
-
-    return is_overridden(run.precision, "convert_input", Precision)
+def _converts(precision: Precision) -> bool:
+    return is_overridden(precision, "convert_input", Precision)
 
 
 def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:

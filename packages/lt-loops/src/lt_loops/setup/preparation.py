@@ -72,7 +72,7 @@ def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
     ensure_train_feed(run)
     _check_schedules(run)
-    _tell_about_steps(run)
+    _tell_about_steps(len(run.training.optimizers), run.job.limits.max_steps)
     run.evaluation.check_interval()
     restore_training(run)
     _log_hyperparams(run)
@@ -96,12 +96,12 @@ def _check_schedules(run: Run) -> None:
         check_schedule_length(config, steps, epochs)
 
 
-def _tell_about_steps(run: Run) -> None:
+def _tell_about_steps(optimizers: int, max_steps: int) -> None:
     """Say how steps are counted with several optimizers, where a limit depends on it."""
-    if len(run.training.optimizers) > 1 and run.job.limits.max_steps >= 0:
+    if optimizers > 1 and max_steps >= 0:
         warn(
-            f"max_steps={run.job.limits.max_steps} counts windows in which at least one optimizer stepped, and so does "
-            f"the x axis. Lightning counts every optimizer's step: {len(run.training.optimizers)} optimizers reach its "
+            f"max_steps={max_steps} counts windows in which at least one optimizer stepped, and so does "
+            f"the x axis. Lightning counts every optimizer's step: {optimizers} optimizers reach its "
             "max_steps so many times earlier, and its checkpoints' global_step is converted when they are loaded.",
             code="LT309",
         )

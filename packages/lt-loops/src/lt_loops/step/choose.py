@@ -22,6 +22,7 @@ from lt_loops.step.plan import Plan, params_of, with_arguments
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
+    from lt_loops.setup.hook_calls import HookCalls
 
 
 def make_plan(run: Run) -> Plan:
@@ -32,7 +33,7 @@ def make_plan(run: Run) -> Plan:
         training.let_go()
     plan = Plan(training.optimizers)
     plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.job.limits.window_of(run.position.epoch)
-    _fill_hooks(run, plan)
+    _fill_hooks(run.hooks, plan)
     _fill_slots(run, plan)
     other = _other_kind(run)
     plan.kind = _choose(run, plan, other)
@@ -143,8 +144,7 @@ def _goes_direct(run: Run, plan: Plan) -> bool:
     return plan.kind == "manual" or run.training.made.names is not None or unknown_end or repeats
 
 
-def _fill_hooks(run: Run, plan: Plan) -> None:
-    hooks = run.hooks
+def _fill_hooks(hooks: HookCalls, plan: Plan) -> None:
     plan.before_zero = hooks["on_before_zero_grad"]
     plan.before_backward = hooks["on_before_backward"]
     plan.after_backward = hooks["on_after_backward"]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from lt_core.accelerator import Graphs
+    from lt_core.module import LightningModule
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
@@ -100,16 +101,19 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
         if any(_is_read_in_python(group) for group in optimizer.param_groups):
             kind = type(optimizer).__name__
             found.append(f"{kind} reads its learning rate, a tensor on a device, in Python; give it a number")
-    found += [f"{what} captures graphs by itself; take another mode" for what in _captures_inside(run)]
+    found += [
+        f"{what} captures graphs by itself; take another mode"
+        for what in _captures_inside(run.module, run.job.compile_options)
+    ]
     return found
 
 
-def _captures_inside(run: Run) -> Iterator[str]:
+def _captures_inside(module: LightningModule, options: dict[str, Any] | None) -> Iterator[str]:
     """Yield what torch.compile was asked to capture within the step: a capture cannot hold another one."""
-    options = run.job.compile_options or {}
+    options = options or {}
     if options.get("mode") in _WITH_GRAPHS or (options.get("options") or {}).get("triton.cudagraphs"):
         yield f"compile={options}"
-    for name, part in run.module.named_modules():
+    for name, part in module.named_modules():
         compiled = getattr(part, "get_compiler_config", None)
         compiled = compiled or getattr(getattr(part, "_compiled_call_impl", None), "get_compiler_config", None)
         if compiled is not None and (compiled() or {}).get("triton.cudagraphs"):
