@@ -178,6 +178,24 @@ def test_loops_answer_with_loaders_and_limits(name):
     assert trainer.max_epochs == 3
 
 
+def test_loops_count_batches_and_epochs(name):
+    seen = []
+
+    class Watch(name("callbacks:Callback")):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            loop = trainer.fit_loop.epoch_loop
+            counts = loop.batch_progress.current
+            seen.append((counts.ready, counts.completed, loop.total_batch_idx, loop.batch_progress.is_last_batch))
+
+        def on_train_end(self, trainer, pl_module):
+            seen.append(trainer.fit_loop.epoch_progress.current.completed)
+            seen.append(trainer.fit_loop.epoch_progress.current.ready)
+
+    trainer, _ = fitted(name, max_epochs=2, callbacks=[Watch()])
+    assert seen == [(1, 0, 0, False), (2, 1, 1, True), (1, 0, 2, False), (2, 1, 3, True), 2, 2]
+    assert not hasattr(trainer.strategy, "cluster_environment")  # of one process, as in Lightning
+
+
 def test_a_connector_that_lt_has_not_names_the_way_of_lt(name):
     with pytest.raises(AttributeError, match=r"_data_connector is not there: give loaders to fit.*LT917"):
         _ = name(":Trainer")(**QUIET)._data_connector

@@ -78,6 +78,12 @@ def _devices(strategy: Any, trainer: Any) -> list[Any]:
     return [trainer.accelerator.torch_device(index) for index in trainer.device_ids]
 
 
+def _environment(strategy: Any, trainer: Any) -> ClusterEnvironment:
+    if strategy.one_process:
+        raise AttributeError("A strategy of one process has no cluster_environment, here as in Lightning.")
+    return ClusterEnvironment.of(strategy.environment)
+
+
 def _module(strategy: Any, trainer: Any) -> Any:
     return None if trainer.model is None else trainer.lightning_module
 
@@ -90,7 +96,7 @@ class StrategyFace(Face):
         "_lightning_module": _module,
         "accelerator": lambda strategy, trainer: trainer.accelerator,
         "checkpoint_io": lambda strategy, trainer: trainer.checkpoint_io,
-        "cluster_environment": lambda strategy, trainer: ClusterEnvironment.of(strategy.environment),
+        "cluster_environment": _environment,
         "connect": lambda strategy, trainer: lambda model: None,
         "distributed_sampler_kwargs": lambda strategy, trainer: trainer.distributed_sampler_kwargs,
         "is_distributed": lambda strategy, trainer: trainer.world_size > 1,

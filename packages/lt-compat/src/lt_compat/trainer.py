@@ -216,12 +216,31 @@ class FitLoop:
     @property
     def epoch_progress(self) -> SimpleNamespace:
         """How many epochs were begun and done."""
-        return _progress(self.trainer.current_epoch, self.trainer.training)
+        done = int(self.trainer.current_epoch)
+        counts = _counts(done, begun=done + self._within("train_batch", "train_epoch", "validate"))
+        return SimpleNamespace(current=counts, total=counts)
 
     @property
     def batch_progress(self) -> SimpleNamespace:
-        """How many batches of this epoch were begun and done."""
-        return _progress(self.trainer.batch_idx, self.trainer.training)
+        """How many batches of this epoch, and of all, were begun and done."""
+        trainer = self.trainer
+        done, batches = int(trainer.batch_idx), trainer.num_training_batches
+        before = trainer.current_epoch * batches if isinstance(batches, int) else 0
+        begun = int(min(done + self._within("train_batch"), batches))
+        return SimpleNamespace(
+            current=_counts(done, begun),
+            total=_counts(before + done, before + begun),
+            is_last_batch=trainer.is_last_batch,
+        )
+
+    @property
+    def total_batch_idx(self) -> int:
+        """Number of the present batch among all; -1 before the first."""
+        return int(self.batch_progress.total.ready) - 1
+
+    def _within(self, *phases: str) -> bool:
+        """Return whether a fit is in one of these phases."""
+        return bool(self.trainer.stage == "fit" and self.trainer.recorder.phase.startswith(phases))
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.trainer, name, value)
@@ -244,9 +263,8 @@ def _nothing() -> None:
     """The loaders are asked for when a run begins."""
 
 
-def _progress(done: int, running: bool) -> SimpleNamespace:
-    counts = SimpleNamespace(ready=done + running, started=done + running, processed=done, completed=done)
-    return SimpleNamespace(current=counts, total=counts)
+def _counts(done: int, begun: int) -> SimpleNamespace:
+    return SimpleNamespace(ready=begun, started=begun, processed=done, completed=done)
 
 
 class EvaluationLoop:
