@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
 
@@ -19,11 +20,11 @@ from lt_strategies import FSDP, ModelParallel
 def explained(capsys):
     """Explain a Trainer on one CPU elsewhere; return what it prints."""
 
-    def explain(samples=1000, drop_last=False, **place):
+    def explain(samples=1000, drop_last=False, model=None, **place):
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
         trainer = Trainer(accelerator="cpu", max_epochs=2, accumulate_grad_batches=2, **quiet)
         loader = DataLoader(TensorDataset(torch.randn(samples, 4)), batch_size=8, drop_last=drop_last)
-        text = trainer.explain(train_dataloaders=loader, **place)
+        text = trainer.explain(model, train_dataloaders=loader, **place)
         assert capsys.readouterr().out == text + "\n"
         assert trainer.strategy.world_size == 1  # nothing has changed
         return text
@@ -104,3 +105,49 @@ def test_in_a_notebook_the_automatic_strategy_is_one_that_works_there(explained,
     assert "strategy 'ddp'" in explained(devices=2)
     trainer = Trainer(accelerator="cpu", devices=2, logger=False, enable_checkpointing=False)
     assert trainer.strategy.launcher.name == "fork"
+
+
+class Wide(LightningModule):
+    def configure_model(self):
+        self.layer = torch.nn.Linear(1000, 1000, bias=False)  # 4 MB
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+class AsksTheTrainer(Wide):
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1 / self.trainer.estimated_stepping_batches)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "each", "together", "spread"),
+    [
+        ("ddp", ("0.004", "0.004", "0.008"), "0.016", "whole on each rank"),
+        (FSDP(device_mesh=(256, 4)), ("0.001", "0.001", "0.002"), "0.004", "spread over 4 ranks"),
+        (ModelParallel(mesh={"data_replicate": "auto", "data_shard": 2, "tensor": 2}), None, "0.004", "over 4 ranks"),
+    ],
+    ids=["ddp", "fsdp", "model_parallel"],
+)
+def test_memory_on_a_rank_of_1024_is_counted_on_a_laptop(explained, strategy, each, together, spread):
+    model = Wide()
+    text = explained(model=model, devices=8, num_nodes=128, accelerator="cuda", strategy=strategy)
+    assert f"1,000,000 parameters, {spread}" in text or spread in text
+    assert f"{together} together" in text
+    if each is not None:
+        assert "parameters {}, gradients {}, optimizers {}:".format(*each) in text
+    assert not hasattr(model, "layer")
+
+
+def test_what_needs_a_run_to_be_counted_is_named(explained):
+    text = explained(model=AsksTheTrainer())
+    assert "parameters 0.004, gradients 0.004: 0.008 together; optimizers are not counted" in text
+
+
+class NeedsAMesh(Wide):
+    def configure_model(self):
+        self.device_mesh["tensor"]
+
+
+def test_a_module_that_needs_a_run_is_explained_but_for_its_memory(explained):
+    assert "Memory: not counted" in explained(model=NeedsAMesh())

@@ -596,12 +596,12 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         accelerator: str | None = None,
         strategy: str | Strategy | None = None,
     ) -> str:
-        """Print and return what a fit would do: nodes, ranks, devices, shards, steps, and what happens when.
+        """Print and return what a fit would do: nodes, ranks, devices, memory, shards, steps, and what happens when.
 
         Nothing is launched, and the hardware need not be here.
 
         Args:
-            model: a module whose ``train_dataloader`` may be asked for the numbers of batches.
+            model: a module whose memory is counted, and whose ``train_dataloader`` may be asked for batches.
             train_dataloaders: loaders to count; default: the model's, or those of the last run.
             devices: devices on each node, in place of the Trainer's.
             num_nodes: nodes, in place of the Trainer's.
@@ -612,7 +612,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if loaders is None and isinstance(model, DataSource):
             loaders = Loaders(model).get("train")  # type: ignore[arg-type]
         place = imagine(self, devices, num_nodes, accelerator, strategy)
-        text = explain(self, loaders if loaders is not None else self.train_dataloader, place)
+        text = explain(self, model, loaders if loaders is not None else self.train_dataloader, place)
         self.print(text)
         return text
 

@@ -13,9 +13,11 @@ from lt_core.callback import Callback
 from lt_core.data import each_loader
 from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
+from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.limits import limited
+from lt_loops.report.memory import memory
 from lt_loops.setup.parts import automatic_strategy
 
 if TYPE_CHECKING:
@@ -82,16 +84,18 @@ def imagine(
     return Imagined(kind, per_node, nodes, made)
 
 
-def explain(trainer: TrainerView, loaders: Any, place: Imagined) -> str:
+def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> str:
     """Return the plan of a fit as text; nothing is launched, and the hardware need not be here.
 
     Args:
         trainer: with its arguments.
+        model: whose memory is counted, or None.
         loaders: training loaders from which to count, or None.
         place: where it would run.
     """
     parts = [
         _places(trainer, place),
+        memory(model, trainer.precision_plugin, place.on(0)) if isinstance(model, LightningModule) else "",
         _data(trainer, loaders, place.on(0).data_shard.count),
         _times(trainer),
         _callbacks(trainer),
