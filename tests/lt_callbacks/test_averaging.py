@@ -130,6 +130,35 @@ def test_ema_equals_the_hand_written_loop():
     same(trainer.lightning_module.state_dict(), ema.module.state_dict(), ints=False)
 
 
+def test_ema_with_a_warmup_equals_the_hand_written_loop_over_a_resume_too():
+    callback, trainer = EMAWeightAveraging(decay=0.5, warmup=True), make()
+    callback.on_fit_start(trainer, trainer.lightning_module)
+    train(callback, trainer, batches())
+    checkpoint = {"state_dict": trainer.lightning_module.state_dict()}
+    callback.on_save_checkpoint(trainer, trainer.lightning_module, checkpoint)
+    resumed = EMAWeightAveraging(decay=0.5, warmup=True)
+    resumed.load_state_dict(callback.state_dict())
+    resumed.on_load_checkpoint(trainer, trainer.lightning_module, checkpoint)
+    resumed.on_fit_start(trainer, trainer.lightning_module)
+    train(resumed, trainer, batches())
+    resumed.on_train_end(trainer, trainer.lightning_module)
+    net, done, mean = Net(), 0, None
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(4):
+        for batch in batches():
+            step(net, optimizer, batch)
+            weights = [p.detach() for p in net.parameters()]
+            decay = min(0.5, (1 + done) / (10 + done))
+            mean = (
+                [p.clone() for p in weights]
+                if mean is None
+                else [m.lerp(p, 1 - decay) for m, p in zip(mean, weights, strict=True)]
+            )
+            done += 1
+    for averaged, expected in zip(trainer.lightning_module.parameters(), mean, strict=True):
+        assert torch.equal(averaged, expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "updates"),
     [

@@ -245,6 +245,12 @@ def _unknown(group: str, name: str) -> str:
     package = known.get(name)
     if package is not None:
         return f"{kind} {name!r} comes with {package.partition('[')[0]}: {install_hint(package)}"
+    if group == "strategies" and name.startswith("deepspeed"):
+        return (
+            f"{kind} {name!r}: lt has none of DeepSpeed. strategy='fsdp' shards parameters, gradients and optimizer "
+            "states as ZeRO stage 3 does, FSDP(sharding_strategy='SHARD_GRAD_OP') as stage 2, FSDP(cpu_offload=True) "
+            "with the CPU's memory; see docs/how-to/large-models.md."
+        )
     have = ", ".join(map(repr, installed)) or "none"
     hint = did_you_mean(name, [*installed, *known])
     return (

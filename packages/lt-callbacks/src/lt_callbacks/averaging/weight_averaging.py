@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -191,6 +192,8 @@ class EMAWeightAveraging(WeightAveraging):
         update_every_n_steps: optimizer steps between two updates.
         update_starting_at_step: first optimizer step (from 0) with an update; None: from the start.
         update_starting_at_epoch: update at the end of each epoch from this one on (from 0); None: not by epochs.
+        warmup: let the n-th update (from 0) have the decay ``min(decay, (1 + n) / (10 + n))``, so that the first
+            weights are soon forgotten (as ``tf.train.ExponentialMovingAverage`` with ``num_updates``).
 
     Raises:
         ConfigError: for a decay outside of 0 to 1, or counts that are none.
@@ -205,6 +208,7 @@ class EMAWeightAveraging(WeightAveraging):
         update_every_n_steps: int = 1,
         update_starting_at_step: int | None = None,
         update_starting_at_epoch: int | None = None,
+        warmup: bool = False,
     ) -> None:
         if not 0.0 <= decay <= 1.0:
             raise ConfigError(f"EMAWeightAveraging(decay={decay!r}): expected a number from 0 to 1.", code="LT174")
@@ -218,9 +222,18 @@ class EMAWeightAveraging(WeightAveraging):
             whole(who, "update_starting_at_epoch", update_starting_at_epoch)
         self.update_starting_at_step = update_starting_at_step
         self.update_starting_at_epoch = update_starting_at_epoch
+        self.warmup = warmup
 
     def average_functions(self) -> dict[str, Any]:
+        if self.warmup:
+            return {"multi_avg_fn": self._warm_average}
         return {"multi_avg_fn": get_ema_multi_avg_fn(self.decay)}  # type: ignore[no-untyped-call]
+
+    def _warm_average(self, means: Any, presents: Any, count: Tensor) -> None:
+        assert self._average is not None
+        done = self._average.num_averaged  # not count, which is on the device
+        average: Callable[..., None] = get_ema_multi_avg_fn(min(self.decay, (1 + done) / (10 + done)))  # type: ignore[no-untyped-call]
+        average(means, presents, count)
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         if step_idx is not None:

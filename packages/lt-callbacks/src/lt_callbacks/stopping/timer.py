@@ -1,7 +1,8 @@
-"""Measures how long stages take, and ends training when its time is over."""
+"""Measures how long stages take, and ends training when its time or its money is over."""
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from time import monotonic
@@ -31,9 +32,11 @@ class Timer(Callback):
         duration: a timedelta, its arguments as a dict, or ``"DD:HH:MM:SS"``; None never ends training.
         interval: look at the clock after each ``"step"`` or each ``"epoch"``.
         verbose: say when the time is over.
+        budget: money that training may cost, with ``price_per_hour``; with ``duration`` too, whichever ends first.
+        price_per_hour: of all machines of the job together, in the budget's currency.
 
     Raises:
-        ConfigError: for a duration or interval that is none of these.
+        ConfigError: for a duration or interval that is none of these, for a budget without a price.
     """
 
     batch_hooks_every = 0
@@ -44,9 +47,13 @@ class Timer(Callback):
         duration: str | timedelta | dict[str, int] | None = None,
         interval: str = "step",
         verbose: bool = True,
+        budget: float | None = None,
+        price_per_hour: float | None = None,
     ) -> None:
-        limit = _as_timedelta(duration)
-        self._duration = limit.total_seconds() if limit is not None else None
+        limit, affordable = _as_timedelta(duration), _affordable(budget, price_per_hour)
+        limits = [time.total_seconds() for time in (limit, affordable) if time is not None]
+        self._duration = min(limits, default=None)
+        self._price = price_per_hour
         self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
         self._verbose = verbose
         self._started: dict[str, float] = {}
@@ -77,6 +84,10 @@ class Timer(Callback):
     def time_remaining(self, stage: str = "train") -> float | None:
         """Return the seconds left of ``duration``, or None where there is no limit."""
         return None if self._duration is None else self._duration - self.time_elapsed(stage)
+
+    def cost(self) -> float | None:
+        """Return what training has cost so far, by ``price_per_hour``; None without a price."""
+        return None if self._price is None else self._price * self.time_elapsed() / 3600
 
     def state_dict(self) -> dict[str, Any]:
         return {"time_elapsed": {stage: self.time_elapsed(stage) for stage in _STAGES}}
@@ -136,7 +147,8 @@ class Timer(Callback):
 
     def _stop(self, trainer: TrainerAPI) -> None:
         if self._verbose and not trainer.should_stop:
-            trainer.print(f"Training ends: the time of {timedelta(seconds=self._duration or 0)} is over.")
+            spent = "" if self._price is None else f" (at {self._price:g} an hour: {self.cost():.2f})"
+            trainer.print(f"Training ends: the time of {timedelta(seconds=self._duration or 0)} is over{spent}.")
         trainer.should_stop = True
 
 
@@ -160,3 +172,15 @@ def _as_timedelta(duration: object) -> timedelta | None:
         except TypeError as error:
             raise ConfigError(f"Timer(duration={duration!r}): {expected} ({error}).", code="LT178") from error
     raise ConfigError(f"Timer(duration={duration!r}): {expected}.", code="LT178")
+
+
+def _affordable(budget: float | None, price_per_hour: float | None) -> timedelta | None:
+    if budget is None:
+        return None
+    if price_per_hour is None or not (price_per_hour > 0 and 0 <= budget < math.inf):
+        raise ConfigError(
+            f"Timer(budget={budget!r}, price_per_hour={price_per_hour!r}): expected a sum and what an hour costs, such "
+            "as Timer(budget=20.0, price_per_hour=2.5).",
+            code="LT671",
+        )
+    return timedelta(hours=budget / price_per_hour)
