@@ -275,6 +275,20 @@ def test_a_filter_for_lightnings_text_turns_off_the_warning_of_lt(name):
         trainer.fit(name("demos.boring_classes:BoringModel")())
 
 
+def test_filters_for_lightnings_text_hold_in_a_test_too(name):
+    class Model(name("demos.boring_classes:BoringModel")):
+        def test_step(self, batch, batch_idx):
+            self.log("x", batch[0].sum())
+
+    ambiguous = [(torch.ones(3, 32), torch.ones(5))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*infer the .batch_size. from an ambiguous collection.*")
+        name(":Trainer")(**QUIET).test(Model(), ambiguous, verbose=False)
+    with pytest.warns(UserWarning, match="LT510"):
+        name(":Trainer")(**QUIET).test(Model(), ambiguous, verbose=False)
+
+
 def test_a_logging_interval_longer_than_the_epoch_is_a_warning_that_lightnings_text_turns_off(name, tmp_path):
     logger = name("loggers:CSVLogger")(tmp_path)
     with pytest.warns(UserWarning, match=r"batches \(2\) is smaller than the logging interval .*=50"):

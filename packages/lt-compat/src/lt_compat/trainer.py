@@ -112,8 +112,21 @@ def trainer_class() -> type:
 
     made: Any = Trainer
     made.__init__ = initialize
+    for name in ("validate", "test", "predict"):
+        setattr(made, name, _with_filters(getattr(base, name)))
     made.__qualname__ = "Trainer"
     return Trainer
+
+
+def _with_filters(method: Any) -> Any:
+    """Return a method of the Trainer without the warnings that users turn off by Lightning's text."""
+
+    @wraps(method)
+    def filtered(*given: Any, **arguments: Any) -> Any:
+        with silenced(codes_filtered_by_text()):
+            return method(*given, **arguments)
+
+    return filtered
 
 
 def __getattr__(name: str) -> type:
