@@ -95,7 +95,7 @@ class DDP(Distributed):
         ddp_comm_wrapper: Callable[..., Any] | None = None,
         launcher: str | Launcher | None = None,
         process_group_backend: str | None = None,
-        timeout: timedelta | float = timedelta(seconds=1800),
+        timeout: timedelta | float = timedelta(minutes=10),
         step_deadline: float | None = 600.0,
         start_method: str = "popen",
     ) -> None:

@@ -43,7 +43,7 @@ class Distributed(Strategy):
         *,
         launcher: str | Launcher | None = "script",
         process_group_backend: str | None = None,
-        timeout: timedelta | float = timedelta(seconds=1800),
+        timeout: timedelta | float = timedelta(minutes=10),
         step_deadline: float | None = 600.0,
     ) -> None:
         self.launcher = launcher

@@ -134,7 +134,7 @@ class FSDP(Distributed):
         device_mesh: tuple[int, int] | None = None,
         launcher: str | Launcher | None = "script",
         process_group_backend: str | None = None,
-        timeout: timedelta | float = timedelta(seconds=1800),
+        timeout: timedelta | float = timedelta(minutes=10),
         step_deadline: float | None = 600.0,
     ) -> None:
         super().__init__(

@@ -6,7 +6,6 @@ import atexit
 import os
 import socket
 import sys
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
-from lt_core.terminal.waiting import SLOW
+from lt_strategies.meeting import meet, say_bye
 
 __all__ = ["Group", "enter", "leave_group"]
 
@@ -118,6 +117,7 @@ def leave_group(*, failed: bool = False) -> None:
 
     Args:
         failed: leave without waiting, so that the other ranks' collectives fail now. The group cannot be entered again.
+            NCCL's kernels, which may never end once a rank is gone, are aborted.
     """
     global _group, _broken
     mine, _group = _group, None
@@ -126,15 +126,20 @@ def leave_group(*, failed: bool = False) -> None:
     _broken = failed
     if mine is not None:
         if not failed:
-            _say_bye(mine)
+            say_bye(mine.store, mine.rank, mine.world_size)
         mine.drop()
-    dist.destroy_process_group()
+    abort = getattr(dist.distributed_c10d, "_abort_process_group", None)  # has no public name yet
+    if failed and abort is not None and "nccl" in dist.get_backend_config():
+        abort()
+    else:
+        dist.destroy_process_group()
 
 
 def _make(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
+    os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")  # connections to a few ranks in place of all, made when used
     with _loopback_only(environment):
         store = _store(environment, world_size, timeout)
-        store = PrefixStore(_meet(PrefixStore("lt meets", store), environment.rank, world_size, timeout), store)
+        store = PrefixStore(meet(PrefixStore("lt meets", store), environment.rank, world_size, timeout), store)
         dist.init_process_group(
             backend,
             store=PrefixStore("torch", store),
@@ -198,68 +203,6 @@ def _loopback_only(environment: Environment) -> Iterator[None]:
         yield
     finally:
         del os.environ["GLOO_SOCKET_IFNAME"]
-
-
-def _meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
-    """Wait until all ranks are there, and return a name that this meeting alone has.
-
-    The store may be that of an agent, and hold what ranks of a failed attempt wrote; and no number that ranks are given
-    distinguishes attempts: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
-    never used before, the others answer the newest call by a name of their own, and a meeting begins when rank 0 has
-    written down who answered: who finds itself there meets those that are alive.
-    The waiting is done in Python, where signals reach us; torch's own wait cannot be interrupted.
-
-    Raises:
-        RankError: when some do not come in time; names them.
-    """
-    me, meeting, begun = uuid.uuid4().hex, "", time.monotonic()
-    end, speaks_at = begun + timeout.total_seconds(), begun + SLOW if rank == 0 else float("inf")
-    if rank == 0:
-        meeting = me
-        store.set("call", meeting)
-    missing = list(range(1, world_size))
-    while True:
-        if rank == 0:
-            missing = [other for other in missing if not store.check([f"{meeting}/{other}"])]
-            if not missing:
-                met = [store.get(f"{meeting}/{other}").decode() for other in range(1, world_size)]
-                store.set(f"{meeting}/met", " ".join(met))
-                return meeting
-        elif store.check(["call"]):
-            if (newest := store.get("call").decode()) != meeting:
-                meeting = newest
-                store.set(f"{meeting}/{rank}", me)
-            if store.check([f"{meeting}/met"]) and me in store.get(f"{meeting}/met").decode().split():
-                return meeting
-        if time.monotonic() > speaks_at:
-            speaks_at = float("inf")
-            print(f"Waiting for ranks {missing} of {world_size} to start ...", flush=True)  # noqa: T201
-        if time.monotonic() > end:
-            absent = missing if rank == 0 else _absent(store, meeting, world_size)
-            raise RankError(
-                f"Ranks {absent} of {world_size} did not start within {timeout.total_seconds():g} s; rank {rank} "
-                "waited for them. Look at their output; DDP(timeout=...) waits longer.",
-                code="LT705",
-            )
-        time.sleep(0.01)
-
-
-def _absent(store: Store, meeting: str, world_size: int) -> list[int]:
-    """Return who has not answered a call; rank 0 where there was none, or none since the job failed."""
-    absent = [other for other in range(1, world_size) if meeting and not store.check([f"{meeting}/{other}"])]
-    return absent or [0]
-
-
-def _say_bye(mine: Group) -> None:
-    """Keep the store's process alive until the others have left; those that died are not waited for long."""
-    try:
-        mine.store.set(f"bye/{mine.rank}", "1")
-        end = time.monotonic() + 2.0
-        everybody = [f"bye/{rank}" for rank in range(mine.world_size)]
-        while mine.rank == 0 and not mine.store.check(everybody) and time.monotonic() < end:
-            time.sleep(0.01)
-    except (RuntimeError, OSError):
-        return  # the store went with the rank that held it
 
 
 def default_backend(device: torch.device) -> str:

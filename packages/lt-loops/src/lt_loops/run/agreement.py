@@ -12,15 +12,19 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 0.25
-"""Pause between two looks of the watcher thread."""
+"""Pause between two looks of the watcher thread, the shortest."""
+
+_LOOKS = 256
+"""Looks that all ranks together take in a second, at most: one rank's process answers them."""
 
 
 class Agreement:
     """Brings a signal that any rank got to all ranks, and finds a batch at which all of them stop.
 
     A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it has
-    the loop look up. From then on each rank posts, once, the batch at which it noticed. When all have posted, all stop
-    at the largest + 2: ranks in lock-step differ by at most one batch, so none is past it. Ranks without lock-step stop
+    the loop look up. From then on each rank posts, once, the batch at which it noticed. When all have posted, rank 0
+    posts where all stop: at the largest + 2. Ranks in lock-step differ by at most one batch, so none is past it: who
+    has done that batch has had rank 0 begin it, after a boundary at which it saw them all. Ranks without lock-step stop
     where they are.
 
     Attributes:
@@ -35,6 +39,8 @@ class Agreement:
         self._thread = threading.Thread(target=self._watch, name="lt-stop-watcher", daemon=True)
         self._proposed: int | None = None
         self._posted = False
+        self._waited_for = list(range(strategy.world_size))
+        self._latest = 0
         self._stop_at: int | None = None
         self.signal: int | None = None
 
@@ -54,7 +60,7 @@ class Agreement:
     def _watch(self) -> None:
         strategy = self._strategy
         announced = False
-        while not self._done.wait(_LOOK_SECONDS):
+        while not self._done.wait(max(_LOOK_SECONDS, strategy.world_size / _LOOKS)):
             if self._proposed is not None and not announced:
                 strategy.post(self._key, str(self._proposed))
                 announced = True
@@ -73,11 +79,23 @@ class Agreement:
             strategy.post(f"{self._key}/{strategy.rank}", str(here))
             self._posted = True
         if self._stop_at is None:
-            posted = [strategy.peek(f"{self._key}/{rank}") for rank in range(strategy.world_size)]
-            if all(place is not None for place in posted):
-                lock_step = strategy.capabilities.lock_step
-                self._stop_at = max(int(place) for place in posted if place is not None) + 2 if lock_step else here
+            self._stop_at = self._decided(here)
         if self._stop_at is not None and here >= self._stop_at:
             return True
         self._ahead.look_up()  # again after the next batch
         return False
+
+    def _decided(self, here: int) -> int | None:
+        """Return the batch at which all stop, as rank 0 has found it; None before that."""
+        strategy, lock_step = self._strategy, self._strategy.capabilities.lock_step
+        if strategy.rank != 0:
+            decided = strategy.peek(f"{self._key}/at")
+            return None if decided is None else int(decided) if lock_step else here
+        while self._waited_for:
+            place = strategy.peek(f"{self._key}/{self._waited_for[-1]}")
+            if place is None:
+                return None
+            self._latest = max(self._latest, int(place))
+            self._waited_for.pop()
+        strategy.post(f"{self._key}/at", str(self._latest + 2))
+        return self._latest + 2 if lock_step else here

@@ -1,0 +1,133 @@
+"""How the ranks of a job find each other in its store: a few requests a rank, however many ranks there are."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
+
+from torch.distributed.distributed_c10d import Store
+
+from lt_core.errors import RankError
+from lt_core.terminal.waiting import SLOW
+
+__all__ = ["meet", "say_bye"]
+
+_NAMED = 8
+"""As many absent ranks are named; of more, their number alone is of use."""
+
+
+def meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
+    """Wait until all ranks are there, and return a name that this meeting alone has.
+
+    The store may be that of an agent, and hold what ranks of a failed attempt wrote; and no number that ranks are given
+    distinguishes attempts: each of torchrun's agents counts restarts for itself. So rank 0 calls a meeting under a name
+    never used before, the others answer the newest call by a name of their own, and a meeting begins when rank 0 has
+    written down who answered: who finds itself there meets those that are alive.
+
+    A rank asks one question at a time, and the more ranks there are the less often: together about two thousand in a
+    second. The waiting is done in Python, where signals reach us; torch's own wait cannot be interrupted.
+
+    Raises:
+        RankError: when some do not come in time; names them.
+    """
+    waits = _Waits(store, rank, world_size, timeout)
+    return _call(store, world_size, waits) if rank == 0 else _answer(store, rank, world_size, waits)
+
+
+def _call(store: Store, world_size: int, waits: _Waits) -> str:
+    meeting = _name()
+    answers = [f"{meeting}/{rank}" for rank in range(1, world_size)]
+    store.set("call", meeting)
+    if answers:
+        waits.meeting = meeting
+        while not waits.came(answers):
+            pass
+        store.set(f"{meeting}/met", " ".join(name.decode() for name in store.multi_get(answers)))
+    return meeting
+
+
+def _answer(store: Store, rank: int, world_size: int, waits: _Waits) -> str:
+    me = _name()
+    while not waits.came(["call"]):
+        pass
+    while True:
+        if (newest := store.get("call").decode()) != waits.meeting:
+            waits.meeting = newest
+            store.set(f"{newest}/{rank}", me)
+        if waits.came([f"{newest}/met"]) and me in store.get(f"{newest}/met").decode().split():
+            return newest
+
+
+def _name() -> str:
+    return uuid.uuid4().hex[:16]
+
+
+class _Waits:
+    """Waits for keys, ever longer at a time, until all the time for it is over.
+
+    Attributes:
+        meeting: the one that this rank waits for; empty before there is one.
+    """
+
+    def __init__(self, store: Store, rank: int, world_size: int, timeout: timedelta) -> None:
+        self.store, self.rank, self.world_size, self.timeout, self.meeting = store, rank, world_size, timeout, ""
+        now = time.monotonic()
+        self.pause, self.longest = 0.005, max(0.02, world_size / 1000)
+        self.end, self.speaks_at = now + timeout.total_seconds(), now + SLOW if rank == 0 else float("inf")
+
+    def came(self, keys: list[str]) -> bool:
+        """Return whether ``keys`` are there; where they are not, after a pause.
+
+        Raises:
+            RankError: when the time for the whole meeting is over.
+        """
+        if self.store.check(keys):
+            self.pause = 0.005
+            return True
+        now = time.monotonic()
+        if now > self.end:
+            raise self.error()
+        if now > self.speaks_at:
+            self.speaks_at = float("inf")
+            print(f"Waiting for ranks {self.absent()} of {self.world_size} to start ...", flush=True)  # noqa: T201
+        time.sleep(self.pause)
+        self.pause = min(1.5 * self.pause, self.longest)
+        return False
+
+    def absent(self) -> str:
+        """Return the ranks that have not answered the call; rank 0 where there was none, or none since the failure."""
+        missing = list(islice(self._missing(range(1, self.world_size)), _NAMED + 1)) if self.meeting else []
+        return f"[{', '.join(map(str, missing[:_NAMED] or [0]))}{', ...' if len(missing) > _NAMED else ''}]"
+
+    def _missing(self, ranks: range) -> Iterator[int]:
+        """Yield those of ``ranks`` that have not answered, by few questions about many of them."""
+        if not ranks or self.store.check([f"{self.meeting}/{rank}" for rank in ranks]):
+            return
+        if len(ranks) == 1:
+            yield ranks[0]
+            return
+        middle = len(ranks) // 2
+        yield from self._missing(ranks[:middle])
+        yield from self._missing(ranks[middle:])
+
+    def error(self) -> RankError:
+        return RankError(
+            f"Ranks {self.absent()} of {self.world_size} did not start within {self.timeout.total_seconds():g} s; rank "
+            f"{self.rank} waited for them. Look at their output; DDP(timeout=...) waits longer.",
+            code="LT705",
+        )
+
+
+def say_bye(store: Store, rank: int, world_size: int) -> None:
+    """Keep the store's process alive until the others have left; those that died are not waited for long."""
+    try:
+        if store.add("bye", 1) == world_size:
+            store.set("all left", "")
+        end, pause = time.monotonic() + 2.0, max(0.01, world_size / 10_000)
+        while rank == 0 and not store.check(["all left"]) and time.monotonic() < end:
+            time.sleep(pause)
+    except (RuntimeError, OSError):
+        return  # the store went with the rank that held it

@@ -1,0 +1,90 @@
+"""Ranks meet in a store with few questions, however many there are."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from tests.patience import PATIENCE
+from torch.distributed import HashStore
+
+from lt_core.errors import RankError
+from lt_strategies import group
+from lt_strategies.meeting import meet
+
+LONG = timedelta(seconds=PATIENCE)
+
+
+class Counting:
+    """A store that counts what it is asked, and answers a call for all but some ranks."""
+
+    def __init__(self, world_size, absent):
+        self.store, self.world_size, self.absent, self.asked = HashStore(), world_size, absent, 0
+
+    def set(self, key, value):
+        self.store.set(key, value)
+        for rank in set(range(1, self.world_size)) - self.absent if key == "call" else ():
+            self.store.set(f"{value}/{rank}", "me")
+
+    def check(self, keys):
+        self.asked += 1
+        return self.store.check(keys)
+
+    def multi_get(self, keys):
+        self.asked += 1
+        return self.store.multi_get(keys)
+
+
+def test_many_ranks_meet_under_one_name():
+    store, names = HashStore(), []
+    ranks = [threading.Thread(target=lambda r=r: names.append(meet(store, r, 64, LONG))) for r in range(64)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    assert len(names) == 64
+    assert len(set(names)) == 1
+
+
+def test_what_a_failed_attempt_left_in_the_store_is_no_meeting():
+    store, names = HashStore(), []
+    store.set("call", "old")
+    store.set("old/met", "someone else")
+    late = threading.Thread(target=lambda: names.append(meet(store, 1, 2, LONG)))
+    late.start()
+    assert meet(store, 0, 2, LONG) not in ("old", "")
+    late.join()
+    assert names[0] == store.get("call").decode()
+
+
+def test_rank_0_asks_about_all_ranks_at_a_time():
+    store = Counting(1024, absent=set())
+    meet(store, 0, 1024, LONG)
+    assert store.asked == 2
+
+
+def test_absent_ranks_are_named_by_few_questions():
+    store = Counting(1024, absent={5, 700})
+    with pytest.raises(RankError, match=r"Ranks \[5, 700\] of 1024 did not start within 0 s") as caught:
+        meet(store, 0, 1024, timedelta(0))
+    assert caught.value.code == "LT705"
+    assert store.asked < 60
+
+
+def test_of_many_absent_ranks_the_first_are_named():
+    store = Counting(1024, absent=set(range(3, 900)))
+    with pytest.raises(RankError, match=r"Ranks \[3, 4, 5, 6, 7, 8, 9, 10, \.\.\.\] of 1024"):
+        meet(store, 0, 1024, timedelta(0))
+
+
+def test_a_group_on_nccl_is_aborted_after_a_failure(monkeypatch):
+    """Destroying it would wait for kernels that never end."""
+    ended = []
+    monkeypatch.setattr(group, "_group", None)
+    monkeypatch.setattr(group, "_broken", False)
+    monkeypatch.setattr(group.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(group.dist, "get_backend_config", lambda: "cpu:gloo,cuda:nccl")
+    monkeypatch.setattr(group.dist.distributed_c10d, "_abort_process_group", lambda: ended.append("aborted"))
+    monkeypatch.setattr(group.dist, "destroy_process_group", lambda: ended.append("destroyed"))
+    group.leave_group(failed=True)
+    group.leave_group()
+    assert ended == ["aborted", "destroyed"]
