@@ -7,6 +7,7 @@ skip, and one that chose no test, is red in CI.
 """
 
 import os
+import platform
 import re
 import runpy
 import shutil
@@ -23,7 +24,7 @@ PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
 BESIDE = {"lt-compat": ("lt-loops",)}  # what asks it is beside it in the isolated session, although it needs it not
-SPECIAL = ("cuda", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
+SPECIAL = ("cuda", "mps", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
 TIMEOUT = f"--timeout={PATIENCE + 60:.0f}"  # seconds for one test, a little longer than what a test itself waits
@@ -212,6 +213,14 @@ def tests_cuda(session: nox.Session) -> None:
     if listed.returncode or "GPU" not in listed.stdout:
         session.skip("needs a CUDA device: nvidia-smi lists none")
     marked_tests(session, "cuda", "cuda")
+
+
+@nox.session(name="tests-mps")
+def tests_mps(session: nox.Session) -> None:
+    """Tests on Apple's GPUs."""
+    if sys.platform != "darwin" or platform.machine() != "arm64":
+        session.skip("needs macOS on Apple silicon, for its GPU")
+    marked_tests(session, "mps", "mps")
 
 
 @nox.session

@@ -17,6 +17,11 @@ def missing(mark: str) -> str | None:
 
         if not torch.cuda.is_available():
             return "needs a CUDA device"
+    if mark == "mps":
+        import torch
+
+        if not torch.backends.mps.is_available():
+            return "needs a GPU of Apple's"
     return None
 
 
@@ -32,6 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for mark in ("cuda", "xla"):
+    for mark in ("cuda", "mps", "xla"):
         if item.get_closest_marker(mark) and (reason := missing(mark)):
             pytest.skip(reason)

@@ -40,6 +40,7 @@ def facts(accelerator, devices, what):
         pytest.param("cpu", 2, marks=[pytest.mark.ddp, pytest.mark.slow]),
         pytest.param("cuda", 1, marks=CUDA),
         pytest.param("cuda", 2, marks=[CUDA, TWO]),
+        pytest.param("mps", 1, marks=pytest.mark.mps),
     ],
 )
 def test_two_epochs_equal_those_of_one_cpu_process(accelerator, devices):

@@ -162,3 +162,17 @@ def test_which_gradients_there_are_is_said_on_the_cpu_so_that_no_device_is_waite
 )
 def test_ranks_talk_by_the_backend_that_is_registered_with_torch_for_their_device(kind, backends):
     assert default_backend(torch.device(kind)) == backends
+
+
+@pytest.mark.mps
+def test_a_gpu_of_apple_s_tells_its_memory_in_bytes():
+    kept = torch.ones(1024, device="mps")
+    assert Mps().stats(torch.device("mps", 0))["memory_allocated_bytes"] >= kept.numel() * 4
+
+
+@pytest.mark.mps
+def test_the_generator_of_mps_is_captured():
+    state = Mps().generator_state()
+    first = torch.rand(3, device="mps")
+    Mps().restore_generator(state)
+    assert torch.equal(torch.rand(3, device="mps"), first)

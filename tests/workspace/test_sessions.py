@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -39,3 +40,9 @@ def named(path):
 def test_every_named_session_exists():
     known = sessions()
     assert not [f"{path.relative_to(ROOT)}: {name}" for path in PLACES for name in named(path) if name not in known]
+
+
+def test_each_accelerator_that_lt_strategies_ships_has_a_session_of_its_own():
+    project = tomllib.loads((ROOT / "packages" / "lt-strategies" / "pyproject.toml").read_text("utf-8"))["project"]
+    kinds = {target.rpartition(":")[2].lower() for target in project["entry-points"]["lt.accelerators"].values()}
+    assert {f"tests-{kind}" for kind in kinds} <= sessions()
