@@ -5,6 +5,7 @@ import torch
 
 from lt_core.errors import LtWarning
 from lt_core.logging.recorder import Given
+from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.metric_state import metric_state, restore_metric
 from lt_loops.logging.recorder import RunRecorder
 
@@ -104,7 +105,7 @@ def test_metrics_that_were_not_logged_yet_are_merged_over_ranks():
     ranks[0].update(0, 5)
     ranks[1].update(5, 9)
     whole.update(0, 9)
-    recorder_of(one).load_state_dict(RunRecorder.merged([recorder_of(rank).state_dict() for rank in ranks], one))
+    recorder_of(one).load_state_dict(merged_sums([recorder_of(rank).state_dict() for rank in ranks], one))
     assert one.compute() == whole.compute()
 
 
@@ -163,7 +164,7 @@ def test_the_sums_of_several_ranks_become_those_of_one():
         recorder.log("own", values.mean(), given)
     one, module = RunRecorder(), Holder()
     one.module = module
-    one.load_state_dict(RunRecorder.merged([recorder.state_dict() for recorder in recorders], module))
+    one.load_state_dict(merged_sums([recorder.state_dict() for recorder in recorders], module))
     one.enter("train_batch")
     given = Given(on_step=False, on_epoch=True, reduce_fx=torch.median)
     one.log("own", 3.0, given)  # the function itself is in no file
@@ -176,7 +177,7 @@ def test_the_sums_of_several_ranks_become_those_of_one():
 def test_a_rank_that_logged_nothing_yet_adds_nothing():
     first, second = recorder_of(Holder()), recorder_of(Holder())
     first.log("x", 2.0, Given(on_epoch=True), 4)
-    merged = RunRecorder.merged([second.state_dict(), first.state_dict()])
+    merged = merged_sums([second.state_dict(), first.state_dict()])
     other = recorder_of(Holder())
     other.load_state_dict(merged)
     assert other.epoch_values("train") == {"x_epoch": 2.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from lt_core.batch import batch_size_of
 from lt_core.errors import LogError, warn
 from lt_core.logging.recorder import Given, Recorder
-from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.metric_state import (
     metric_state,
     reset_metrics,
@@ -397,16 +396,6 @@ class RunRecorder(Recorder):
         self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
         if self.module is not None:
             restore_metrics_of(self.module, state.get("metrics", {}))
-
-    @staticmethod
-    def merged(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
-        """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
-
-        Args:
-            states: what :meth:`state_dict` returned on each rank, from rank 0 on.
-            module: in which metric objects are found, for how they merge.
-        """
-        return merged_sums(states, module)
 
     def _metrics_not_logged(self) -> dict[str, Any]:
         evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short

@@ -10,6 +10,7 @@ from torch import Tensor
 from lt_core import plugins
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
 from lt_core.logging.media import as_media
+from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
 
@@ -87,7 +88,7 @@ class Log(Owner):
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.mine["recorder"])
             return
-        sums = self._recorder.merged([rank["recorder"] for rank in saved.ranks], self._module)
+        sums = merged_sums([rank["recorder"] for rank in saved.ranks], self._module)
         if self._strategy.rank:
             sums |= {"pages": [], "metrics": {}}
         self._recorder.load_state_dict(sums)
