@@ -1,6 +1,7 @@
 """What ``fit`` returns: its metrics as columns, why it ended, where the checkpoints are.
 
-A learning rate is chosen by what the fits return, without a logger and without a callback of one's own.
+A learning rate is chosen by what the fits return, without a logger and without a callback of one's own. The history
+begins with the untrained module (``validate_at_start``); type checkers know what a batch is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import lt as pl
 
 
-class LitLine(pl.LightningModule):
+class LitLine(pl.LightningModule[tuple[Tensor, Tensor]]):
     """A straight line, fitted to points."""
 
     def __init__(self, lr: float) -> None:
@@ -43,6 +44,7 @@ def fit(lr: float) -> pl.FitResult:
     data = TensorDataset(x, 2 * x + 1)
     trainer = pl.Trainer(
         max_epochs=10,
+        validate_at_start=True,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,

@@ -76,11 +76,11 @@ def trainer_class() -> type:
         def _evaluation_loop(self) -> EvaluationLoop:
             return EvaluationLoop(self, self.stage if self.stage in ("validate", "test") else "fit")
 
-        def fit(self, *given: Any, **arguments: Any) -> None:
+        def fit(self, *given: Any, **arguments: Any) -> Any:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
             with silenced(codes_filtered_by_text()):
                 try:
-                    super().fit(*given, **arguments)
+                    result = super().fit(*given, **arguments)
                 except CheckpointError as error:
                     if error.code != "LT611" or "last" not in (arguments.get("ckpt_path"), *given[4:5]):
                         raise
@@ -88,7 +88,7 @@ def trainer_class() -> type:
                         "fit(ckpt_path='last'): there is no last checkpoint available, so the run begins anew.",
                         code="LT918",
                     )
-                    super().fit(*given[:4], **{**arguments, "ckpt_path": None})
+                    result = super().fit(*given[:4], **{**arguments, "ckpt_path": None})
                 batches, interval = self.num_training_batches, self.log_every_n_steps
                 if self.loggers and 0 < batches < interval and not self.fast_dev_run:
                     warn(
@@ -97,6 +97,7 @@ def trainer_class() -> type:
                         "lower value for log_every_n_steps.",
                         code="LT921",
                     )
+                return result
 
         def __getattr__(self, name: str) -> Any:
             """Say what to read in place of Lightning's connectors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,21 @@ from lt_core.hparams import HyperparametersMixin
 from lt_core.logging.recorder import Given
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from lt_core.logging.recorder import Recorder
     from lt_core.optimizer import LightningOptimizer
+
+    Batch = TypeVar("Batch", default=Any)  # a module that names no batch takes any
+else:
+    from typing import TypeVar
+
+    Batch = TypeVar("Batch")
 
 __all__ = ["ModuleBase"]
 
 
-class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
+class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
     """The part of a ``LightningModule`` that knows no Trainer, so that what describes a Trainer can name it."""
 
     automatic_optimization: bool = True
@@ -37,7 +45,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+    def training_step(self, batch: Batch, *args: Any, **kwargs: Any) -> Any:
         """Compute the loss of one batch: ``training_step(self, batch, batch_idx)``.
 
         Returns:
@@ -46,15 +54,15 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
         """
         raise NotImplementedError("training_step is not defined")
 
-    def validation_step(self, *args: Any, **kwargs: Any) -> Any:
+    def validation_step(self, batch: Batch, *args: Any, **kwargs: Any) -> Any:
         """Evaluate one batch: ``validation_step(self, batch, batch_idx, dataloader_idx=0)``."""
 
-    def test_step(self, *args: Any, **kwargs: Any) -> Any:
+    def test_step(self, batch: Batch, *args: Any, **kwargs: Any) -> Any:
         """Test one batch: ``test_step(self, batch, batch_idx, dataloader_idx=0)``."""
 
-    def predict_step(self, *args: Any, **kwargs: Any) -> Any:
+    def predict_step(self, batch: Batch, *args: Any, **kwargs: Any) -> Any:
         """Predict one batch: ``predict_step(self, batch, batch_idx, dataloader_idx=0)``; by default ``self(batch)``."""
-        return self(args[0] if args else kwargs["batch"])
+        return self(batch)
 
     def configure_model(self) -> None:
         """Make big layers here rather than in ``__init__``: on the device, or sharded; called before each run."""
@@ -230,10 +238,10 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
     def on_train_epoch_end(self) -> None:
         """A training epoch ends."""
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> Any:
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> Any:
         """A batch is on the device; return -1 to skip the rest of the epoch."""
 
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """A batch is done; gradients are still there."""
 
     def on_before_zero_grad(self, optimizer: Optimizer) -> None:
@@ -271,10 +279,10 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
     def on_validation_epoch_end(self) -> None:
         """The validation loaders are read."""
 
-    def on_validation_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def on_validation_batch_start(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """A validation batch is on the device."""
 
-    def on_validation_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def on_validation_batch_end(self, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """A validation batch is done."""
 
     def on_test_model_eval(self) -> None:
@@ -296,10 +304,10 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
     def on_test_epoch_end(self) -> None:
         """The test loaders are read."""
 
-    def on_test_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def on_test_batch_start(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """A test batch is on the device."""
 
-    def on_test_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def on_test_batch_end(self, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """A test batch is done."""
 
     def on_predict_model_eval(self) -> None:
@@ -321,10 +329,10 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module):
     def on_predict_epoch_end(self) -> None:
         """The loaders are read."""
 
-    def on_predict_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def on_predict_batch_start(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """A batch to predict is on the device."""
 
-    def on_predict_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def on_predict_batch_end(self, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """A batch is predicted."""
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core._export import TrainersOwn, read_by_torch_jit, to_onnx, to_torchscript
-from lt_core._module_base import ModuleBase
+from lt_core._module_base import Batch, ModuleBase
 from lt_core.collectives import ModuleCollectives
 from lt_core.errors import ConfigError
 from lt_core.hparams import makes_new
@@ -31,11 +31,12 @@ __all__ = ["LightningModule"]
 _RUN_ONLY = ("_trainer", "_recorder", "_manual")
 
 
-class LightningModule(ModuleCollectives, ModuleBase):
+class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     """A model with its steps. Define ``training_step`` and ``configure_optimizers``; the Trainer does the rest.
 
     It is an ordinary ``nn.Module`` and works as one without a Trainer: steps can be called in a unit test, where
-    ``self.log`` does nothing.
+    ``self.log`` does nothing. ``class Net(LightningModule[tuple[Tensor, Tensor]])`` says what a batch is: editors and
+    type checkers then know it in the steps and in the hooks of batches. Nothing checks it at run time.
 
     Attributes:
         automatic_optimization: False to call ``manual_backward`` and the optimizers' ``step`` yourself.

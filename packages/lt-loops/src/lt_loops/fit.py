@@ -50,6 +50,7 @@ def run_fit(run: Run) -> RunResult:
         on_train_start
         for each epoch:
             on_train_epoch_start
+            (with validate_at_start, before the first batch: a validation, see run_evaluate)
             for each batch:
                 on_before_batch_transfer, transfer_batch_to_device, on_after_batch_transfer
                 on_train_batch_start                  # -1: skip the rest of the epoch
@@ -185,7 +186,7 @@ def train_epoch(run: Run) -> None:
 
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
-    limit = run.job.settings.num_sanity_val_steps
+    limit = 0 if run.job.settings.validate_at_start else run.job.settings.num_sanity_val_steps
     if not run.evaluation.validates or limit == 0 or run.origin.tree is not None or run.position.step:
         return
     run.enter_phase("sanity_check")

@@ -86,6 +86,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             default: 1.0.
         check_val_every_n_epoch: validate in every n-th epoch; None counts batches across epochs; default: 1.
         num_sanity_val_steps: validation batches before training, -1 for all; default: 2.
+        validate_at_start: validate before the first training batch, logged as any other, in place of the sanity check;
+            default: False.
         log_every_n_steps: optimizer steps between two rows of step values in the loggers; default: 50.
         enable_checkpointing: whether a default ModelCheckpoint is added.
         enable_progress_bar: whether a progress bar is shown.
@@ -154,6 +156,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
         check_val_every_n_epoch: int | None = 1,
         num_sanity_val_steps: int | None = None,
+        validate_at_start: bool | None = None,
         log_every_n_steps: int | None = None,
         enable_checkpointing: bool | None = None,
         enable_progress_bar: bool | None = None,

@@ -117,6 +117,7 @@ class Settings:
         1, rules.count(1, "epochs", instead="To validate never, write limit_val_batches=0."), none_counts=True
     )
     num_sanity_val_steps: int = _row(2, rules.count(0, "batches", unlimited=True))
+    validate_at_start: bool = _row(False, rules.flag)
     log_every_n_steps: int = _row(
         50, rules.count(0, "optimizer steps", instead="Write log_every_n_steps=0 to log nothing per step.")
     )

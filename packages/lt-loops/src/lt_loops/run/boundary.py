@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import DataError, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.seed import preserve_generators
 from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import evaluate
 from lt_loops.setup.preparation import ensure_train_feed
@@ -143,7 +145,8 @@ def validate(run: Run) -> None:
         run.module.on_validation_model_zero_grad()
     run.saves.hear()
     run.enter_phase("validate")
-    evaluate(run, "validate")
+    with nullcontext() if run.position.batch else preserve_generators():  # validate_at_start alters no number
+        evaluate(run, "validate")
     run.enter_phase("train")
     if run.evaluation.cut_short:
         return  # the state that is saved is that before this validation; a resume repeats it

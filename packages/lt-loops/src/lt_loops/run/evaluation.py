@@ -28,12 +28,31 @@ class Evaluation(Owner):
     resumes, does it again.
     """
 
-    __slots__ = ("_ahead", "_before", "_feeds", "_limits", "_loaders", "_module", "_steps", "_strategy", "_until_due")
+    __slots__ = (
+        "_ahead",
+        "_at_start",
+        "_before",
+        "_feeds",
+        "_limits",
+        "_loaders",
+        "_module",
+        "_steps",
+        "_strategy",
+        "_until_due",
+    )
 
     def __init__(
-        self, ahead: Ahead, strategy: Strategy, limits: Limits, module: LightningModule, loaders: Loaders
+        self,
+        ahead: Ahead,
+        strategy: Strategy,
+        limits: Limits,
+        module: LightningModule,
+        loaders: Loaders,
+        *,
+        at_start: bool,
     ) -> None:
-        """Begin without feeds; ``limits`` may change while the run goes on."""
+        """Begin without feeds; ``limits`` may change while the run goes on; ``at_start``: validate before training."""
+        self._at_start = at_start
         self._ahead, self._strategy, self._limits = ahead, strategy, limits
         self._module, self._loaders = module, loaders
         self._feeds: dict[str, list[Feed]] = {}
@@ -82,6 +101,8 @@ class Evaluation(Owner):
         """
         position, interval = self._ahead.position, self._limits.val_check_interval
         here = position.batch
+        if not here and self._at_start and not position.epoch:
+            return position.validated != here and self.validates
         if not here or position.validated == here or not self.validates or not self._in_this_epoch():
             return False
         if at_stop:

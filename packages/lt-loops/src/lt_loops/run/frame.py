@@ -70,7 +70,9 @@ class Run:
         self.ahead = Ahead(self.position, settings.steps_per_execution)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
-        self.evaluation = Evaluation(self.ahead, self.strategy, limits, module, job.loaders)
+        self.evaluation = Evaluation(
+            self.ahead, self.strategy, limits, module, job.loaders, at_start=settings.validate_at_start
+        )
         self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
         self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
         self.training = Training(
