@@ -206,7 +206,10 @@ class FSDP(Distributed):
         if plain:
             self._shared.append((None, plain))
         self._opened.on_leave(self, FSDP._drop_group)
-        return module, make_optimizers() if make_optimizers is not None else []
+        optimizers = make_optimizers() if make_optimizers is not None else []
+        for optimizer in optimizers:
+            _one_by_one(optimizer)
+        return module, optimizers
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
         root = _root_of(module)
@@ -275,6 +278,7 @@ class FSDP(Distributed):
 
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
         sharded_state.load_optimizer(optimizer, state)
+        _one_by_one(optimizer)
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
@@ -491,6 +495,17 @@ class ModelParallel(FSDP):
         if (part := self.data_shard.index) > 0:
             torch.manual_seed(int(torch.randint(2**62, ())))
             pl_worker_init_function(0, part)
+
+
+def _one_by_one(optimizer: Optimizer) -> None:
+    """Have parameters updated one by one where some are spread over ranks and some are not, unless the user chose.
+
+    Torch's default on a GPU takes all of a group at a time, and refuses such a mixture.
+    """
+    for group in optimizer.param_groups:
+        mixed = len({isinstance(param, DTensor) for param in group["params"]}) == 2
+        if mixed and "foreach" in group and group["foreach"] is None and not group.get("fused"):
+            group["foreach"] = False
 
 
 def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
