@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import torch
@@ -37,6 +38,7 @@ __all__ = [
     "SupportsShards",
     "default_io",
     "is_remote",
+    "local_folder",
     "local_path",
     "need_shards",
     "shards_of",
@@ -439,3 +441,21 @@ def need_shards(io: CheckpointIO) -> SupportsShards:
 def is_remote(path: StrPath) -> bool:
     """Return whether ``path`` is a URL."""
     return isinstance(path, str) and bool(_URL.match(path))
+
+
+@contextmanager
+def local_folder(path: StrPath) -> Iterator[Path]:
+    """Give the folder ``path``, made where it is not there; for a URL one whose files go there when the block ends."""
+    if not is_remote(path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+        yield Path(path)
+        return
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # which torch brings
+
+    system, root = url_to_fs(str(path))
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+        for file in [file for file in Path(folder).rglob("*") if file.is_file()]:
+            target = f"{root}/{file.relative_to(folder).as_posix()}"
+            system.makedirs(target.rpartition("/")[0], exist_ok=True)
+            system.put_file(str(file), target)

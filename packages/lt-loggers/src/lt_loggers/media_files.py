@@ -14,6 +14,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from lt_core.checkpoint import local_folder
 from lt_core.errors import LogError
 from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
 
@@ -33,8 +34,10 @@ def write_media(folder: str | PathLike[str], name: str, media: Media, step: int 
     """
     suffix, content = media_bytes(media)
     path = path_below(folder, name) / (f"step_{step:08d}{suffix}" if step is not None else f"value{suffix}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    with local_folder(folder) as here:
+        file = here / path.relative_to(folder)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
     return path
 
 

@@ -6,9 +6,9 @@ import cProfile
 import io
 import os
 import pstats
-from pathlib import Path
 
 from lt_callbacks.profilers.simple import SimpleProfiler
+from lt_core.checkpoint import local_folder
 from lt_core.rank import process_rank
 
 __all__ = ["AdvancedProfiler"]
@@ -51,9 +51,8 @@ class AdvancedProfiler(SimpleProfiler):
         pstats.Stats(self._profile, stream=text).strip_dirs().sort_stats("cumulative").print_stats(restriction)
         self._functions = text.getvalue().rstrip()
         if self.dump_stats:
-            folder = Path(self.dirpath or self._log_dir or ".")
-            folder.mkdir(parents=True, exist_ok=True)
-            self._profile.dump_stats(folder / f"{self.stage}-{self.filename or 'profile'}-{process_rank()}.prof")
+            with local_folder(self.dirpath or self._log_dir or ".") as folder:
+                self._profile.dump_stats(folder / f"{self.stage}-{self.filename or 'profile'}-{process_rank()}.prof")
         self._profile = None
         super().stop()
 

@@ -12,6 +12,7 @@ import torch
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.profilers.simple import SimpleProfiler
+from lt_core.checkpoint import is_remote, local_folder
 from lt_core.errors import ConfigError
 from lt_core.rank import process_rank
 
@@ -109,9 +110,10 @@ class PyTorchProfiler(SimpleProfiler):
         return f"{super().summary()}\n{self._operators}".rstrip()
 
     @property
-    def trace_dir(self) -> Path:
-        """Where the traces go."""
-        return Path(self.dirpath) if self.dirpath is not None else Path(self._log_dir or ".") / "profile"
+    def trace_dir(self) -> Path | str:
+        """Where the traces go; a URL where that is one."""
+        folder = self.dirpath if self.dirpath is not None else f"{self._log_dir or '.'}/profile"
+        return str(folder) if is_remote(folder) else Path(folder)
 
     def _make(self) -> torch_profiler.profile:
         from torch.profiler import ProfilerActivity, profile, schedule
@@ -146,9 +148,9 @@ class PyTorchProfiler(SimpleProfiler):
     def _export(self, profiler: torch_profiler.profile) -> None:
         from torch.profiler import tensorboard_trace_handler
 
-        self.trace_dir.mkdir(parents=True, exist_ok=True)
-        worker = f"{self.stage}-rank{process_rank()}"
-        tensorboard_trace_handler(str(self.trace_dir), worker_name=worker)(profiler)
+        with local_folder(self.trace_dir) as folder:
+            worker = f"{self.stage}-rank{process_rank()}"
+            tensorboard_trace_handler(str(folder), worker_name=worker)(profiler)
 
 
 def _check(given: dict[str, Any]) -> None:

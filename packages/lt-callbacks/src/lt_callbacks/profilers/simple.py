@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from lt_callbacks.profilers.shares import Action, shares, table
+from lt_core.checkpoint import local_folder
 from lt_core.profiler import Profiler
 from lt_core.rank import process_rank
 
@@ -87,9 +87,9 @@ class SimpleProfiler(Profiler):
         """Put the report where it was asked for: a file of this rank, or stdout of rank 0."""
         rank = process_rank()
         if self.filename is not None or self.dirpath is not None:
-            folder = Path(self.dirpath or self._log_dir or ".")
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{self.stage}-{self.filename or 'profile'}-{rank}.txt").write_text(text + "\n", encoding="utf-8")
+            with local_folder(self.dirpath or self._log_dir or ".") as folder:
+                file = folder / f"{self.stage}-{self.filename or 'profile'}-{rank}.txt"
+                file.write_text(text + "\n", encoding="utf-8")
         elif rank == 0 and sys.stdout is not None:
             sys.stdout.write(f"\n{text}\n")
             sys.stdout.flush()
