@@ -105,10 +105,12 @@ class Mixed(Precision):
         self._device_type = device.type
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        context = torch.autocast(self._device_type, dtype=self.dtype)
+        device_type, dtype = self._device_type, self.dtype
+        context = torch.autocast(device_type, dtype=dtype)
 
         def autocast_step(*args: Any, **kwargs: Any) -> Any:
-            with context:
+            # torch.compile would compile anew for each other context, and this one is made again with each plan
+            with torch.autocast(device_type, dtype=dtype) if torch.compiler.is_compiling() else context:
                 return step(*args, **kwargs)
 
         return autocast_step
