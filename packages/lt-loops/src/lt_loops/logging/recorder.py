@@ -354,6 +354,26 @@ class RunRecorder(Recorder):
         self._publish_all()
         return {name: value.item() if isinstance(value, Tensor) else value for name, value in self.bar_values.items()}
 
+    # ---- what crosses processes, and what was sent -------------------------------------------------------------------
+
+    def note_sent(self, row: Mapping[str, Any]) -> None:
+        """Show among the logged metrics what went to the loggers."""
+        self.logged_values.update(row)
+
+    def published(self) -> dict[str, dict[str, Any]]:
+        """Return the values that others read, by kind and name, on the CPU."""
+        return {
+            "callback": {name: value.cpu() for name, value in self.callback_metrics().items()},
+            "logged": {name: value.cpu() for name, value in self.logged_metrics().items()},
+            "progress_bar": self.progress_bar_metrics(),
+        }
+
+    def take_published(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Show what :meth:`published` returned in another process."""
+        self.callback_values = dict(values.get("callback", {}))
+        self.logged_values = dict(values.get("logged", {}))
+        self.bar_values = dict(values.get("progress_bar", {}))
+
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

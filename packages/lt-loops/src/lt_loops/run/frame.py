@@ -208,7 +208,7 @@ class Run:
         return RunResult(
             outputs=self.outputs,
             position=self.position.state_dict(),
-            metrics=self._metrics() if crosses else {},
+            metrics=self.recorder.published() if crosses else {},
             status=self.status,
             stop_reason=self.stopping.reason,
             save_error=self.saves.why_unsaved(),
@@ -216,14 +216,6 @@ class Run:
             weights=self.strategy.full_module_state(self.model) if crosses and self.stage == "fit" else None,
             loggers=[{} if place is None else place for place in files],
         )
-
-    def _metrics(self) -> dict[str, dict[str, Any]]:
-        recorder = self.recorder
-        return {
-            "callback": {name: value.cpu() for name, value in recorder.callback_metrics().items()},
-            "logged": {name: value.cpu() for name, value in recorder.logged_metrics().items()},
-            "progress_bar": recorder.progress_bar_metrics(),
-        }
 
 
 def _measured(profiler: Profiler, batches: Iterator[Any]) -> Iterator[Any]:

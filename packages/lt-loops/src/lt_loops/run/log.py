@@ -110,7 +110,7 @@ class Log(Owner):
         row = dict(values)
         own = row.pop("step", None)
         axis = own if own is not None else step if step is not None else self._axis(row)
-        self._recorder.logged_values.update(row)
+        self._recorder.note_sent(row)
         if self._history is not None and own is None:
             row.setdefault("epoch", self._ahead.position.epoch)
         place = self._place(axis)

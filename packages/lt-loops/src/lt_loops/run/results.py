@@ -20,10 +20,7 @@ def take_over(run: Run, result: RunResult) -> None:
     run.stopping.ended_elsewhere(result.stop_reason)
     if result.weights is not None:
         take_weights(run.module, result.weights)
-    metrics = result.metrics
-    run.recorder.callback_values = dict(metrics.get("callback", {}))
-    run.recorder.logged_values = dict(metrics.get("logged", {}))
-    run.recorder.bar_values = dict(metrics.get("progress_bar", {}))
+    run.recorder.take_published(result.metrics)
     for callback in run.callbacks:
         if state := result.callbacks.get(callback.state_key):
             callback.load_state_dict(state)
