@@ -39,6 +39,14 @@ def test_it_stops_when_its_rules_say_so(arguments, values, epochs):
     assert checks(EarlyStopping("val_loss", **arguments), values) == epochs
 
 
+@pytest.mark.parametrize(("mode", "better", "not_enough"), [("min", 1.0, 1.75), ("max", 3.0, 2.25)])
+def test_a_subclass_compares_by_its_operator_and_change(mode, better, not_enough):
+    callback = EarlyStopping("val_loss", min_delta=0.5, mode=mode)
+    best = torch.tensor(2.0)
+    assert callback.monitor_op(torch.tensor(better) - callback.min_delta, best)
+    assert not callback.monitor_op(torch.tensor(not_enough) - callback.min_delta, best)
+
+
 def test_it_says_why():
     callback, trainer = EarlyStopping("val_loss", patience=1), FakeTrainer()
     checks(callback, [0.5, 0.75], trainer)

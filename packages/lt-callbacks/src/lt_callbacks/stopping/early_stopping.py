@@ -54,6 +54,7 @@ class EarlyStopping(Callback):
         log_rank_zero_only: do not print what the other ranks saw.
 
     Attributes:
+        min_delta: the change with its sign, so that ``monitor_op(current - min_delta, best_score)`` says "better".
         wait_count: checks since the metric last got better.
         stopped_epoch: the epoch in which training was ended, or 0.
         best_score: the best value so far, 0-dim.
@@ -87,7 +88,7 @@ class EarlyStopping(Callback):
     ) -> None:
         who = "EarlyStopping"
         self.monitor = monitor
-        self.min_delta = number(who, "min_delta", min_delta, 0.0)
+        self.min_delta = number(who, "min_delta", min_delta, 0.0) * (1 if mode == "max" else -1)
         self.patience = whole(who, "patience", patience, 0)
         self.verbose = verbose
         self.mode = choice(who, "mode", mode, ("min", "max"))
@@ -204,7 +205,7 @@ class EarlyStopping(Callback):
                 EarlyStoppingReason.DIVERGENCE_THRESHOLD,
                 f"{name} = {value} is worse than divergence_threshold = {self.divergence_threshold:g}.",
             )
-        if self._better(current, float(self.best_score), self.min_delta):
+        if self._better(current, float(self.best_score), abs(self.min_delta)):
             self._improve(current)
             return EarlyStoppingReason.NOT_STOPPED, ""
         self.wait_count += 1
@@ -213,7 +214,7 @@ class EarlyStopping(Callback):
         lately = f"in the last {self.wait_count} checks; its best was {float(self.best_score):.5g}."
         return (
             EarlyStoppingReason.PATIENCE_EXHAUSTED,
-            f"{name} did not get better by more than {self.min_delta:g} {lately}",
+            f"{name} did not get better by more than {abs(self.min_delta):g} {lately}",
         )
 
     def _better(self, current: Tensor, than: float, by: float = 0.0) -> bool:
