@@ -62,6 +62,21 @@ def test_a_private_name_that_nobody_answers_is_an_import_error_with_the_way_of_l
         name("strategies.fsdp:_get_full_state_dict_context")
 
 
+def test_a_package_that_overrides_load_from_checkpoint_reads_the_file_by_lightnings_helper(name, tmp_path):
+    from lt.demos import BoringModel
+
+    class Rereading(BoringModel):
+        @classmethod
+        def load_from_checkpoint(cls, checkpoint_path, **kwargs):
+            return name("core.saving:_load_from_checkpoint")(cls, checkpoint_path, **kwargs)
+
+    model, trainer = Rereading(), Trainer(max_steps=1, **QUIET)
+    trainer.fit(model)
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    again = Rereading.load_from_checkpoint(tmp_path / "model.ckpt")
+    assert all(map(torch.equal, again.state_dict().values(), model.state_dict().values()))
+
+
 def test_the_same_class_comes_from_every_path(name):
     assert name("plugins.environments.slurm:SLURMEnvironment") is name("plugins.environments:SLURMEnvironment")
     assert name("plugins.precision.precision:Precision") is lt.plugins.Precision
