@@ -134,8 +134,8 @@ def fill(environment: Path, requirements: list[str]) -> str | None:
     make = [UV, "venv", "-q", "--allow-existing", "--python", sys.executable, str(environment)]
     install = [UV, "pip", "install", "-q", "--exact", "--python", python, *ours, *requirements, *BESIDE]
     outer = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    for command in (make, install):
-        if subprocess.run(command, env=outer, check=False).returncode:
+    for command in (make, install):  # elsewhere: this workspace's constraints are not those of other packages
+        if subprocess.run(command, env=outer, cwd=tempfile.gettempdir(), check=False).returncode:
             return None
     return python
 
