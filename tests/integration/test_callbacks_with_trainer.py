@@ -100,6 +100,29 @@ def test_a_run_with_a_stateful_callback_resumes_exactly(name):
     assert_resumes_exactly(trainer, Net, lambda: None)
 
 
+@pytest.mark.parametrize("at_epoch_end", [True, False])
+def test_pruning_leaves_a_validation_its_masks_and_the_sanity_check_alone(at_epoch_end):
+    class Watched(Net):
+        zeros: ClassVar[list[int]] = []
+
+        def on_validation_epoch_start(self):
+            if not self.trainer.sanity_checking:
+                self.zeros.append(int((self.head.weight == 0).sum()))
+
+    net = Watched()
+    pruning = ModelPruning(
+        "l1_unstructured",
+        parameters_to_prune=[(net.head, "weight")],
+        amount=4,
+        use_lottery_ticket_hypothesis=False,
+        prune_on_train_epoch_end=at_epoch_end,
+    )
+    make_trainer(callbacks=[pruning], enable_checkpointing=False, max_epochs=2).fit(net)
+    assert net.zeros == [0, 4]
+    assert int((net.head.weight == 0).sum()) == 8
+    assert type(net.head.weight) is nn.Parameter
+
+
 class _Stopped(BaseException):
     """Ends a run as a kill would."""
 
