@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from lt_core.overrides import is_overridden
 from lt_loops.run.position import NEVER
 from lt_loops.step.capture import Captured, Layout
 from lt_loops.step.losses import loss_and_weight
+from lt_loops.step.plan import params_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -156,7 +158,7 @@ class GraphedStep:
         self._seen: Layout | None = None
         self._graphs: dict[int, Captured] = {}
         self._held: Any = None
-        self._memory: list[int] = []
+        self._memory: _Memory
         self._rates = [_Rate(group, run.strategy.device) for o in plan.optimizers for group in o.param_groups]
         for (
             optimizer
@@ -166,7 +168,7 @@ class GraphedStep:
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch; return the training step's output, None while the batch waits."""
         layout = Layout(batch)
-        if self._graphs and not self._waiting and self._memory != _memory(*self.plan.optimizers):
+        if self._graphs and not self._waiting and self._memory.is_left():
             self._graphs.clear()
             self._warm = 0  # an optimizer may have to make its state anew, which none may do in a graph
         if self._warm < WARM_UP:
@@ -243,7 +245,7 @@ class GraphedStep:
         if found is None:
             self._count_capture()
             if not self._graphs:
-                self._memory = _memory(*self.plan.optimizers)
+                self._memory = _Memory(*self.plan.optimizers)
                 self._check_state()
             with ExitStack() as reading:
                 for rate in self._rates:
@@ -332,8 +334,22 @@ def _number(value: Any) -> Any:
     return value.tolist() if value.device.type == "cpu" else id(value)
 
 
-def _memory(*optimizers: Optimizer) -> list[int]:
-    """Return where parameters and optimizer state lie."""
-    params = [p.data_ptr() for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
-    states = [state for optimizer in optimizers for state in optimizer.state.values()]
-    return params + [value.data_ptr() for state in states for value in state.values() if isinstance(value, Tensor)]
+class _Memory:
+    """Where parameters and optimizer state lay at a capture."""
+
+    def __init__(self, *optimizers: Optimizer) -> None:
+        self._optimizers = optimizers
+        self._params = params_of(*optimizers)
+        self._state = list(self._state_now())  # alive, so that nothing else gets their identity
+        self._places = self._places_now()
+
+    def is_left(self) -> bool:
+        """Return whether something lies elsewhere now; asked before each replay, so done by C alone."""
+        return self._places != self._places_now()
+
+    def _places_now(self) -> list[int]:
+        return [*map(Tensor.data_ptr, self._params), *map(id, self._state_now())]
+
+    def _state_now(self) -> Iterator[Any]:
+        states = chain.from_iterable(optimizer.state.values() for optimizer in self._optimizers)
+        return chain.from_iterable(map(dict.values, states))
