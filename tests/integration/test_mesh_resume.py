@@ -1,0 +1,57 @@
+"""A run over a mesh, with dropout and shuffled data, goes on from a checkpoint as if it had not stopped."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lt_callbacks import ModelCheckpoint
+from lt_core import LightningModule
+from lt_core.seed import seed_everything
+from lt_loops import Trainer
+from lt_strategies import ModelParallel
+
+pytestmark = pytest.mark.fsdp
+
+
+class Noisy(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+    def training_step(self, batch, batch_idx):
+        return self.net(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.05)
+
+
+def fitted(folder, epochs, ckpt_path=None):
+    seed_everything(3, verbose=False)
+    strategy = ModelParallel(
+        mesh={"data_shard": 2, "tensor": 2}, parallelize={"net.0": "colwise", "net.2": "rowwise"}, launcher="fork"
+    )
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=4,
+        strategy=strategy,
+        max_epochs=epochs,
+        callbacks=[ModelCheckpoint(folder, filename="middle", every_n_train_steps=2, save_top_k=1)],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    module = Noisy()
+    trainer.fit(
+        module, DataLoader(torch.arange(96.0).view(24, 4) / 96, batch_size=4, shuffle=True), ckpt_path=ckpt_path
+    )
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def test_a_run_over_data_and_tensor_resumes_bit_for_bit_with_dropout(tmp_path):
+    whole = fitted(tmp_path / "whole", 2)
+    fitted(tmp_path / "part", 1)  # three steps, saved after two
+    assert torch.load(tmp_path / "part" / "middle.ckpt", weights_only=True)["global_step"] == 2
+    resumed = fitted(tmp_path / "part", 2, tmp_path / "part" / "middle.ckpt")
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
