@@ -24,6 +24,7 @@ ORDER = (
     "lt-checkpoint",
     "lt-cli",
     "lt-compat",
+    "lt-recipes",
     "lt-testing",
 )
 SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder

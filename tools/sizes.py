@@ -28,6 +28,7 @@ ORDER = (
     "lt-checkpoint",
     "lt-cli",
     "lt-compat",
+    "lt-recipes",
     "lt-testing",
     "lt",
 )

@@ -39,6 +39,7 @@ SAYS = {
     "text/gpt_parallel.py": "2 rank(s), 10 steps: loss",
     "text/lora.py": "Adapters alone: ['adapter_config.json', 'adapter_model.safetensors']",
     "text/streams.py": "the same weights, bit for bit: True",
+    "vision/recipes.py": ": accuracy 0.",
     "vision/transfer_learning.py": "trains 11,181,642 parameters",
 }
 
