@@ -249,7 +249,8 @@ def table(rows: list[Row]) -> str:
     lines = ["| package | domain | what was run | on lt | time |", "| --- | --- | --- | --- | --: |"]
     for row in sorted(rows, key=lambda row: (row.domain, row.name)):
         says = head(FOLDER / f"{row.name}.py")
-        result = {"equal": "equal", "differs": f"differs: {says.get('differs', row.detail)}"}.get(row.outcome, "fails")
+        seen = says.get("differs", row.detail.replace("|", "\\|"))
+        result = {"equal": "equal", "differs": f"differs: {seen}"}.get(row.outcome, "fails")
         if row.tests:
             result = f"{row.tests[1]} of the {row.tests[0]} tests that pass on Lightning"
             result += f": {says['differs']}" if "differs" in says and row.tests[0] != row.tests[1] else ""
