@@ -2,7 +2,6 @@
 
 # requires: mlflow==3.17.2
 # domain: tracking
-# differs: `min_delta` reads as it was given; Lightning turns its sign where less is better; all metrics are equal
 
 import mlflow
 import pytorch_lightning as pl
