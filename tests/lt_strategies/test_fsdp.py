@@ -14,8 +14,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_core.strategy import Placement
-from lt_strategies import DDP, FSDP, ModelParallel, group
+from lt_strategies import DDP, FSDP, ModelParallel
 
 pytestmark = pytest.mark.fsdp
 
@@ -335,20 +334,19 @@ def test_a_module_that_is_sharded_itself_keeps_its_methods_and_trains_on(ranks, 
         assert_same(found, ddp)
 
 
-def test_a_sharded_module_goes_when_nobody_needs_it():
-    strategy = FSDP(launcher=None)
-    strategy.place(Placement())
-    strategy.open()
-    try:
+def test_a_sharded_module_goes_when_nobody_needs_it(ranks):
+    def facts(
+        strategy,
+    ):  # on a rank of its own: a process in which FSDP ran a backward cannot be forked for other tests
         module = Blocks()
         strategy.setup(module, None, Precision())
         strategy.bind(module, "training_step")(batch_of(0, 0)).backward()
         kept = weakref.ref(module)
         del module
         gc.collect()
-        assert kept() is None
-    finally:
-        group.leave_group()
+        return kept() is None
+
+    assert ranks(facts, 2, FSDP()) == [True, True]
 
 
 @pytest.mark.parametrize(

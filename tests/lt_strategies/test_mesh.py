@@ -12,7 +12,6 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_core.strategy import Placement
 from lt_strategies import FSDP, ModelParallel
 from lt_strategies.mesh import part_of_data, resolved
 
@@ -325,10 +324,9 @@ def test_a_mesh_beside_the_two_sizes_and_an_unknown_plan_are_refused():
 
 def test_fsdp_with_prefetch_and_compiled_blocks_keeps_its_names(ranks):
     def facts(strategy):
-        strategy.place(Placement())
         module, _ = strategy.setup(Words(), None, Precision())
         strategy.bind(module, "training_step")(rows_of(0, 0)).backward()
         return list(module.state_dict())
 
     strategy = FSDP(prefetch=2, compile_blocks={"backend": "eager"}, auto_wrap_policy={Block})
-    assert ranks(facts, 1, strategy) == [list(Words().state_dict())]
+    assert ranks(facts, 2, strategy) == [list(Words().state_dict())] * 2
