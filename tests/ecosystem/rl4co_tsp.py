@@ -2,6 +2,7 @@
 
 # requires: rl4co==0.7.0
 # domain: reinforcement learning
+# differs: it takes new loaders in each epoch, from the second on lt shuffles them as the loop by hand does
 
 import torch
 from lightning import seed_everything

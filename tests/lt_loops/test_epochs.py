@@ -493,6 +493,32 @@ def test_loaders_are_asked_for_again_every_n_epochs(trainer, validated, loader):
     assert sorted(asked) == ["train 0", "val 0"]
 
 
+@pytest.mark.parametrize("reload", [0, 1], ids=["one loader with a generator", "a new loader each epoch"])
+def test_a_shuffled_order_is_that_of_the_loop_by_hand_in_each_epoch(trainer, net, loader, reload):
+    def loaders():
+        """Yield the loader of each epoch."""
+        one = loader(8, generator=torch.Generator().manual_seed(5))
+        while True:
+            yield loader(8) if reload else one
+
+    class Shuffled(net):
+        def train_dataloader(self):
+            return next(self.made)
+
+        def on_train_start(self):
+            torch.manual_seed(3)
+
+        def training_step(self, batch, batch_idx):
+            self.seen.append(batch[0])
+            return self.layers[0](batch[0]).sum()
+
+    fitted = Shuffled(made=loaders(), seen=[])
+    trainer(max_epochs=3, reload_dataloaders_every_n_epochs=reload).fit(fitted)
+    torch.manual_seed(3)
+    by_hand = [x for _, epoch in zip(range(3), loaders(), strict=False) for x, _ in epoch]
+    assert torch.equal(torch.stack(fitted.seen), torch.stack(by_hand))
+
+
 def test_validation_loaders_are_asked_for_again_where_they_are_read_rarely(trainer, validated, loader):
     asked = []
 
