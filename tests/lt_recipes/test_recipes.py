@@ -68,6 +68,18 @@ def test_the_loaders_batch_is_as_it_was_after_the_step():
     assert batch == {"image": x, "label": y}
 
 
+def test_the_loaders_batch_is_as_it_was_after_the_step_of_several_recipes():
+    trainer, batch = FakeTrainer(callbacks=[Mixup(3), LabelSmoothing(3)]), images()
+    given = list(batch)
+    for callback in trainer.callbacks:
+        callback.setup(trainer, trainer.lightning_module, "fit")
+        callback.on_train_batch_start(trainer, trainer.lightning_module, batch, 0)
+    assert batch[1].min() == pytest.approx(0.1 / 3)
+    for callback in trainer.callbacks:
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, batch, 0)
+    assert all(value is original for value, original in zip(batch, given, strict=True))
+
+
 def test_each_batch_is_mixed_otherwise_and_again_the_same():
     first, second, again = (softened(Mixup(3), images(), index)[0] for index in (0, 1, 0))
     assert not torch.equal(first, second)

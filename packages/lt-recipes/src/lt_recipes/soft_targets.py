@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,18 @@ class _SoftTargets(Callback):
         if num_classes < 2:
             raise ConfigError(f"{type(self).__name__}(num_classes={num_classes!r}): expected 2 or more.", code="LT673")
         self.num_classes, self.keys, self.seed = num_classes, keys, seed
-        self._given: tuple[Any, Any] = None, None
+        self._puts_back: tuple[Any, ...] = keys
+        self._given: dict[Any, Any] = {}
 
     def soften(self, inputs: Tensor, targets: Tensor, chance: Random) -> tuple[Tensor, Tensor]:
         """Return what to train on, from inputs of shape (N, ...) and targets of shape (N, num_classes)."""
         raise NotImplementedError
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Leave to a recipe that comes before what that one puts back."""
+        before = takewhile(lambda callback: callback is not self, trainer.callbacks)
+        theirs = {key for callback in before if isinstance(callback, _SoftTargets) for key in callback.keys}
+        self._puts_back = tuple(key for key in self.keys if key not in theirs)
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Put softened targets into the batch."""
@@ -49,7 +57,8 @@ class _SoftTargets(Callback):
                 code="LT674",
             )
         at_inputs, at_targets = self.keys
-        inputs, targets = self._given = batch[at_inputs], batch[at_targets]
+        inputs, targets = batch[at_inputs], batch[at_targets]
+        self._given = {key: batch[key] for key in self._puts_back}
         if not targets.is_floating_point():
             targets = one_hot(targets, self.num_classes).to(torch.get_default_dtype())
         chance = Random(f"{self.seed} {trainer.current_epoch} {batch_idx} {trainer.global_rank}")
@@ -59,7 +68,9 @@ class _SoftTargets(Callback):
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Put back what the loader gave, which may be its own."""
-        (batch[self.keys[0]], batch[self.keys[1]]), self._given = self._given, (None, None)
+        for key, value in self._given.items():
+            batch[key] = value
+        self._given = {}
 
 
 class LabelSmoothing(_SoftTargets):
