@@ -77,7 +77,7 @@ def test_the_weights_are_those_of_the_loop_by_hand(precision):
 
 @pytest.mark.ddp
 def test_two_ranks_end_with_the_weights_of_averaged_gradients():
-    weights = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn").launch(train)
+    weights = Fabric(accelerator="cpu", devices=2, strategy="ddp_fork").launch(train)
     torch.testing.assert_close(weights, by_hand(2))
 
 
@@ -93,7 +93,7 @@ def talk(fabric: Fabric) -> tuple[Any, ...]:
 
 @pytest.mark.ddp
 def test_each_model_has_its_gradients_averaged_and_ranks_talk():
-    same, total, broadcast, ranks = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn").launch(talk)
+    same, total, broadcast, ranks = Fabric(accelerator="cpu", devices=2, strategy="ddp_fork").launch(talk)
     assert (same, total, broadcast, ranks.tolist()) == ([True, True], 3.0, 0, [0, 1])
 
 

@@ -48,7 +48,7 @@ def test_it_names_the_best_checkpoint_and_its_score(tmp_path):
 
 @pytest.mark.ddp
 def test_ranks_in_other_processes_hand_it_back(tmp_path):
-    _, result = fit(tmp_path, logger="csv", strategy="ddp_spawn", devices=2)
+    _, result = fit(tmp_path, logger="csv", strategy="ddp_fork", devices=2)
     assert (len(result.history["val_loss"]), len(result.history["train_loss"]), result.samples) == (2, 2, 32)
     assert Path(result.best_checkpoint).exists()
     assert Path(result.last_checkpoint).exists()

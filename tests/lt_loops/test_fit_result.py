@@ -1,5 +1,7 @@
 """What fit returns."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from lt_core import Logger
@@ -56,7 +58,8 @@ def test_its_rows_are_those_of_the_loggers(fit):
 
 def test_it_says_how_the_fit_went(fit):
     result = fit()
-    assert (result.epochs, result.steps, result.samples) == (2, 8, 32)
+    samples = 32 if find_spec("lt_data") else 0  # which tells the size of batches
+    assert (result.epochs, result.steps, result.samples) == (2, 8, samples)
     assert (result.status, result.stop_reason) == ("finished", "max_epochs=2 reached")
     assert result.seconds > 0
     assert (result.best_checkpoint, result.last_checkpoint) == (None, None)

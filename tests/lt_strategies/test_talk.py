@@ -66,7 +66,7 @@ def talk_on_another_device(strategy):
 
 
 def test_a_tensor_on_the_cpu_reaches_ranks_whose_device_is_another_one(ranks):
-    for found in ranks(talk_on_another_device, 2, OnAnotherDevice()):
+    for found in ranks(talk_on_another_device, 2, OnAnotherDevice(process_group_backend="gloo")):
         assert [(value.device.type, value.tolist()) for value in found.values()] == [
             ("cpu", [0.0, 5.0]),
             ("cpu", [1.0, 5.0]),
