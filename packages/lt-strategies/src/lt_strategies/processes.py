@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import multiprocessing
 import os
@@ -138,6 +139,7 @@ class ForkLauncher(SpawnLauncher):
             )
 
     def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
+        gc.collect()  # where threads can be joined; see _work
         return fn, args, strategy
 
 
@@ -173,8 +175,9 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         os.setpgid(0, 0)  # Ctrl-C reaches the parent, which hands it on once
     mine = Seat(folder, rank, world_size).take()
     try:
-        if isinstance(payload, tuple):  # forked: threads of the parent's OpenMP pool are not here
+        if isinstance(payload, tuple):  # forked: no thread of the parent is here, of its OpenMP pool or its groups
             torch.set_num_threads(1)
+            gc.freeze()  # a group that is collected joins its threads
         fn, args, strategy = pickle.loads(payload) if isinstance(payload, bytes) else payload
         strategy.join(LaunchedEnvironment.of(mine))
         result = run_here(fn, args, strategy)
