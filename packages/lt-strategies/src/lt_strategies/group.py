@@ -27,6 +27,8 @@ __all__ = ["Group", "enter", "leave_group"]
 
 T = TypeVar("T")
 
+_CONNECTED = 128
+"""Ranks that gloo connects all to all: then each hears at once of one that fails, also where these two never talked."""
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
 _group: Group | None = None
 _broken = False
@@ -136,7 +138,8 @@ def leave_group(*, failed: bool = False) -> None:
 
 
 def _make(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:
-    os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")  # connections to a few ranks in place of all, made when used
+    if world_size > _CONNECTED:
+        os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")  # connections to a few ranks, made when first used
     with _loopback_only(environment):
         store = _store(environment, world_size, timeout)
         store = PrefixStore(meet(PrefixStore("lt meets", store), environment.rank, world_size, timeout), store)
