@@ -134,3 +134,16 @@ def test_a_dict_that_is_no_checkpoint_is_shown_as_far_as_it_goes(tmp_path, tree,
     assert main(["ckpt", "export", str(tmp_path / "other.ckpt"), str(tmp_path / "weights.pt")]) == (
         2 if "state_dict" in tree else 0
     )
+
+
+def test_safetensors_are_shown_verified_and_converted(checkpoint, capsys):
+    pytest.importorskip("safetensors")
+    pytest.importorskip("lt_checkpoint")
+    source, target = checkpoint.parent / "weights.safetensors", checkpoint.parent / "again.ckpt"
+    assert main(["ckpt", "convert", str(checkpoint), str(source)]) == 0
+    assert main(["ckpt", "verify", str(checkpoint.parent)]) == 0
+    assert f"{source}: complete" in capsys.readouterr().out
+    assert main(["ckpt", "show", str(source)]) == 0
+    assert main(["ckpt", "convert", str(source), str(target)]) == 0
+    saved, again = (torch.load(path, weights_only=True)["state_dict"] for path in (checkpoint, target))
+    assert all(torch.equal(saved[name], again[name]) for name in saved)

@@ -22,7 +22,7 @@ from lt_checkpoint._archive import Archive, DamagedError
 from lt_checkpoint._pickle_check import Findings, RefusedError, dry_run
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, near_files, warn
 
-__all__ = ["read_checkpoint", "verify_checkpoint"]
+__all__ = ["checked_location", "read_checkpoint", "verify_checkpoint"]
 
 _one_at_a_time = threading.Lock()
 """torch's list of safe names belongs to the process."""
@@ -67,7 +67,7 @@ def read_checkpoint(
         CheckpointError: for a file that is missing, empty, damaged, foreign or hostile.
         ConfigError: for a ``map_location`` that is no device of this machine.
     """
-    map_location = _checked_location(map_location)
+    map_location = checked_location(map_location)
     path = Path(source) if isinstance(source, (str, PathLike)) else None
     shown = name or str(source if path else getattr(source, "name", "the open file"))
     with _opened(source, path, shown) as file:
@@ -235,10 +235,10 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
         ) from error
 
 
-def _checked_location(location: Any) -> Any:
+def checked_location(location: Any) -> Any:
     """Return ``map_location``; raise where tensors cannot go there, for which the file is not to blame."""
     if isinstance(location, dict):
-        return {kind: _checked_location(place) for kind, place in location.items()}
+        return {kind: checked_location(place) for kind, place in location.items()}
     if isinstance(location, (str, torch.device)):
         _check_device(location)
         return location

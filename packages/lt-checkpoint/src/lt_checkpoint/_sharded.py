@@ -28,6 +28,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
+from lt_checkpoint._safetensors import is_safetensors
 from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.atomic_file import sync_directory
@@ -54,6 +55,12 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
         """
         check_ending(path)
+        if is_safetensors(path):
+            raise CheckpointError(
+                f"{path} was not written: here every rank writes its part, into a folder. Save a .ckpt; the weights "
+                "alone, whole, on one process: lt ckpt export last.ckpt weights.safetensors.",
+                code="LT678",
+            )
         target = Path(path)
         draft = draft_of(target)
         with ExitStack() as lock:

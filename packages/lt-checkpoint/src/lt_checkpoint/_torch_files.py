@@ -25,7 +25,8 @@ from lt_checkpoint._remote_file import (
     remove_remote,
     write_remote,
 )
-from lt_checkpoint._safe_read import read_checkpoint, verify_checkpoint
+from lt_checkpoint._safe_read import checked_location, read_checkpoint, verify_checkpoint
+from lt_checkpoint._safetensors import as_bytes, is_safetensors, read, read_metadata
 from lt_core.atomic_file import write_atomically, writing_errors
 from lt_core.checkpoint import OneFile, is_remote, local_path
 from lt_core.checkpoint_header import Header
@@ -40,7 +41,8 @@ class TorchCheckpointIO(OneFile):
     """Writes and reads one file for each checkpoint, in the format of ``torch.save``, as :class:`CheckpointIO` says.
 
     What was written is checked before it gets its name; reading compares all checksums. Paths may be URLs that fsspec
-    knows (``s3://...``).
+    knows (``s3://...``). A path that ends in ``.safetensors`` gets the weights alone, in that format, which has no
+    checksums; writing it takes the weights' bytes in memory once more.
     """
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
@@ -54,12 +56,16 @@ class TorchCheckpointIO(OneFile):
         check_ending(path)
         tree = host_tree(checkpoint)
         write: Callable[[IO[bytes]], object] = partial(_save, tree)
+        check: Callable[[IO[bytes]], object] | None = _check_written
+        if is_safetensors(path):
+            content = as_bytes(tree, path)
+            write, check = (lambda file: file.write(content)), None
         if is_remote(path):
             write_remote(str(path), write, storage_options)
             return
         file = local_path(path, storage_options)
         with writing_errors(path):
-            write_atomically(file, write, _check_written)
+            write_atomically(file, write, check)
 
     def load_checkpoint(
         self,
@@ -73,6 +79,8 @@ class TorchCheckpointIO(OneFile):
     ) -> dict[str, Any]:
         """Return the tree at ``path``; tensors by default where they were, or the CPU where that device is not here."""
         with _source(path) as (source, name):
+            if is_safetensors(name):
+                return read(source, name or "", checked_location(map_location))
             trusted = trusted or weights_only is False
             return read_checkpoint(source, map_location, trusted=trusted, mmap=mmap, verify=verify, name=name)
 
@@ -101,12 +109,13 @@ class TorchCheckpointIO(OneFile):
         Raises:
             CheckpointError: where a remote file system refuses.
         """
+        from_bytes = _safetensors_header if is_safetensors(path) else read_header
         if is_remote(path):
-            return read_header(partial(remote_bytes, str(path)))
+            return from_bytes(partial(remote_bytes, str(path)))
         place = standing(local_path(path))
         try:
             with (place / REST_FILE if place.is_dir() else place).open("rb", buffering=0) as file:
-                return read_header(partial(_bytes_of, file))
+                return from_bytes(partial(_bytes_of, file))
         except OSError:
             return None
 
@@ -118,6 +127,9 @@ class TorchCheckpointIO(OneFile):
 
     def verify(self, path: StrPath) -> None:
         with _source(path) as (source, name):
+            if is_safetensors(name):
+                read(source, name or "")
+                return
             verify_checkpoint(source, name=name)
 
 
@@ -137,13 +149,13 @@ def check_ending(path: str | PathLike[str]) -> None:
     if ending is not None:
         raise CheckpointError(
             f"{name} was not written: a checkpoint is no {ending} file, and programs that read these by their name "
-            f"would fail. Take {name[: -len(ending)]}.ckpt. The weights alone as safetensors: lt ckpt export "
-            f"{name[: -len(ending)]}.ckpt weights.safetensors.",
+            f"would fail. Take {name[: -len(ending)]}.ckpt, or {name[: -len(ending)]}.safetensors for the weights "
+            "alone.",
             code="LT609",
         )
 
 
-_FOREIGN = (".safetensors", ".gguf", ".onnx", ".h5", ".hdf5", ".npz", ".npy", ".json")
+_FOREIGN = (".gguf", ".onnx", ".h5", ".hdf5", ".npz", ".npy", ".json")
 """Endings of other formats, which other programs read by their name."""
 
 
@@ -156,6 +168,10 @@ def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
     finally:
         if not with_checksums:
             torch.serialization.set_crc32_options(False)
+
+
+def _safetensors_header(read: Callable[[int, int], bytes]) -> Header | None:
+    return Header.of(read_metadata(read))
 
 
 def _bytes_of(file: IO[bytes], start: int, end: int) -> bytes:

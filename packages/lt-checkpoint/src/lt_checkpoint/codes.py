@@ -8,5 +8,6 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT654",
         "LT655",
+        "LT676",
     }
 )

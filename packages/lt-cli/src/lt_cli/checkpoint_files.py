@@ -197,8 +197,10 @@ def _checkpoints(path: Path) -> list[Path]:
     """Return the checkpoints that a path means: itself, or those below a folder that is none."""
     if not path.is_dir() or path.suffix == ".ckpt" or _is_sharded(path):
         return [path]
-    files = {pattern: list(path.rglob(pattern)) for pattern in ("*.ckpt", "*.distcp", ".metadata")}
-    found = {*files["*.ckpt"], *filter(_is_sharded, {file.parent for part in files.values() for file in part})}
+    patterns = ("*.ckpt", "*.safetensors", "*.distcp", ".metadata")
+    files = {pattern: list(path.rglob(pattern)) for pattern in patterns}
+    folders = {file.parent for part in files.values() for file in part}
+    found = {*files["*.ckpt"], *files["*.safetensors"], *filter(_is_sharded, folders)}
     return sorted(file for file in found if not any(parent in found for parent in file.parents))
 
 

@@ -204,6 +204,9 @@ class OneFile(CheckpointIO):
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         file = local_path(path, storage_options)
+        if file.suffix == ".safetensors":
+            hint = plugins.install_hint("lt-checkpoint[safetensors]")
+            raise CheckpointError(f"{path}: this format comes with lt-checkpoint: {hint}.", code="LT679")
         tree = plain_tree(dict(checkpoint), tensor=_on_cpu)
         with writing_errors(path):
             write_atomically(file, partial(torch.save, tree))

@@ -493,7 +493,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
 
         Args:
-            filepath: the file.
+            filepath: the file; one that ends in ``.safetensors`` gets weights and hyperparameters, in that format.
             weights_only: only weights and hyperparameters.
             storage_options: for the CheckpointIO; ours takes them for URLs, as the arguments of fsspec's file system.
             trainable_only: leave out the parameters that do not require gradients; a load names them, and compares
@@ -509,9 +509,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if self._run is None:
             raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
         run = self._run if self._run.is_live else self._fitted or self._run
-        contents = Contents.of(weights_only, trainable_only, exclude)
-        to_loggers = run.log.each if run.is_live else None
         path, make = os.fspath(filepath), partial(capture, run)
+        contents = Contents.of(weights_only or path.endswith(".safetensors"), trainable_only, exclude)
+        to_loggers = run.log.each if run.is_live else None
         failed = run.saves.save_now(path, contents, make, storage_options, to_loggers, mark)
         if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
             raise failed
@@ -542,8 +542,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 "writes a checkpoint.",
                 code="LT131",
             )
-        contents = Contents.of(weights_only, trainable_only, exclude)
-        self._run.saves.request(SaveRequest(os.fspath(path), contents, owner, mark, write))
+        name = os.fspath(path)
+        contents = Contents.of(weights_only or name.endswith(".safetensors"), trainable_only, exclude)
+        self._run.saves.request(SaveRequest(name, contents, owner, mark, write))
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
         """Delete a checkpoint."""

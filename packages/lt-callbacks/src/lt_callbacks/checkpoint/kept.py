@@ -28,6 +28,7 @@ class KeptCheckpoints:
     Args:
         ranking: which are kept.
         shares_names: whether callbacks of one run write over each other's files, as without a version counter.
+        weights_ending: the ending of a file of weights that lies beside each checkpoint and goes with it; empty: none.
 
     Attributes:
         ranking: which are kept.
@@ -36,8 +37,9 @@ class KeptCheckpoints:
         interrupted: path of the one that a signal or a limit left; empty where there is none.
     """
 
-    def __init__(self, ranking: CheckpointRanking, *, shares_names: bool) -> None:
+    def __init__(self, ranking: CheckpointRanking, *, shares_names: bool, weights_ending: str = "") -> None:
         self.ranking = ranking
+        self._weights_ending = weights_ending
         self.saves = PendingSaves()
         self.interrupted = ""
         self._shares_names = shares_names
@@ -143,11 +145,18 @@ class KeptCheckpoints:
         """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
         return {*self.ranking.files, *self.saves.paths(), self.ranking.last} - {""}
 
+    def beside(self, path: str) -> str:
+        """Return where the weights of the checkpoint ``path`` lie alone; empty where they do not."""
+        if not self._weights_ending or path.endswith(self._weights_ending):
+            return ""
+        return path.rpartition(".")[0] + self._weights_ending
+
     def is_free(self, path: str, may_replace: str) -> bool:
         """Return whether ``path`` may be written. A resumed list names files too that are another run's by now."""
         if (path != may_replace and path in self.paths()) or self._kept_by_others(path):
             return False
-        return self._may_write(path)
+        weights = self.beside(path)
+        return self._may_write(path) and (not weights or self._may_write(weights))
 
     def _may_write(self, path: str) -> bool:
         files = self.files
@@ -206,6 +215,8 @@ class KeptCheckpoints:
     def name_again(self, trainer: TrainerAPI, source: str, target: str, symbolic: bool, replaces: str) -> None:
         """Make ``target`` another name of ``source``, as soon as that is complete; ``replaces`` goes then."""
         self.files.writes(target)
+        if weights := self.beside(target):
+            self.files.writes(weights)
         replaced = [replaces] if replaces not in ("", target) else []
         save = self.saves.unwritten(source)
         if save is not None:  # the link follows it
@@ -240,6 +251,8 @@ class KeptCheckpoints:
         own = bool(trainer.strategy.broadcast(own))
         if own:
             trainer.remove_checkpoint(path)
+            if weights := self.beside(path):
+                self.delete(trainer, weights)
         return own
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
@@ -253,7 +266,10 @@ class KeptCheckpoints:
             return
         io = trainer.checkpoint_io
         try:
-            (io.point_last if symbolic else io.add_name)(source, target)
+            name = io.point_last if symbolic else io.add_name
+            name(source, target)
+            if self._weights_ending and io.exists(self.beside(source)):  # not where writing them failed
+                name(self.beside(source), self.beside(target))
         except (CheckpointError, OSError) as error:
             warn(f"{target} could not be made from {source}: {error}. Training goes on.", code="LT635")
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +27,7 @@ from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_core.overrides import is_overridden
 from lt_core.partial_save import check_patterns
+from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:
     from lt_core.module import LightningModule
@@ -64,6 +66,8 @@ class ModelCheckpoint(Checkpoint):
         trainable_only: leave out the parameters that do not require gradients: small files for a frozen backbone. A
             load names them and compares the module's own values with those of this run.
         exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
+        safetensors: also write the weights alone, for other programs, as ``.safetensors`` beside each checkpoint:
+            before it, while training waits; linked and deleted with it. ``interrupted.ckpt`` goes without.
 
     Raises:
         ConfigError: for wrong values and combinations.
@@ -97,7 +101,14 @@ class ModelCheckpoint(Checkpoint):
         *,
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
+        safetensors: bool = False,
     ) -> None:
+        if safetensors and find_spec("safetensors") is None:
+            raise ConfigError(
+                "ModelCheckpoint(safetensors=True) needs the package safetensors: "
+                f"{install_hint('lt-checkpoint[safetensors]')}.",
+                code="LT680",
+            )
         if save_last not in (None, True, False, "link"):
             raise ConfigError(
                 f"ModelCheckpoint(save_last={save_last!r}): expected True, False or 'link'.", code="LT178"
@@ -121,7 +132,8 @@ class ModelCheckpoint(Checkpoint):
         )
         self.batch_hooks_every = self._schedule.every_n_train_steps
         ranking = CheckpointRanking(monitor, mode, save_top_k)
-        self._kept = KeptCheckpoints(ranking, shares_names=not enable_version_counter)
+        ending = ".safetensors" if safetensors else ""
+        self._kept = KeptCheckpoints(ranking, shares_names=not enable_version_counter, weights_ending=ending)
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
         self._interrupted_at = -1
         self._last_global_step_saved = 0
@@ -250,6 +262,13 @@ class ModelCheckpoint(Checkpoint):
             self.dirpath = path_in(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
         self._kept.open(trainer, self, self.dirpath)
+        if self._kept.beside("") and trainer.strategy.capabilities.sharded_checkpoints:
+            raise ConfigError(
+                f"ModelCheckpoint(safetensors=True): with strategy {trainer.strategy.name!r} every rank writes its "
+                "part of a checkpoint, and no process has the weights whole. Leave it out; afterwards: lt ckpt export "
+                "last.ckpt weights.safetensors.",
+                code="LT681",
+            )
         if (self.save_top_k or self.save_last) and not trainer.fast_dev_run:
             self._kept.files.check(trainer.strategy)
 
@@ -416,7 +435,13 @@ class ModelCheckpoint(Checkpoint):
         self._write(trainer, filepath)
 
     def _write(self, trainer: TrainerAPI, path: str) -> None:
+        if weights := self._weights_beside(path):
+            mark = self._kept.files.writes(weights)
+            trainer.save_checkpoint(weights, mark=mark, **self._contents_of(path) | {"weights_only": True})
         trainer.save_checkpoint(path, mark=self._kept.files.writes(path), **self._contents_of(path))
+
+    def _weights_beside(self, path: str) -> str:
+        return self._kept.beside(path) if path != self._kept.interrupted else ""
 
     @property
     def _saves_itself(self) -> bool:
@@ -506,6 +531,9 @@ class ModelCheckpoint(Checkpoint):
         mark, asked = self._kept.files.writes(path), self._contents_of(path)
         if self._saves_itself:
             asked["write"] = partial(self._save_checkpoint, trainer)
+        elif weights := self._weights_beside(path):
+            contents = asked | {"weights_only": True}
+            trainer.request_save(weights, owner=self, mark=self._kept.files.writes(weights), **contents)
         trainer.request_save(path, owner=self, mark=mark, **asked)
 
     def _agreed_score(self, trainer: TrainerAPI, score: Tensor) -> Tensor:

@@ -1,0 +1,208 @@
+"""Weights in the format of safetensors: a checkpoint's ``state_dict``, and what JSON can hold of the rest."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from lt_core.checkpoint_header import Header
+from lt_core.errors import CheckpointError, warn
+from lt_core.plugins import install_hint
+
+__all__ = ["as_bytes", "is_safetensors", "read", "read_metadata"]
+
+_OF_TRAINING = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")
+"""What only a resume needs."""
+
+_OURS = {"written_by": "lt-checkpoint"}
+"""Marks a file whose metadata is JSON of ours."""
+
+_MOST_BYTES = 100 << 20
+"""The longest header that safetensors reads."""
+
+
+def is_safetensors(path: Any) -> bool:
+    """Return whether a path's ending asks for this format."""
+    return str(path).lower().endswith(".safetensors")
+
+
+def as_bytes(tree: Mapping[str, Any], path: Any) -> bytes:
+    """Return the weights of ``tree``, whose tensors are on the CPU, as a file of safetensors.
+
+    Names that share one tensor are written once, as ``safetensors.torch.save_model`` does: under the first of them in
+    the alphabet, the others in the metadata. Everything that is not training state and that JSON can hold goes there
+    too.
+
+    Raises:
+        CheckpointError: for what is no dense tensor, naming its key; where safetensors is not installed.
+    """
+    save = _library(path).save
+    weights, metadata = _unshared(tree.get("state_dict", tree), path)
+    if "state_dict" in tree:
+        metadata |= {**_described(tree, path), **_OURS}
+    return bytes(save(weights, {"format": "pt", **metadata}))
+
+
+def _unshared(state: Mapping[str, Any], path: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return tensors that each have memory of their own, and under which name each other one is found."""
+    weights: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    kept: dict[Any, str] = {}
+    used: set[int] = set()
+    for name in sorted(state):
+        tensor = state[name]
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+            what = f"a tensor of layout {tensor.layout}" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+            raise CheckpointError(
+                f"{path} was not written: safetensors holds dense tensors, and state_dict[{name!r}] is {what}. Save "
+                "a .ckpt, which holds it.",
+                code="LT675",
+            )
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and place in kept:
+            aliases[name] = kept[place]
+            continue
+        kept[place] = name
+        dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        memory = dense.untyped_storage()
+        if memory.data_ptr() in used or memory.nbytes() != dense.numel() * dense.element_size():
+            dense = dense.clone()
+        used.add(memory.data_ptr())
+        weights[name] = dense
+    return weights, aliases
+
+
+def _described(tree: Mapping[str, Any], path: Any) -> dict[str, str]:
+    """Return everything but weights and training state as text; warn of hyperparameters that do not fit."""
+    described: dict[str, str] = {}
+    lost: list[str] = []
+    header = Header.of(tree)
+    if header is not None and header.time is not None:
+        tree = {**tree, **header._replace(weights_only=True).entry()}
+    for key, value in tree.items():
+        if key == "state_dict" or key in _OF_TRAINING:
+            continue
+        if isinstance(value, dict):
+            lost += [f"{key}[{name!r}]" for name, item in value.items() if not _is_json(name, item)]
+            value = {name: item for name, item in value.items() if _is_json(name, item)}
+        elif not _is_json(key, value):
+            lost.append(key)
+            continue
+        described[key] = json.dumps(_marked(value))
+    if lost:
+        warn(
+            f"{path} was written without {', '.join(lost)}: the metadata of safetensors is text, which cannot hold "
+            "them. load_from_checkpoint takes them as arguments; a .ckpt holds them.",
+            code="LT676",
+        )
+    return described
+
+
+def _is_json(name: Any, value: Any) -> bool:
+    if not isinstance(name, str):
+        return False
+    if isinstance(value, dict):
+        return all(_is_json(key, item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(_is_json("", item) for item in value)
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _marked(value: Any) -> Any:
+    """Return ``value`` with its tuples as dicts, so that they come back as tuples."""
+    if isinstance(value, dict):
+        return {name: _marked(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_marked(item) for item in value]
+        return {"__tuple__": items} if isinstance(value, tuple) else items
+    return value
+
+
+def _unmarked(value: dict[str, Any]) -> Any:
+    return tuple(value["__tuple__"]) if list(value) == ["__tuple__"] else value
+
+
+def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict[str, Any]:
+    """Return a file of safetensors, lt's or anybody's, as the tree of a checkpoint; a device gets the tensors.
+
+    Raises:
+        CheckpointError: for a file that is not there or damaged; where safetensors is not installed.
+    """
+    library = _library(shown)
+    try:
+        if isinstance(source, Path):
+            with source.open("rb") as file:
+                metadata = _metadata(lambda start, end: _part(file, start, end))
+            weights = library.load_file(source)
+        else:
+            metadata = _metadata(lambda start, end: _part(source, start, end))
+            source.seek(0)
+            weights = library.load(source.read())
+    except OSError as error:
+        raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
+    except Exception as error:  # SafetensorError, or JSON that is none
+        raise CheckpointError(
+            f"{shown} is damaged, or no file of safetensors: {error}. Take an older checkpoint.", code="LT657"
+        ) from error
+    state = dict(weights)
+    for name, other in metadata.items():
+        if name not in state and other in weights:
+            state[name] = weights[other]
+    if isinstance(map_location, (str, torch.device)):
+        moved = {id(tensor): tensor.to(map_location) for tensor in state.values()}
+        state = {name: moved[id(tensor)] for name, tensor in state.items()}
+    return {"epoch": 0, "global_step": 0, **_undescribed(metadata), "state_dict": state}
+
+
+def read_metadata(read: Callable[[int, int], bytes]) -> dict[str, Any]:
+    """Return what a file says beside its weights; nothing where it cannot be understood.
+
+    Args:
+        read: returns the file's bytes between two offsets, fewer at its end.
+    """
+    try:
+        return _undescribed(_metadata(read))
+    except Exception:  # any damage
+        return {}
+
+
+def _metadata(read: Callable[[int, int], bytes]) -> dict[str, str]:
+    (length,) = struct.unpack("<Q", read(0, 8))
+    if length > _MOST_BYTES:
+        raise ValueError(f"its header would have {length} bytes")
+    found = json.loads(read(8, 8 + length)).get("__metadata__", {})
+    return {str(name): str(text) for name, text in found.items()}
+
+
+def _undescribed(metadata: Mapping[str, str]) -> dict[str, Any]:
+    if not _OURS.items() <= metadata.items():  # another program's: its texts mean something else
+        return {}
+    found: dict[str, Any] = {}
+    for name, text in metadata.items():
+        try:
+            found[name] = json.loads(text, object_hook=_unmarked)
+        except ValueError:  # "format", and where shared weights are found
+            continue
+    return found
+
+
+def _part(file: IO[bytes], start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
+def _library(path: Any) -> Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise CheckpointError(
+            f"{path}: this format needs the package safetensors: {install_hint('lt-checkpoint[safetensors]')}.",
+            code="LT677",
+        ) from None
+    return safetensors.torch
