@@ -40,7 +40,7 @@ def leave_out(
     Raises:
         ConfigError: for a pattern that fits no weight.
     """
-    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    own = module.state_dict(keep_vars=True)
     if state:  # of a sharded module one rank may hold it all
         check_patterns(exclude, module, state)
     gone = [key for key in state if _goes(key, own.get(key), trainable_only, exclude)]

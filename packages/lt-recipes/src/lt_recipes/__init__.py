@@ -1,11 +1,12 @@
-"""Training recipes: what papers add to a plain training step, as callbacks, an optimizer and parameter groups."""
+"""Training recipes: a plain ``nn.Module`` with a loss function; what papers add to a plain training step."""
 
 from importlib.metadata import version
 
 from lt_recipes.layers import layerwise_lr
 from lt_recipes.sam import SAM
 from lt_recipes.soft_targets import CutMix, LabelSmoothing, Mixup
+from lt_recipes.supervised import Supervised
 
 __version__ = version("lt-recipes")
 
-__all__ = ["SAM", "CutMix", "LabelSmoothing", "Mixup", "layerwise_lr"]
+__all__ = ["SAM", "CutMix", "LabelSmoothing", "Mixup", "Supervised", "layerwise_lr"]

@@ -122,4 +122,9 @@ def module_of(model: Any, stage: str) -> tuple[LightningModule, bool]:
             )
         return model, False
     what = f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
-    raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.", code="LT131")
+    way = (
+        " Write one around it, or have lt-recipes do so: lt_recipes.Supervised(net, loss=..., optimizer=...)."
+        if isinstance(model, nn.Module)
+        else ""
+    )
+    raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.{way}", code="LT131")
