@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from lt_core.callback import Callback
 from lt_core.dialect import method_of
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
@@ -79,13 +80,17 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.evaluation.begins()
+    done = run.evaluation.batches_before(feeds) if repeats else 0
     with sums_reset(run.recorder, group), model_in_eval_mode(run.module, recorder, word), gradients_off(run):
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
-        for _ in read(run, group, feeds, limit):
-            pass
+        for _ in read(run, group, feeds, limit, done):
+            done += 1
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
         complete = not (repeats and run.stopping.leaving)
+        sums = None if complete or _gathers(run) else recorder.sums_of(group)
+        if sums is not None:
+            run.evaluation.stops_at(done, feeds, sums)
         values = recorder.epoch_values(group, gather) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
         if complete:
@@ -156,11 +161,21 @@ def _in_order(run: Run, collected: list[list[Any]]) -> Any:
     return collected[0] if len(collected) == 1 else collected
 
 
-def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> Generator[tuple[int, Any]]:
+def _gathers(run: Run) -> bool:
+    """Return whether a hook at the end of a validation may use what was gathered of its batches, and no file holds."""
+    if run.hooks["on_validation_epoch_end"] or is_overridden(run.module, "on_validation_end", LightningModule):
+        return True
+    batch_ends = (cb for cb in run.callbacks if is_overridden(cb, "on_validation_batch_end", Callback))
+    return any(cb.role != "progress_bar" and is_overridden(cb, "on_validation_end", Callback) for cb in batch_ends)
+
+
+def read(
+    run: Run, group: str, feeds: list[Feed], limit: int | None = None, skip: int = 0
+) -> Generator[tuple[int, Any]]:
     """Yield the number of the loader and the step's output, batch by batch: the loop that each of them goes through.
 
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
-    of training.
+    of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
     """
     total = 0
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
@@ -173,8 +188,12 @@ def read(run: Run, group: str, feeds: list[Feed], limit: int | None = None) -> G
         feed.set_epoch(run.position.epoch)
         stepping, uneven = recorder.stepping, feed.uneven
         most = most if limit is None else min(limit, most)
-        batches = islice(feed, None if most == float("inf") else int(most))
-        for index, batch in enumerate(run.measured(batches)):
+        batches = enumerate(run.measured(islice(feed, None if most == float("inf") else int(most))))
+        if total < skip:
+            total += sum(1 for _ in islice(batches, skip - total))
+            if total == skip:
+                run.evaluation.goes_on(recorder.take_sums)
+        for index, batch in batches:
             recorder.batch, arguments = batch, (batch, index, loader_idx)
             for hook, count in starts:
                 hook(*arguments[:count])

@@ -398,7 +398,7 @@ class RunRecorder(Recorder):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; metric objects get their state when they are logged next.
 
-        Sums of an evaluation are left out: a resume repeats one that did not come to its end.
+        Sums of an evaluation are left out: a resume repeats one that did not come to its end, or has them elsewhere.
         """
         for page in state["pages"]:
             phase = PHASES[page["phase"]]
@@ -416,6 +416,21 @@ class RunRecorder(Recorder):
         self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
         if self.module is not None:
             restore_metrics_of(self.module, state.get("metrics", {}))
+
+    def sums_of(self, group: str) -> list[dict[str, Any]] | None:
+        """Return the sums of an evaluation in hand for :meth:`take_sums`; None where no file can hold one of them."""
+        slots = [slot for slot in self._of(group) if slot.updated]
+        if any(callable(s.reduce) or (s.metric is not None and not hasattr(s.metric, "_defaults")) for s in slots):
+            return None
+        return [slot.state_dict() for slot in slots]
+
+    def take_sums(self, sums: list[dict[str, Any]]) -> None:
+        """Go on with the sums of an evaluation that another run began."""
+        for saved in sums:
+            phase = PHASES[saved["phase"]]
+            key = Key(phase.name, saved["loader"], saved["name"])
+            slot = self._page(*key[:2])[key.name] = self._slot_kind.from_state(saved, key, phase, self)
+            self._note_steps(slot)
 
     def _metrics_not_logged(self) -> dict[str, Any]:
         evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short

@@ -1,15 +1,18 @@
-"""When a fit validates, what the loaders of validation, test and prediction are read by, and what a resume repeats."""
+"""When a fit validates, what the loaders of validation, test and prediction are read by, and where a resume goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.agreed_time import AgreedTime
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_core.seed import capture_generators
+from lt_core.seed import capture_generators, restore_generators
 from lt_loops.run.owner import Owner, Saved
 from lt_loops.run.position import NEVER
 
@@ -25,7 +28,7 @@ class Evaluation(Owner):
     """Says when a validation is due, keeps the feeds, counts the batches that were logged.
 
     While a validation inside ``fit`` runs, the state that counts is that of its start: a run that ends in it, and
-    resumes, does it again.
+    resumes, does it again; but for the batches that were done, where their sums are kept (:meth:`stops_at`).
     """
 
     __slots__ = (
@@ -33,6 +36,7 @@ class Evaluation(Owner):
         "_at_start",
         "_before",
         "_feeds",
+        "_half",
         "_limits",
         "_loaders",
         "_module",
@@ -59,6 +63,7 @@ class Evaluation(Owner):
         self._steps: dict[str, int] = {}
         self._until_due = AgreedTime()
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
+        self._half: dict[str, Any] | None = None  # of a validation that a signal ended: what a resume need not repeat
 
     @property
     def validates(self) -> bool:
@@ -167,6 +172,36 @@ class Evaluation(Owner):
         """Note the state that counts until :meth:`ends`: a validation inside ``fit`` begins."""
         self._before = capture_generators(), dict(self._steps)
 
+    def stops_at(self, batches: int, feeds: list[Feed], sums: list[dict[str, Any]]) -> None:
+        """Note where a signal ends this validation, so that a resume goes on with the next batch.
+
+        Args:
+            batches: done, of all loaders together.
+            feeds: that read them. Where a loader might read another order next time, nothing is noted.
+            sums: what was logged so far.
+        """
+        if all(_reads_the_same_again(feed.loader) for feed in feeds):
+            place = {"place": self._place(feeds), "batches": batches, "sums": sums}
+            self._half = {**place, "generators": capture_generators(), "steps": dict(self._steps)}
+
+    def batches_before(self, feeds: list[Feed]) -> int:
+        """Return how many batches of the validation that begins were done by a run that a signal ended in it."""
+        if self._half is not None and self._half["place"] != self._place(feeds):
+            self._half = None  # another validation, or other data
+        return 0 if self._half is None else int(self._half["batches"])
+
+    def goes_on(self, take_sums: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Go on behind those batches."""
+        assert self._half is not None
+        half, self._half = self._half, None
+        self._steps.update(half["steps"])
+        take_sums(half["sums"])
+        restore_generators(half["generators"])
+
+    def _place(self, feeds: list[Feed]) -> list[Any]:
+        position = self._ahead.position
+        return [position.epoch, position.batch, *(feed.num_batches for feed in feeds)]
+
     def ends(self) -> None:
         """Note that the validation came to its end: the state that counts is again that of now."""
         self._before = None
@@ -187,13 +222,29 @@ class Evaluation(Owner):
         return {"eval_steps": dict(self._steps) if self._before is None else self._before[1]}
 
     def rank_state(self) -> dict[str, Any]:
-        """Return the random generators."""
-        return {"generators": capture_generators() if self._before is None else self._before[0]}
+        """Return the random generators, and what of a validation is done."""
+        half = {} if self._half is None else {"validation": self._half}
+        return {"generators": capture_generators() if self._before is None else self._before[0], **half}
 
     def restore_counts(self, saved: Saved) -> None:
         """Go on counting where an earlier run stopped."""
         self._steps.update(saved.shared.get("eval_steps", {}))
 
+    def restore(self, saved: Saved) -> None:
+        """Go on with a validation where a signal ended it; on another number of ranks it is repeated."""
+        self._half = saved.mine.get("validation") if saved.same_ranks else None
+
     def go_on_from(self, last: Evaluation) -> None:
         """Go on counting where another fit stands."""
         self._steps.update(last._steps)
+
+
+def _reads_the_same_again(loader: Any) -> bool:
+    """Return whether a loader reads the same batches in the same order when torch's generator is put back."""
+    if isinstance(loader, (list, tuple)):
+        return True
+    if type(loader) is not DataLoader or isinstance(loader.dataset, IterableDataset):
+        return False
+    sampler = loader.sampler
+    shuffles = type(sampler) is RandomSampler and sampler.generator is None
+    return type(loader.batch_sampler) in (BatchSampler, type(None)) and (type(sampler) is SequentialSampler or shuffles)
