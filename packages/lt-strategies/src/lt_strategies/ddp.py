@@ -164,6 +164,13 @@ class DDP(Distributed):
         self._release_wrapper()
         super().close(error)
 
+    def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the optimizer's state; that of torch's ``ZeroRedundancyOptimizer`` whole, on rank 0."""
+        if (gather := getattr(optimizer, "consolidate_state_dict", None)) is None:
+            return super().optimizer_state(module, optimizer)
+        gather(to=0)
+        return optimizer.state_dict() if self.rank == 0 else {}
+
     def state_dict(self) -> dict[str, Any]:
         """Return what the communication hook remembers, and whose it is; empty where it remembers nothing."""
         comm = self.ddp_comm_state
