@@ -25,6 +25,8 @@ ORDER = (
     "lt-cli",
     "lt-compat",
     "lt-recipes",
+    "lt-huggingface",
+    "lt-slurm",
     "lt-testing",
 )
 SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder

@@ -29,6 +29,8 @@ ORDER = (
     "lt-cli",
     "lt-compat",
     "lt-recipes",
+    "lt-huggingface",
+    "lt-slurm",
     "lt-testing",
     "lt",
 )

@@ -37,6 +37,7 @@ SAYS = {
     "tabular/optuna_search.py": "Best: trial",
     "text/gpt.py": "After 20 steps the loss on new sentences is",
     "text/gpt_parallel.py": "2 rank(s), 10 steps: loss",
+    "text/huggingface.py": "transformers reads it again: the same logits: True",
     "text/lora.py": "Adapters alone: ['adapter_config.json', 'adapter_model.safetensors']",
     "text/streams.py": "the same weights, bit for bit: True",
     "vision/recipes.py": ": accuracy 0.",

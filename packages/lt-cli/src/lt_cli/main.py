@@ -46,7 +46,10 @@ COMMANDS = (
 )
 
 
-KNOWN = {"migrate": ("Rewrite a project that uses Lightning; shows a diff first.", "lt-compat")}
+KNOWN = {
+    "migrate": ("Rewrite a project that uses Lightning; shows a diff first.", "lt-compat"),
+    "slurm": ("Write the batch script of a training on SLURM, and submit it.", "lt-slurm"),
+}
 """Commands that other packages of lt bring, each with what it does and the package."""
 
 

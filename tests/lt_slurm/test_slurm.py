@@ -1,0 +1,109 @@
+"""``lt slurm submit`` against stand-ins of sbatch, srun and scontrol: SLURM itself was not run."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lt_slurm.command import main
+from lt_slurm.script import Job, batch_script
+
+
+def program(folder, name, text):
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A folder with a script to train, and stand-ins that are found first."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "train.py").write_text("trainer.fit(model, ckpt_path='auto')\n")
+    program(tmp_path / "bin", "sbatch", "cat > submitted.sh; echo '17;cluster'")
+    program(tmp_path / "bin", "scontrol", 'echo "$@" >> requeued')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SUBMIT = ("submit", "train.py", "--time", "4:00:00")
+
+
+def test_the_script_asks_for_machines_signal_and_requeue(cluster, capsys):
+    assert main([*SUBMIT, "--nodes", "2", "--gpus", "8", "--cpus", "6", "--sbatch=--qos=low", "--", "--lr", "a b"]) == 0
+    assert capsys.readouterr().out == "Submitted job 17; its log: slurm-17.out\n"
+    lines = (cluster / "submitted.sh").read_text().splitlines()
+    wanted = "--nodes=2 --ntasks-per-node=8 --gpus-per-node=8 --cpus-per-task=6 --time=4:00:00 --signal=TERM@120"
+    for option in [*wanted.split(), "--requeue", "--open-mode=append", "--job-name=train", "--qos=low"]:
+        assert f"#SBATCH {option}" in lines
+    assert f"srun --kill-on-bad-exit=1 {sys.executable} train.py --lr 'a b'" in lines
+
+
+def test_a_dry_run_prints_it_and_submits_nothing(cluster, capsys):
+    assert main([*SUBMIT, "--dry-run", "--setup", "module load cuda"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("#!/bin/bash\n#SBATCH --job-name=train\n")
+    assert printed.index("module load cuda") < printed.index("srun")
+    assert not (cluster / "submitted.sh").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts", "requeued"), [(143, None, True), (143, "3", False), (0, None, False), (1, None, False)]
+)
+def test_only_what_was_stopped_in_time_is_requeued_and_not_for_ever(cluster, status, restarts, requeued):
+    program(cluster / "bin", "srun", f"exit {status}")
+    text = batch_script(Job(command=["python", "train.py"], name="a", time="60", requeues=3))
+    env = os.environ | {"SLURM_JOB_ID": "17"} | ({"SLURM_RESTART_COUNT": restarts} if restarts else {})
+    assert subprocess.run(["bash", "-c", text], env=env, check=False).returncode == status
+    assert (cluster / "requeued").exists() == requeued
+
+
+def test_a_whole_command_goes_in_place_of_a_script(cluster, capsys):
+    words = ["--", "lt", "fit", "--config", "run.yaml", "--ckpt_path", "auto"]
+    assert main(["submit", "--time", "90", "--dry-run", *words]) == 0
+    assert "srun --kill-on-bad-exit=1 lt fit --config run.yaml --ckpt_path auto\n" in capsys.readouterr().out
+
+
+def test_a_script_that_would_begin_anew_is_named(cluster, capsys):
+    (cluster / "train.py").write_text("trainer.fit(model)\n")
+    main([*SUBMIT, "--dry-run"])
+    assert "train.py names no ckpt_path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["submit", "train.py", "--time", "4h"], "'4:00:00'"),
+        (["submit", "train.py", "--time", "1"], "below the time limit, which is 60 seconds"),
+        (["submit", "none.py", "--time", "90"], "none.py is not there"),
+        (["submit", "--time", "90"], "nothing to run"),
+        (["submit", "train.py", "--time", "90", "--sbatch", "low"], "an option of sbatch"),
+    ],
+    ids=["time", "signal", "script", "nothing", "option"],
+)
+def test_what_cannot_be_submitted_is_said_before(cluster, capsys, words, says):
+    assert main(words) == 2
+    assert says in capsys.readouterr().err
+    assert not (cluster / "submitted.sh").exists()
+
+
+def test_what_sbatch_refuses_is_said(cluster, capsys):
+    program(cluster / "bin", "sbatch", "echo 'Invalid account' >&2; exit 3")
+    assert main(list(SUBMIT)) == 3
+    assert "sbatch refused it: Invalid account" in capsys.readouterr().err
+
+
+def test_where_there_is_no_sbatch_the_remedy_is_said(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.py").write_text("ckpt_path")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(list(SUBMIT)) == 2
+    assert "there is no sbatch here" in capsys.readouterr().err
+
+
+def test_days_hours_and_minutes_are_slurms():
+    for time, seconds in (("1-12:00:00", 129600), ("2-0", 172800), ("90", 5400), ("10:30", 630), ("4:00:00", 14400)):
+        text = batch_script(Job(command=["x"], name="a", time=time, signal=seconds - 1))
+        assert f"--time={time}" in text
