@@ -5,7 +5,7 @@ model the ten lines are the same. Run it with ``uv run --group examples examples
 """
 
 # nox needs transformers
-# nox: --max-epochs 2
+# nox: --max-epochs 1
 
 from __future__ import annotations
 
