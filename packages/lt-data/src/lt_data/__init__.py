@@ -6,7 +6,8 @@ from lt_data.combined import CombinedLoader
 from lt_data.datamodule import LightningDataModule
 from lt_data.preparing import prepare_once
 from lt_data.shuffle import BlockShuffle
+from lt_data.token_budget import TokenBudget
 
 __version__ = version("lt-data")
 
-__all__ = ["BlockShuffle", "CombinedLoader", "LightningDataModule", "prepare_once"]
+__all__ = ["BlockShuffle", "CombinedLoader", "LightningDataModule", "TokenBudget", "prepare_once"]

@@ -7,6 +7,7 @@ from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_data.datamodule import LightningDataModule as LightningDataModule
 from lt_data.preparing import prepare_once as prepare_once
 from lt_data.shuffle import BlockShuffle as BlockShuffle
+from lt_data.token_budget import TokenBudget as TokenBudget
 
 __all__ = [
     "BlockShuffle",
@@ -14,6 +15,7 @@ __all__ = [
     "DataSource",
     "Feed",
     "LightningDataModule",
+    "TokenBudget",
     "make_feed",
     "prepare_once",
 ]
