@@ -2,12 +2,20 @@
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
-from lt_ray import RayLauncher, launcher
+import torch
+from lt_ray import RayLauncher, RayReport, launcher
+from ray import cloudpickle, train, tune
+from ray.train.torch import TorchTrainer
+from torch.utils.data import DataLoader, TensorDataset
 
+from lt import LightningModule, Trainer
+from lt.callbacks import ModelCheckpoint
 from lt_core import plugins
-from lt_core.errors import LtWarning, RankError
+from lt_core.errors import ConfigError, LtWarning, RankError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement, Strategy
 from lt_testing import StrategyConformance
@@ -104,3 +112,95 @@ def test_a_clean_up_that_fails_leaves_the_result_and_frees_the_rest(monkeypatch)
     assert "kill failed after the run: ConnectionError: the cluster is gone" in str(told[0].message)
     assert result.outputs == "trained"
     assert (kill.calls, remove.calls) == (2, 1)
+
+
+def line(once=None):
+    """Return a line to be fitted to points; if ``once`` is a file that is not there yet, the last rank makes it and
+    kills itself in the second epoch."""
+
+    class Line(LightningModule):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = torch.nn.Linear(4, 1)
+
+        def train_dataloader(self):
+            made = torch.Generator().manual_seed(1)
+            data = TensorDataset(torch.randn(64, 4, generator=made), torch.randn(64, 1, generator=made))
+            return DataLoader(data, batch_size=8, shuffle=True)
+
+        def training_step(self, batch, batch_idx):
+            last = self.trainer.global_rank == self.trainer.world_size - 1
+            if once is not None and self.current_epoch == 1 and last and not once.exists():
+                once.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            loss = ((self.layer(batch[0]) - batch[1]) ** 2).mean()
+            self.log("loss", loss, on_epoch=True)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+    return Line()
+
+
+def line_of(result):
+    """Return the line in Ray's checkpoint of a run."""
+    return type(line()).load_from_checkpoint(Path(result.checkpoint.to_directory()) / RayReport.FILE)
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's processes cannot import this file
+QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+
+
+def test_a_fit_whose_actor_is_killed_starts_again_and_ends_as_if_nothing_had_been(tmp_path):
+    def fit(folder, once=None):
+        trainer = Trainer(
+            strategy="ddp", devices=2, plugins=[RayLauncher(retries=1)], max_epochs=3, default_root_dir=folder,
+            callbacks=[ModelCheckpoint(folder, save_last=True)], **QUIET
+        )  # fmt: skip
+        trainer.fit(line(once), ckpt_path="auto")
+        return trainer.global_step, trainer.callback_metrics["loss_epoch"]
+
+    whole = fit(tmp_path / "whole")
+    with pytest.warns(LtWarning, match=r"Rank 1 of 2(.|\n)*start again"):
+        killed = fit(tmp_path / "killed", tmp_path / "once")
+    assert (tmp_path / "once").exists()
+    assert killed == whole
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
+def test_a_trial_of_ray_tune_that_is_killed_goes_on_from_its_checkpoint(tmp_path):
+    def trial(config):
+        trainer = Trainer(max_epochs=3, callbacks=[RayReport()], enable_checkpointing=False, **QUIET)
+        trainer.fit(line(tmp_path / "once"), ckpt_path=RayReport.checkpoint())
+
+    retried = tune.FailureConfig(max_failures=1)
+    found = tune.Tuner(trial, run_config=tune.RunConfig(storage_path=str(tmp_path), failure_config=retried)).fit()[0]
+    assert (tmp_path / "once").exists()
+    alone = Trainer(max_epochs=3, enable_checkpointing=False, **QUIET)
+    alone.fit(line())
+    assert found.metrics["loss_epoch"] == alone.callback_metrics["loss_epoch"].item()
+    assert (found.metrics["epoch"], found.metrics["step"]) == (2, 24)
+    assert torch.equal(line_of(found).layer.weight, alone.lightning_module.layer.weight)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own modules
+def test_workers_of_ray_train_are_the_ranks_and_report_as_one(tmp_path):
+    def worker():
+        report = RayReport({"loss": "loss_epoch"})
+        trainer = Trainer(strategy="ddp", max_epochs=2, callbacks=[report], enable_checkpointing=False, **QUIET)
+        trainer.fit(line(), ckpt_path=RayReport.checkpoint())
+
+    two = train.ScalingConfig(num_workers=2)
+    found = TorchTrainer(worker, scaling_config=two, run_config=train.RunConfig(storage_path=str(tmp_path))).fit()
+    ranks = {"strategy": "ddp", "devices": 2, "plugins": [RayLauncher()]}
+    here = Trainer(max_epochs=2, enable_checkpointing=False, **ranks, **QUIET)
+    here.fit(line())
+    assert found.metrics == found.metrics | {"step": 2 * 4, "loss": here.callback_metrics["loss_epoch"].item()}
+    assert torch.equal(line_of(found).layer.weight, here.lightning_module.layer.weight)
+
+
+def test_a_report_outside_of_ray_says_where_it_belongs():
+    with pytest.raises(ConfigError, match=r"TorchTrainer or ray\.tune\.Tuner"):
+        Trainer(max_epochs=1, callbacks=[RayReport()], enable_checkpointing=False, **QUIET).fit(line())

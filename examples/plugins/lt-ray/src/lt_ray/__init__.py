@@ -1,5 +1,21 @@
-"""Ranks of lt as Ray actors: ``Trainer(plugins=[RayLauncher()])``."""
+"""lt on Ray: ranks as Ray actors, and reports to Ray Train and Ray Tune.
+
+``Trainer(plugins=[RayLauncher()])``, ``Trainer(callbacks=[RayReport()])``.
+"""
+
+from typing import Any
 
 from lt_ray.launcher import RayLauncher
 
-__all__ = ["RayLauncher"]
+__all__ = ["RayLauncher", "RayReport"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs ``ray[train,tune]`` when it is asked for."""
+    if name != "RayReport":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from lt_ray.report import RayReport
+    except ImportError as error:
+        raise ImportError(f"RayReport needs Ray's train and tune: pip install 'lt-ray[tune]' ({error})") from error
+    return RayReport

@@ -18,13 +18,14 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from lt_core.environment import Environment
-from lt_core.errors import RankError, warn
+from lt_core.errors import ConfigError, RankError, warn
 from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks
 
 __all__ = ["RayEnvironment", "RayLauncher"]
 
 _CONSEQUENCE = re.compile(r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|NCCL")
+_NO_ROOM = "RAY1"
 _PATIENCE = 2.0  # seconds to wait for the cause when only broken connections are known
 
 
@@ -42,21 +43,39 @@ class RayLauncher(Launcher):
         cpus: cores that Ray reserves for each rank.
         gpus: GPUs that Ray reserves for each rank.
         timeout: seconds to wait until the cluster has room for all ranks.
+        retries: how often all ranks are started again, where the cluster has room, after an actor or its node died.
+            They go on from the newest checkpoint if the fit was asked to: ``fit(..., ckpt_path="auto")``. An
+            exception of the user's own code is not retried.
     """
 
     name = "ray"
     returns_results = True
 
-    def __init__(self, cpus: float = 1, gpus: float = 0, timeout: float = 600.0) -> None:
-        self.cpus, self.gpus, self.timeout = cpus, gpus, timeout
+    def __init__(self, cpus: float = 1, gpus: float = 0, timeout: float = 600.0, retries: int = 0) -> None:
+        if retries < 0:
+            raise ConfigError(f"RayLauncher(retries={retries}): expected 0 or more.", code="RAY7")
+        self.cpus, self.gpus, self.timeout, self.retries = cpus, gpus, timeout, retries
 
     def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
         if strategy.world_size == 1 or strategy.environment.processes_exist:
             return fn(*args)
         payload = cloudpickle.dumps((fn, args, strategy))
-        with _cluster(self.cpus * strategy.world_size), self._actors(strategy) as actors:
-            environments = _places(actors)
+        with _cluster(self.cpus * strategy.world_size):
             sent = ray.put(payload)
+            for restart in range(self.retries):
+                try:
+                    return self._attempt(sent, strategy, restart)
+                except (RankError, RayActorError, RuntimeError) as error:
+                    if not _is_loss(error):
+                        raise
+                    again = f"All ranks start again ({restart + 1} of at most {self.retries} times)."
+                    warn(f"{error} {again}", code="RAY8")
+            return self._attempt(sent, strategy, self.retries)
+
+    def _attempt(self, sent: Any, strategy: Ranks, restart: int) -> RunResult:
+        """Run the function on new actors; return rank 0's result."""
+        with self._actors(strategy) as actors:
+            environments = _places(actors, restart)
             gpus = [_node_gpus(actors, environments, e.node_rank) if self.gpus else None for e in environments]
             jobs = [a.run.remote(sent, e, g) for a, e, g in zip(actors, environments, gpus, strict=True)]
             result: RunResult = cloudpickle.loads(_first_failure_or_all(jobs)[0])
@@ -75,7 +94,7 @@ class RayLauncher(Launcher):
                 raise RankError(
                     f"Ray found no room for {nodes} x {share} within {self.timeout:g} s; the cluster has "
                     f"{ray.available_resources()}. Take fewer devices, or RayLauncher(cpus=...).",
-                    code="RAY1",
+                    code=_NO_ROOM,
                 )
             for rank in range(strategy.world_size):
                 place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank // local)
@@ -112,15 +131,15 @@ class _Rank:
 _Worker: Any = ray.remote(_Rank)
 
 
-def _places(actors: list[Any]) -> list[RayEnvironment]:
+def _places(actors: list[Any], restart: int) -> list[RayEnvironment]:
     """Return the environment of each actor; ranks of a node are neighbours."""
-    told = ray.get([actor.place.remote() for actor in actors])
-    nodes = list(dict.fromkeys(node for node, *_ in told))
-    ours = [[node for node, *_ in told].count(node) for node in nodes]
-    address = "127.0.0.1" if len(nodes) == 1 else told[0][1]
+    places = ray.get([actor.place.remote() for actor in actors])
+    nodes = list(dict.fromkeys(node for node, *_ in places))
+    ours = [[node for node, *_ in places].count(node) for node in nodes]
+    address = "127.0.0.1" if len(nodes) == 1 else places[0][1]
     seen = dict.fromkeys(nodes, -1)
     environments = []
-    for rank, (node, *_) in enumerate(told):
+    for rank, (node, *_) in enumerate(places):
         seen[node] += 1
         environments.append(
             RayEnvironment(
@@ -130,8 +149,9 @@ def _places(actors: list[Any]) -> list[RayEnvironment]:
                 world_size=len(actors),
                 local_world_size=ours[nodes.index(node)],
                 main_address=address,
-                main_port=told[0][2],
+                main_port=places[0][2],
                 processes_exist=True,
+                restart_count=restart,
             )
         )
     return environments
@@ -141,6 +161,13 @@ def _node_gpus(actors: list[Any], environments: list[RayEnvironment], node: int)
     """Return the GPUs of all ranks of a node, in the order of local ranks."""
     mine = [actor for actor, place in zip(actors, environments, strict=True) if place.node_rank == node]
     return ",".join(gpu for _, _, _, gpus in ray.get([actor.place.remote() for actor in mine]) for gpu in gpus)
+
+
+def _is_loss(error: Exception) -> bool:
+    """Return whether an error says that a rank's process or node is gone, and not that the user's code raised."""
+    if isinstance(error, RankError):
+        return error.code != _NO_ROOM
+    return isinstance(error, RayActorError) or _CONSEQUENCE.search(str(error)) is not None
 
 
 def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
@@ -153,7 +180,7 @@ def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
                 ray.get(job)
             except RayTaskError as error:
                 cause = error.cause if isinstance(error.cause, Exception) else error
-                if not _CONSEQUENCE.search(str(cause)):
+                if not _is_loss(cause):
                     cause.add_note(f"(rank {jobs.index(job)} of {len(jobs)}, in a Ray actor)\n{error}")
                     raise cause from None
                 suspicion, since = suspicion or cause, since or time.monotonic()
