@@ -1,7 +1,7 @@
 """A search for hyperparameters with Optuna; trials that lag behind are stopped early.
 
-The callback that tells Optuna how a trial goes has what every callback has: it reads ``trainer.callback_metrics`` and
-sets ``trainer.should_stop``. On several ranks, rank 0 asks Optuna and tells the others.
+``OptunaPruning`` reports each validation, ends the fit where the trial is not worth going on, and raises what Optuna
+expects. On several ranks, rank 0 asks Optuna and all end together.
 Run it with ``uv run --group examples examples/tabular/optuna_search.py``.
 """
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
+from lt.callbacks import OptunaPruning
 
 
 class Classifier(pl.LightningModule):
@@ -39,30 +40,6 @@ class Classifier(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=self.hparams.lr, momentum=0.9)
-
-
-class StopWhereOptunaSays(pl.Callback):
-    """Reports a metric after each validation, and ends the fit where the trial is not worth going on.
-
-    Args:
-        trial: whose study decides.
-        monitor: name of the logged metric.
-    """
-
-    monitors = True  # after the module, so that what it logs is there
-
-    def __init__(self, trial: optuna.Trial, monitor: str) -> None:
-        self.trial, self.monitor = trial, monitor
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.sanity_checking:
-            return
-        stop = torch.zeros((), device=pl_module.device)
-        if trainer.is_global_zero:
-            self.trial.report(float(trainer.callback_metrics[self.monitor]), step=trainer.current_epoch)
-            stop += float(self.trial.should_prune())
-        if bool(trainer.strategy.broadcast(stop)):
-            trainer.should_stop = True
 
 
 def loaders() -> tuple[DataLoader, DataLoader]:
@@ -88,18 +65,17 @@ def main() -> None:
             lr=trial.suggest_float("lr", 1e-4, 1.0, log=True),
             dropout=trial.suggest_float("dropout", 0.0, 0.5),
         )
+        pruning = OptunaPruning(trial, "val_accuracy")
         trainer = pl.Trainer(
             max_epochs=args.max_epochs,
-            callbacks=[StopWhereOptunaSays(trial, "val_accuracy")],
+            callbacks=[pruning],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
         )
         trainer.fit(model, train, val)
-        if trainer.current_epoch < args.max_epochs:
-            raise optuna.TrialPruned
-        return float(trainer.callback_metrics["val_accuracy"])
+        return pruning.reports[-1]
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(

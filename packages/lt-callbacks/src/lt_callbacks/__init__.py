@@ -29,6 +29,7 @@ _WHERE = {
     "NaNGuard": "monitors.nan_guard",
     "NonFiniteError": "monitors.nan_guard",
     "OnExceptionCheckpoint": "checkpoint.on_exception",
+    "OptunaPruning": "stopping.optuna_pruning",
     "ProgressBar": "progress.progress_bar",
     "RichModelSummary": "summary.rich_model_summary",
     "RichProgressBar": "progress.rich_progress",

@@ -28,6 +28,7 @@ from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProg
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
 from lt_callbacks.pruning import ModelPruning as ModelPruning
 from lt_callbacks.stopping.early_stopping import EarlyStopping as EarlyStopping
+from lt_callbacks.stopping.optuna_pruning import OptunaPruning as OptunaPruning
 from lt_callbacks.stopping.timer import Timer as Timer
 from lt_callbacks.summary.model_summary import ModelSummary as ModelSummary
 from lt_callbacks.summary.rich_model_summary import RichModelSummary as RichModelSummary
@@ -54,6 +55,7 @@ __all__ = [
     "NaNGuard",
     "NonFiniteError",
     "OnExceptionCheckpoint",
+    "OptunaPruning",
     "ProgressBar",
     "ProgressBarBase",
     "RichModelSummary",

@@ -48,6 +48,7 @@ NAMES: dict[str, dict[str, str]] = {
         "NaNGuard": "lt_callbacks:NaNGuard",
         "NonFiniteError": "lt_callbacks:NonFiniteError",
         "OnExceptionCheckpoint": "lt_callbacks:OnExceptionCheckpoint",
+        "OptunaPruning": "lt_callbacks:OptunaPruning",
         "ProgressBar": "lt_callbacks:ProgressBar",
         "ProgressBarBase": "lt_callbacks.progress.progress_bar:ProgressBar",
         "RichModelSummary": "lt_callbacks:RichModelSummary",
