@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
+from lt_checkpoint._upload import UploadingCheckpointIO
 from lt_core.checkpoint import CheckpointIO, is_remote
 from lt_core.errors import CheckpointError
 
@@ -23,6 +24,7 @@ __all__ = [
     "CheckpointError",
     "ShardedCheckpointIO",
     "TorchCheckpointIO",
+    "UploadingCheckpointIO",
     "load",
     "save",
     "verify",

@@ -6,6 +6,7 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
+        "LT420",
         "LT654",
         "LT655",
         "LT676",

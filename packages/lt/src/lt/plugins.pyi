@@ -2,6 +2,7 @@
 
 from lt_checkpoint._background import AsyncCheckpointIO as AsyncCheckpointIO
 from lt_checkpoint._torch_files import TorchCheckpointIO as TorchCheckpointIO
+from lt_checkpoint._upload import UploadingCheckpointIO as UploadingCheckpointIO
 from lt_core.checkpoint import CheckpointIO as CheckpointIO
 from lt_core.environment import Environment as ClusterEnvironment
 from lt_core.precision import Precision as Precision
@@ -54,4 +55,5 @@ __all__ = [
     "Torchrun",
     "TransformerEnginePrecision",
     "TruePrecision",
+    "UploadingCheckpointIO",
 ]

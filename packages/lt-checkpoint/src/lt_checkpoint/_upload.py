@@ -1,0 +1,236 @@
+"""Checkpoints that are written here and uploaded in the background, with a rule of their own for what stays there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+from lt_checkpoint._background import AsyncCheckpointIO
+from lt_checkpoint._remote_file import remove_remote, write_remote
+from lt_checkpoint._torch_files import StrPath
+from lt_checkpoint._wrapping import Wrapping
+from lt_core.checkpoint import CheckpointIO, is_remote
+from lt_core.errors import ConfigError, warn
+
+__all__ = ["UploadingCheckpointIO"]
+
+_LONGEST_PAUSE = 60.0
+"""Seconds between two tries, at most."""
+
+
+class UploadingCheckpointIO(AsyncCheckpointIO):
+    """Writes checkpoints here, and has a thread upload each file once it is complete; training never waits for it.
+
+    ``Trainer(plugins=UploadingCheckpointIO("s3://bucket/run"))``. A file lies in the folder of the URL under its own
+    name: complete or not there, what stood under the name stays until then. A run ends when all is uploaded. An upload
+    that fails is tried again; one that goes on failing is reported once, is in :attr:`upload_errors` by its URL, and
+    keeps what it would have replaced from being deleted. What is newer than an upload that waits under the same name
+    takes its place. Checkpoints that are folders (sharded ones) are not uploaded.
+
+    Args:
+        url: of the folder, as fsspec knows it (``s3://``, ``gs://``, ``memory://``, a path...).
+        keep: what stays there: ``"same"`` as here, so that a ``ModelCheckpoint`` decides (its best k, its last one),
+            ``"all"``, or a number: so many of the newest that this process wrote, whatever is deleted here; last.ckpt
+            and other second names come besides.
+        retries: how often an upload is tried again.
+        pause: seconds before the first of these; each further one waits twice as long, a minute at most.
+        storage_options: arguments of fsspec's file system.
+        checkpoint_io: what writes and reads here; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
+
+    Raises:
+        ConfigError: for a rule that there is not.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        keep: Literal["same", "all"] | int = "same",
+        retries: int = 6,
+        pause: float = 1.0,
+        storage_options: Mapping[str, Any] | None = None,
+        checkpoint_io: CheckpointIO | None = None,
+    ) -> None:
+        if isinstance(keep, bool) or not (keep in ("same", "all") or (isinstance(keep, int) and keep >= 1)):
+            raise ConfigError(
+                f"UploadingCheckpointIO(keep={keep!r}): expected 'same' (as here), 'all', or a number from 1 on.",
+                code="LT419",
+            )
+        uploads = _Uploads(url.rstrip("/"), keep, retries, pause, dict(storage_options or {}))
+        super().__init__(_Announcing(uploads, checkpoint_io))
+        self._uploads = uploads
+
+    @property
+    def upload_errors(self) -> dict[str, Exception]:
+        """Why files are not uploaded, by URL; empty where all are."""
+        return dict(self._uploads.errors)
+
+    def wait_for_uploads(self) -> None:
+        """Return when everything that was saved so far is uploaded, or has failed."""
+        self.wait()
+        self._uploads.finish()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._uploads = self.io.uploads  # type: ignore[attr-defined]
+
+
+class _Announcing(Wrapping):
+    """Has what is complete uploaded."""
+
+    def __init__(self, uploads: _Uploads, checkpoint_io: CheckpointIO | None) -> None:
+        super().__init__(checkpoint_io)
+        self.uploads = uploads
+
+    def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
+        super().save_checkpoint(checkpoint, path, storage_options)
+        self.uploads.add(path)
+
+    def remove_checkpoint(self, path: StrPath) -> None:
+        super().remove_checkpoint(path)
+        self.uploads.removed(path)
+
+    def point_last(self, target: StrPath, link: StrPath) -> None:
+        super().point_last(target, link)
+        self.uploads.add(link, counts=False)
+
+    def add_name(self, target: StrPath, name: StrPath) -> None:
+        super().add_name(target, name)
+        self.uploads.add(name, counts=False)
+
+    def teardown(self) -> None:
+        self.uploads.finish()
+        super().teardown()
+
+
+class _Job(NamedTuple):
+    url: str
+    file: IO[bytes] | None  # open, so that it can be read when its name is gone; None: the URL is to be deleted
+
+
+class _Uploads:
+    """A queue, and the thread that works through it; the thread lives while there is something to do."""
+
+    def __init__(self, url: str, keep: str | int, retries: int, pause: float, options: dict[str, Any]) -> None:
+        self._settings = url, keep, retries, pause, options
+        self.errors: dict[str, Exception] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self._url, self._keep, self._retries, self._pause, self._options = self._settings
+        self._jobs: deque[_Job] = deque()
+        self._there: list[str] = []  # uploaded and counted, the oldest first
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._failed = False
+
+    def add(self, path: StrPath, *, counts: bool = True) -> None:
+        """Have the file at ``path``, which is complete, uploaded."""
+        if is_remote(path) or not Path(path).is_file():
+            return
+        url = self._url_of(path)
+        self._put(_Job(url, Path(path).open("rb")))  # noqa: SIM115  # closed when it is uploaded
+        if counts and isinstance(self._keep, int):
+            self._there = [*(other for other in self._there if other != url), url]
+            while len(self._there) > self._keep:
+                self._put(_Job(self._there.pop(0), None))
+
+    def removed(self, path: StrPath) -> None:
+        """The file at ``path`` is deleted here."""
+        if self._keep == "same" and not is_remote(path):
+            self._put(_Job(self._url_of(path), None))
+
+    def finish(self) -> None:
+        """Return when the queue is empty."""
+        thread = self._thread if self._process == os.getpid() else None
+        if thread is not None:
+            thread.join()
+
+    def _url_of(self, path: StrPath) -> str:
+        return f"{self._url}/{Path(path).name}"
+
+    def _put(self, job: _Job) -> None:
+        """Add a job, in place of an older one for the same URL."""
+        if self._process != os.getpid():
+            self._start()  # a forked child: the thread is its parent's
+        with self._lock:
+            for older in [waiting for waiting in self._jobs if waiting.url == job.url]:
+                self._jobs.remove(older)
+                _close(older)
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="lt-upload")
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._thread = None
+                    return
+                job = self._jobs.popleft()
+            try:
+                self._do(job)
+            finally:
+                _close(job)
+
+    def _do(self, job: _Job) -> None:
+        if job.file is None and self._failed:
+            return  # nothing old goes before the new is there
+        error = self._tried(job)
+        if job.file is not None:
+            self._failed = error is not None
+        self.errors.pop(job.url, None)
+        if error is None:
+            return
+        if not self.errors:
+            what = "uploaded" if job.file is not None else "deleted"
+            warn(
+                f"{job.url} is not {what} after {self._retries + 1} tries: {str(error).rstrip('.')}. Training goes on, "
+                "the files here are complete, and what is older stays there. Further ones are tried, and are in "
+                "UploadingCheckpointIO.upload_errors where they fail.",
+                code="LT420",
+            )
+        self.errors[job.url] = error
+
+    def _tried(self, job: _Job) -> Exception | None:
+        """Do a job, again where it fails; return the last error."""
+        error: Exception | None = None
+        for again in range(self._retries + 1):
+            if again:
+                threading.Event().wait(min(self._pause * 2 ** (again - 1), _LONGEST_PAUSE))
+            try:
+                if job.file is None:
+                    remove_remote(job.url, self._options)
+                else:
+                    write_remote(job.url, partial(_copy, job.file), self._options)
+            except Exception as failed:
+                error = failed
+            else:
+                return None
+        return error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings alone: thread and queue stay in their process."""
+        return {"settings": self._settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._settings, self.errors = state["settings"], {}
+        self._start()
+
+
+def _copy(source: IO[bytes], there: IO[bytes]) -> None:
+    source.seek(0)
+    shutil.copyfileobj(source, there, 1 << 20)
+
+
+def _close(job: _Job) -> None:
+    if job.file is not None:
+        job.file.close()
