@@ -27,6 +27,8 @@ SAYS = {
     "basics/loggers.py": "The lowest loss stands at step",
     "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",
     "basics/own_loop.py": "rank(s): accuracy",
+    "basics/plain_module.py": "in the bare net:",
+    "basics/preempted_validation.py": "without the signal: val_loss 0.173529",
     "basics/result.py": "The best learning rate is 0.3",
     "generative/autoencoder.py": "Linear classifier on its 16 features: test accuracy",
     "generative/diffusion.py": "Images of the digits 0 to 9",
@@ -40,6 +42,7 @@ SAYS = {
     "text/huggingface.py": "transformers reads it again: the same logits: True",
     "text/lora.py": "Adapters alone: ['adapter_config.json', 'adapter_model.safetensors']",
     "text/streams.py": "the same weights, bit for bit: True",
+    "text/token_budget.py": "batches of so many texts: 47% padding",
     "vision/recipes.py": ": accuracy 0.",
     "vision/transfer_learning.py": "trains 11,181,642 parameters",
 }
