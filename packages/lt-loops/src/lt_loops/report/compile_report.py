@@ -46,7 +46,11 @@ def log_when_done(step: Callable[..., Any], recorder: RunRecorder) -> Callable[.
         finally:
             recorder.deferred = outer
         for name, value, given, batch_size in deferred:
-            recorder.log(name, value, Given(*given), batch_size)
+            slots = recorder.slots
+            slot: Any = slots.get(name) if slots is not None else None
+            if slot is None or slot.given != given:
+                slot = recorder.resolve(name, Given(*given), batch_size)
+            slot.add(value, batch_size)
         deferred.clear()
         return output
 
