@@ -24,6 +24,9 @@ ATOMS: frozenset[type] = frozenset(
 )
 """Plain types that hold no other values."""
 
+_NO_BYTES = ATOMS - {bytes}
+"""Plain types of which every value stands for itself."""
+
 
 class _NoBytes(bytes):
     """Empty bytes, pickled as other bytes are: the way python pickles them is none that ``weights_only`` reads."""
@@ -115,6 +118,8 @@ class _Walk:
                 same._metadata = self.visit(value._metadata, (*keys, "_metadata"))
             return same
         if kind is list or kind is tuple:
+            if _NO_BYTES.issuperset(map(type, value)):  # Python's generator is 625 numbers in a tuple
+                return kind(value)
             return kind([self.visit(item, (*keys, i)) for i, item in enumerate(value)])
         if kind is set:
             return {self._key(item, keys) for item in value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -121,10 +122,16 @@ def _overridden(
     for name in sorted(names):
         if is_overridden(owner, name, base):
             own = getattr(owner, name)
-            parameters = list(inspect.signature(getattr(base, name)).parameters)
+            parameters = _documented(base, name)
             bound = first if "pl_module" in parameters else ()
             hook = BoundHook(own, *bound) if bound else own
             yield hook, name, CURRENT.get(name) or _BY_COUNT.get(name) or parameters[1 + len(bound) :]
+
+
+@cache
+def _documented(base: type, name: str) -> tuple[str, ...]:
+    """Return the parameters of lt's own hook, ``self`` included: they are the same in every run."""
+    return tuple(inspect.signature(getattr(base, name)).parameters)
 
 
 def check_takes_index(module: LightningModule, method: str) -> None:

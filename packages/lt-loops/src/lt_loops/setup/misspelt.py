@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from torch import nn
+
 from lt_core.errors import nearest_name, warn
 
 __all__ = ["warn_of_misspelt_hooks", "warn_of_misspelt_settings"]
@@ -28,7 +30,7 @@ def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> 
 def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
     """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads (``known``)."""
     names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
-    for name in sorted(names.difference(known)):
+    for name in sorted(names.difference(known, _TORCHS)):
         near = nearest_name(name, known, slip=True)
         if near is not None:
             warn(
@@ -41,6 +43,9 @@ def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
 def _is_users(part: object) -> bool:
     return not (isinstance(part, type) and part.__module__.partition(".")[0] in _NOT_THE_USERS)
 
+
+_TORCHS = frozenset(vars(nn.Module()))
+"""What torch sets on each module."""
 
 _NOT_THE_USERS = ("builtins", "torch", "lt_core", "lt_data")
 

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core import plugins
@@ -158,13 +158,7 @@ def _load(group: str, given: str, *filled: str) -> Any:
     plain = {name.replace("_", ""): name for name in plugins.names(group)}
     name = given if given in plugins.names(group) else plain.get(given.lower(), given.lower())
     make = plugins.load(group, name)
-    needed = [
-        key
-        for key, parameter in inspect.signature(make).parameters.items()
-        if parameter.default is parameter.empty
-        and key not in filled
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
+    needed = [key for key in _required(make) if key not in filled]
     if needed:
         raise ConfigError(
             f"{plugins.kind_of(group)} {given!r} needs {' and '.join(needed)}. Pass the object itself: "
@@ -172,6 +166,14 @@ def _load(group: str, given: str, *filled: str) -> Any:
             code="LT122",
         )
     return make
+
+
+@cache
+def _required(make: Callable[..., Any]) -> list[str]:
+    """Return the arguments of ``make`` without a default."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(make).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
 
 
 def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
