@@ -15,7 +15,7 @@ from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, warn
 from lt_core.plugins import install_hint
 
-__all__ = ["as_bytes", "is_safetensors", "read", "read_metadata"]
+__all__ = ["as_bytes", "read", "read_metadata"]
 
 _OF_TRAINING = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")
 """What only a resume needs."""
@@ -25,11 +25,6 @@ _OURS = {"written_by": "lt-checkpoint"}
 
 _MOST_BYTES = 100 << 20
 """The longest header that safetensors reads."""
-
-
-def is_safetensors(path: Any) -> bool:
-    """Return whether a path's ending asks for this format."""
-    return str(path).lower().endswith(".safetensors")
 
 
 def as_bytes(tree: Mapping[str, Any], path: Any) -> bytes:

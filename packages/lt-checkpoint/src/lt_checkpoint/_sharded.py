@@ -28,8 +28,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
-from lt_checkpoint._safetensors import is_safetensors
-from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending
+from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.atomic_file import sync_directory
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards

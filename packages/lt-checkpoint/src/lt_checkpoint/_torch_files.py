@@ -26,13 +26,13 @@ from lt_checkpoint._remote_file import (
     write_remote,
 )
 from lt_checkpoint._safe_read import checked_location, read_checkpoint, verify_checkpoint
-from lt_checkpoint._safetensors import as_bytes, is_safetensors, read, read_metadata
+from lt_checkpoint._safetensors import as_bytes, read, read_metadata
 from lt_core.atomic_file import write_atomically, writing_errors
 from lt_core.checkpoint import OneFile, is_remote, local_path
 from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError
 
-__all__ = ["StrPath", "TorchCheckpointIO", "check_ending"]
+__all__ = ["StrPath", "TorchCheckpointIO", "check_ending", "is_safetensors"]
 
 StrPath = str | PathLike[str]
 
@@ -168,6 +168,11 @@ def _save(tree: dict[str, Any], file: IO[bytes]) -> None:
     finally:
         if not with_checksums:
             torch.serialization.set_crc32_options(False)
+
+
+def is_safetensors(path: Any) -> bool:
+    """Return whether a path's ending asks for weights as safetensors."""
+    return str(path).lower().endswith(".safetensors")
 
 
 def _safetensors_header(read: Callable[[int, int], bytes]) -> Header | None:
