@@ -345,7 +345,7 @@ def docs(session: nox.Session) -> None:
 def examples(session: nox.Session) -> None:
     """Every script and notebook of examples/, as a user runs it, with the settings of its `# nox:` lines."""
     # what else needs the libraries of the group `examples`
-    others = ("tests/integration/test_huggingface.py", "tests/integration/test_optuna.py")
+    others = [f"tests/integration/test_{name}.py" for name in ("huggingface", "optuna", "torchao")]
     chosen = session.posargs or ("tests/integration/test_examples.py", *others)
     uv_run(session, "--group", "examples", "pytest", "-m", "slow or not slow", TIMEOUT, *SPREAD_ALL, *chosen)
 

@@ -3,6 +3,7 @@ import gc
 import sys
 import weakref
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -260,3 +261,16 @@ def test_transformer_engine_computes_backward_and_steps_outside_of_its_region(mo
     precision = TransformerEngine()
     leave = precision.leave_step(lambda: Fp8.on)
     assert precision.wrap_step(lambda: (Fp8.on, leave(), Fp8.on))() == (True, False, True)
+
+
+@pytest.mark.parametrize("name", ["Float8", "Int8"])
+def test_eight_bits_by_torchao_say_what_to_install(name, monkeypatch):
+    torchao = import_module("lt_strategies.torchao")
+    monkeypatch.setattr(torchao, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs the package torchao: .*lt-strategies\[torchao\].*LT687"):
+        getattr(torchao, name)()
+
+
+def test_an_unknown_recipe_of_float8_is_an_error():
+    with pytest.raises(ConfigError, match=r"'rowwise'.*Did you mean.*LT688"):
+        import_module("lt_strategies.torchao").Float8(recipe="row_wise")

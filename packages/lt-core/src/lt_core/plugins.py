@@ -94,7 +94,17 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
     ),
     "accelerators": dict.fromkeys(("cuda", "gpu", "mps", "xla", "tpu"), "lt-strategies"),
     "precision": dict.fromkeys(
-        ("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true", "transformer-engine", "bitsandbytes"),
+        (
+            "16-mixed",
+            "bf16-mixed",
+            "16-true",
+            "bf16-true",
+            "64-true",
+            "transformer-engine",
+            "bitsandbytes",
+            "float8",
+            "int8",
+        ),
         "lt-strategies",
     ),
     "launchers": dict.fromkeys(("script", "spawn", "fork", "forkserver"), "lt-strategies"),

@@ -6,6 +6,7 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
+        "LT689",
         "LT712",
         "LT728",
         "LT732",

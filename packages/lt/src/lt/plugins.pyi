@@ -26,6 +26,8 @@ from lt_strategies.precision import TruePrecision as HalfPrecision
 from lt_strategies.precision import TruePrecision as TruePrecision
 from lt_strategies.precision import double as DoublePrecision
 from lt_strategies.precision import double as DoublePrecisionPlugin
+from lt_strategies.torchao import Float8 as Float8
+from lt_strategies.torchao import Int8 as Int8
 from lt_strategies.transformer_engine import TransformerEngine as TransformerEnginePrecision
 
 __all__ = [
@@ -37,7 +39,9 @@ __all__ = [
     "DDPSpawnPlugin",
     "DoublePrecision",
     "DoublePrecisionPlugin",
+    "Float8",
     "HalfPrecision",
+    "Int8",
     "Kubernetes",
     "LaunchedEnvironment",
     "Lsf",

@@ -1,0 +1,102 @@
+"""Linear layers in 8 bits by torchao, on the CPU; in `nox -s examples`, whose environment holds it."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import lt as pl
+
+pytest.importorskip("torchao")
+from torchao import quantize_
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+from torchao.prototype.quantized_training import Int8MixedPrecisionTrainingConfig
+
+DATA = torch.randn(64, 32, generator=torch.Generator().manual_seed(1))
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 3))
+
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def training_step(self, batch, batch_idx):
+        return self.net(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+
+def fit(folder, precision, steps=8, ckpt_path=None, **arguments):
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    arguments = {"accelerator": "cpu", "enable_checkpointing": False} | arguments
+    trainer = pl.Trainer(max_steps=steps, precision=precision, default_root_dir=folder, **arguments, **quiet)
+    module = Net()
+    trainer.fit(module, DataLoader(DATA, batch_size=16), ckpt_path=ckpt_path)
+    return trainer, module
+
+
+def by_hand(convert):
+    model = net()
+    convert(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for batch in DataLoader(DATA, batch_size=16):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+    return model
+
+
+def whole(layer, name):
+    return isinstance(layer, nn.Linear) and layer.out_features % 16 == 0
+
+
+CONVERT = {
+    "float8": lambda m: convert_to_float8_training(
+        m, module_filter_fn=whole, config=Float8LinearConfig.from_recipe_name("tensorwise")
+    ),
+    "int8": lambda m: quantize_(m, Int8MixedPrecisionTrainingConfig(module_swap=True), filter_fn=whole),
+}
+
+
+@pytest.mark.parametrize("precision", CONVERT)
+def test_training_is_torchaos_own_and_only_fitting_layers_change(precision, tmp_path):
+    _, module = fit(tmp_path, precision)
+    wanted = by_hand(CONVERT[precision])
+    assert type(module.net[2]) is nn.Linear
+    assert type(module.net[0]) is type(wanted[0])
+    assert type(module.net[0]) is not nn.Linear
+    for name, value in wanted.state_dict().items():
+        assert torch.equal(module.net.state_dict()[name], value), name
+    assert not torch.equal(module.net[0].weight, fit(tmp_path, "bf16-mixed")[1].net[0].weight)
+
+
+@pytest.mark.parametrize("precision", CONVERT)
+def test_a_resume_is_exact_and_the_file_is_that_of_any_precision(precision, tmp_path):
+    trainer, _ = fit(tmp_path, precision, steps=3)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    _, resumed = fit(tmp_path, precision, ckpt_path=tmp_path / "a.ckpt")
+    _, whole_run = fit(tmp_path, precision)
+    assert torch.equal(resumed.net[0].weight, whole_run.net[0].weight)
+    assert set(Net.load_from_checkpoint(tmp_path / "a.ckpt").state_dict()) == set(Net().state_dict())
+
+
+def test_where_no_layer_fits_it_is_said(tmp_path):
+    precision = pl.plugins.Float8(ignore_modules=["net.0"])
+    with pytest.warns(UserWarning, match="of 2 linear layers none.*LT689"):
+        fit(tmp_path, precision)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", CONVERT)
+def test_on_a_gpu_the_loss_falls(precision, tmp_path):
+    _, module = fit(tmp_path, precision, steps=40, accelerator="gpu", devices=1)
+    assert module.net.cpu()(DATA).square().mean() < net()(DATA).square().mean()
