@@ -34,6 +34,8 @@ _WHERE = {
     "RichModelSummary": "summary.rich_model_summary",
     "RichProgressBar": "progress.rich_progress",
     "RichProgressBarTheme": "progress.rich_progress",
+    "ServingCheck": "serving",
+    "ServingReport": "serving",
     "SpikeDetection": "monitors.spike",
     "StochasticWeightAveraging": "averaging.stochastic_weight_avg",
     "TQDMProgressBar": "progress.tqdm_progress",
@@ -42,6 +44,7 @@ _WHERE = {
     "TrainingSpikeException": "monitors.spike",
     "Tuner": "finders.tuner",
     "WeightAveraging": "averaging.weight_averaging",
+    "check_serving": "serving",
 }
 """Each public name, and the module that it comes from."""
 

@@ -25,6 +25,9 @@ from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressB
 from lt_callbacks.progress.rich_progress import RichProgressBarTheme as RichProgressBarTheme
 from lt_callbacks.progress.tqdm_progress import TQDMProgressBar as TQDMProgressBar
 from lt_callbacks.pruning import ModelPruning as ModelPruning
+from lt_callbacks.serving import ServingCheck as ServingCheck
+from lt_callbacks.serving import ServingReport as ServingReport
+from lt_callbacks.serving import check_serving as check_serving
 from lt_callbacks.stopping.early_stopping import EarlyStopping as EarlyStopping
 from lt_callbacks.stopping.optuna_pruning import OptunaPruning as OptunaPruning
 from lt_callbacks.stopping.timer import Timer as Timer

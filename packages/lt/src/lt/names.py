@@ -54,6 +54,8 @@ NAMES: dict[str, dict[str, str]] = {
         "RichModelSummary": "lt_callbacks:RichModelSummary",
         "RichProgressBar": "lt_callbacks:RichProgressBar",
         "RichProgressBarTheme": "lt_callbacks:RichProgressBarTheme",
+        "ServingCheck": "lt_callbacks:ServingCheck",
+        "ServingReport": "lt_callbacks:ServingReport",
         "SpikeDetection": "lt_callbacks:SpikeDetection",
         "StochasticWeightAveraging": "lt_callbacks:StochasticWeightAveraging",
         "TQDMProgressBar": "lt_callbacks:TQDMProgressBar",
@@ -61,6 +63,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Timer": "lt_callbacks:Timer",
         "Tuner": "lt_callbacks:Tuner",
         "WeightAveraging": "lt_callbacks:WeightAveraging",
+        "check_serving": "lt_callbacks:check_serving",
     },
     "cli": {
         "ArgsType": "lt_cli:ArgsType",
