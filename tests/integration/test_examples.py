@@ -30,6 +30,8 @@ SAYS = {
     "basics/plain_module.py": "in the bare net:",
     "basics/preempted_validation.py": "without the signal: val_loss 0.173529",
     "basics/result.py": "The best learning rate is 0.3",
+    "basics/serving.py": "trained, of any number of images: serves:",
+    "basics/uploads.py": "there: ['epoch=2-step=24.ckpt', 'epoch=3-step=32.ckpt', 'epoch=4-step=40.ckpt', 'last.ckpt']",
     "generative/autoencoder.py": "Linear classifier on its 16 features: test accuracy",
     "generative/diffusion.py": "Images of the digits 0 to 9",
     "generative/gan.py": "Two images by the generator, after 114 optimizer steps",
