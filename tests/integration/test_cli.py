@@ -124,6 +124,15 @@ def test_explain_takes_the_configuration_of_a_run(here, capsys):
     assert "1 rank" in capsys.readouterr().out
 
 
+def test_simulate_runs_every_rank_of_a_fit_here_and_leaves_nothing(here, capsys):
+    words = ["--trainer.devices=4", "--trainer.num_nodes=2", "--trainer.strategy=ddp"]
+    assert main(["simulate", *BASE, *words]) == 0
+    shown = capsys.readouterr().out
+    assert "rank 7: part 8 of 8 of the data" in shown
+    assert "All of these ranks reach the end." in shown
+    assert not (here / "lightning_logs").exists()
+
+
 def test_predictions_are_saved_where_the_user_says(here, capsys):
     source = USERS.replace(
         "test_step = validation_step", "def predict_step(self, batch, i): return self.layer(batch[0])"

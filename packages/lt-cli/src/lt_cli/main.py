@@ -33,6 +33,9 @@ COMMANDS = (
     Command("test", "Run the test loaders once.", "lt_cli.training_command:main", passes_name=True),
     Command("predict", "Predict on every batch.", "lt_cli.training_command:main", passes_name=True),
     Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.training_command:main", passes_name=True),
+    Command(
+        "simulate", "Run all ranks of a short fit in turn, and say where they would hang.", "lt_cli.simulation:main"
+    ),
     Command("plot", "Draw the metrics of one or several runs.", "lt_cli.plot:main"),
     Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_command:main"),
     Command("new", "Write a project, or a plug-in package.", "lt_cli.new:main"),

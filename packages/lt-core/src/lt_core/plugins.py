@@ -107,7 +107,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
         ),
         "lt-strategies",
     ),
-    "launchers": dict.fromkeys(("script", "spawn", "fork", "forkserver"), "lt-strategies"),
+    "launchers": dict.fromkeys(("script", "spawn", "fork", "forkserver", "simulate"), "lt-strategies"),
     "environments": dict.fromkeys(("lt", "torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
     "loggers": {
         "tensorboard": "lt-loggers[tensorboard]",

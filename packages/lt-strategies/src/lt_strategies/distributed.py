@@ -21,7 +21,7 @@ from lt_strategies.group import Group
 __all__ = ["Distributed"]
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
-_FINGERPRINT = 64  # bytes
+FINGERPRINT = 64  # bytes
 
 
 class Distributed(Strategy):
@@ -172,7 +172,7 @@ class Distributed(Strategy):
 
     def _agree(self, call: str) -> None:
         """Compare what the ranks are about to do, so that a difference is an error and not a hang or wrong numbers."""
-        text = call.encode()[: _FINGERPRINT - 1].ljust(_FINGERPRINT, b"\0")
+        text = call.encode()[: FINGERPRINT - 1].ljust(FINGERPRINT, b"\0")
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         mine[-1] = hashlib.blake2b(call.encode(), digest_size=1).digest()[0]
         found = [torch.empty_like(mine) for _ in range(self.world_size)]

@@ -23,7 +23,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
 from lt_strategies.meeting import meet, say_bye
 
-__all__ = ["Group", "enter", "leave_group"]
+__all__ = ["Group", "enter", "imagined", "leave_group"]
 
 T = TypeVar("T")
 
@@ -135,6 +135,26 @@ def leave_group(*, failed: bool = False) -> None:
         abort()
     else:
         dist.destroy_process_group()
+
+
+@contextmanager
+def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
+    """Be ``rank`` of a group on torch's fake backend for a while: all calls return, and nobody is talked to."""
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
+
+    global _group, _broken
+    leave_group()
+    _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]  # it names the groups of the rank before
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    mine = _group = Group(rank, world_size, PrefixStore("lt", store), dist.new_group(backend="fake"))
+    try:
+        yield
+    finally:
+        mine.drop()
+        _group, _broken = None, False
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def _make(environment: Environment, world_size: int, backend: str, timeout: timedelta) -> Group:

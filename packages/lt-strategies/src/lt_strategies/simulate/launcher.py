@@ -1,0 +1,131 @@
+"""Runs a job's ranks one after another in this process, and says whether they would come to an end together."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import product
+from math import prod
+from typing import Any
+
+from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+from lt_core.environment import Environment
+from lt_core.errors import ConfigError, RankError
+from lt_core.launcher import Launcher, RunResult
+from lt_core.ranks import Ranks
+from lt_core.seed import capture_generators, restore_generators
+from lt_strategies import group
+from lt_strategies.simulate.recorder import Call, Recorder, Sent
+from lt_strategies.simulate.replay import conflict, table
+
+__all__ = ["SimulateLauncher"]
+
+_ALL = 32
+"""Up to so many ranks all run; of more, those at the corners of the mesh and their neighbours."""
+
+
+class SimulateLauncher(Launcher):
+    """Runs every rank in turn in this process, on torch's fake process groups, and prints what they say to each other.
+
+    Each rank is a copy of the run, on the CPU, alone: what it gets from others is its own, so that losses mean nothing.
+    ``Trainer(devices=8, strategy=..., accelerator="cpu", fast_dev_run=2, plugins="simulate")`` is the whole of it.
+
+    Attributes:
+        report: what was printed last.
+    """
+
+    name = "simulate"
+    report = ""
+
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
+        """Run the ranks and return rank 0's result.
+
+        Raises:
+            RankError: where they would wait for ever, or give what does not fit together.
+            ConfigError: off the CPU.
+        """
+        if strategy.device.type != "cpu":
+            raise ConfigError(
+                f"launcher 'simulate' runs every rank on the CPU, and the strategy is on {strategy.device}: take "
+                "accelerator='cpu'.",
+                code="LT788",
+            )
+        size = strategy.world_size
+        sizes: dict[str, int] = getattr(strategy, "mesh_sizes", {}) or {"data": size}
+        generators, store = capture_generators(), HashStore()
+        sent: Sent = {}
+        calls: dict[int, list[Call]] = {}
+        lines: list[str] = []
+        result = RunResult()
+        try:
+            for rank in _chosen(sizes):
+                restore_generators(generators)
+                ran, own, mine = copy.deepcopy((fn, args, strategy))
+                mine.join(_environment(strategy, rank))
+                with group.imagined(rank, size, store), Recorder(sent) as recorder:
+                    outcome = _run(ran, own, rank, size)
+                result = outcome if rank == 0 else result
+                calls[rank] = recorder.calls
+                part = getattr(mine, "data_shard", (rank, size))
+                lines.append(f"  rank {rank}: part {part[0] + 1} of {part[1]} of the data, {len(calls[rank])} calls")
+        finally:
+            restore_generators(generators)
+        self._say(sizes, lines, calls)
+        return result
+
+    def _say(self, sizes: dict[str, int], lines: list[str], calls: dict[int, list[Call]]) -> None:
+        shape = " x ".join(f"{name} {size}" for name, size in sizes.items())
+        wrong = conflict(calls)
+        head = f"Simulated: {len(calls)} of {prod(sizes.values())} ranks ({shape})"
+        parts = [head, *lines, "Rank 0 says to others:", *table(calls[0], _names(sizes))]
+        self.report = "\n".join([*parts, *([] if wrong else ["All of these ranks reach the end."])])
+        print(self.report)  # noqa: T201  (this is what it is for)
+        if wrong:
+            raise RankError(f"The ranks do not end together. {wrong}", code="LT787")
+
+
+def _run(fn: Callable[..., RunResult], args: tuple[Any, ...], rank: int, size: int) -> RunResult:
+    try:
+        return fn(*args)
+    except Exception as error:
+        error.add_note(f"(rank {rank} of {size}, simulated)")
+        raise
+
+
+def _environment(strategy: Ranks, rank: int) -> Environment:
+    size, nodes = strategy.world_size, strategy.num_nodes
+    node, local = divmod(rank, size // nodes)
+    return Environment(
+        rank=rank,
+        local_rank=local,
+        node_rank=node,
+        world_size=size,
+        local_world_size=size // nodes,
+        num_nodes=nodes,
+        processes_exist=True,
+    )
+
+
+def _chosen(sizes: dict[str, int]) -> list[int]:
+    if prod(sizes.values()) <= _ALL:
+        return list(range(prod(sizes.values())))
+    places = product(*({0, min(1, size - 1), size - 1} for size in sizes.values()))
+    return sorted(_rank(place, sizes) for place in places)
+
+
+def _rank(place: tuple[int, ...], sizes: dict[str, int]) -> int:
+    number = 0
+    for index, size in zip(place, sizes.values(), strict=True):
+        number = number * size + index
+    return number
+
+
+def _names(sizes: dict[str, int]) -> dict[tuple[int, ...], str]:
+    """Return the mesh's dimensions by the ranks that rank 0 meets along each."""
+    found = {tuple(range(prod(sizes.values()))): "all ranks"}
+    stride = prod(sizes.values())
+    for name, size in sizes.items():
+        stride //= size
+        found.setdefault(tuple(range(0, size * stride, stride)), name)
+    return found

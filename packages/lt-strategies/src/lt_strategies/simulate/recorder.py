@@ -1,0 +1,156 @@
+"""What one rank asks of its process groups, noted while it runs on groups that talk to nobody."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import _resolve_process_group  # type: ignore[attr-defined]
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from lt_core.errors import ConfigError
+from lt_strategies.distributed import FINGERPRINT
+
+__all__ = ["Call", "Recorder", "Sent"]
+
+_SENT = {"broadcast_": 0, "allreduce_": 0, "reduce_": 0, "allgather_": 1, "_allgather_base_": 1}
+_SENT |= {"_reduce_scatter_base_": 1, "reduce_scatter_": 1, "send": 0, "recv_": 0}
+_SENT |= dict.fromkeys(("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast"), 0)
+"""Which argument all ranks of a group give in the same shape; of others (all-to-all, scatter) shapes may differ."""
+_NAMES = {"allreduce": "all_reduce", "allgather": "all_gather", "allgather_base": "all_gather", "recv": "receive"}
+_NAMES |= {"all_gather_into_tensor": "all_gather", "reduce_scatter_base": "reduce_scatter"}
+_NAMES |= {"reduce_scatter_tensor": "reduce_scatter", "alltoall": "all_to_all", "alltoall_base": "all_to_all"}
+_HERE = str(Path(torch.__file__).parent)
+
+Sent = dict[tuple[str, tuple[int, ...], int], list[Tensor]]
+"""What ranks that ran before have broadcast: group, its ranks, number of the broadcast in it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a rank that other ranks must answer.
+
+    Attributes:
+        kind: ``"all_reduce"``...
+        what: what the ranks of the group must have in common: dtype and shape, whose.
+        group: torch's name of the process group.
+        ranks: the ranks in it.
+        peer: the other rank of a send or receive; None where all ranks of the group take part.
+        size: bytes that this rank gives.
+        place: the user's line; empty where lt or torch calls of its own.
+    """
+
+    kind: str
+    what: str
+    group: str
+    ranks: tuple[int, ...]
+    peer: int | None
+    size: int
+    place: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.kind, self.what, self.place and f"({self.place})")))
+
+
+class Recorder(TorchDispatchMode):
+    """While it is entered, notes each call in :attr:`calls`; of a broadcast this rank gets what the source has sent."""
+
+    def __init__(self, sent: Sent) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[Call] = []
+        self._sent = sent
+        self._broadcasts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # what it is made of comes by here
+        found = _group_of(func, args) if func.namespace in ("c10d", "_c10d_functional") else None
+        if found is None:
+            return func(*args, **(kwargs or {}))
+        self.calls.append(_call_of(func, args, *found))
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.partition("::")[2]
+        if name == "broadcast_":
+            self._deliver(args[0], int(args[2]), *found)
+        if name in ("scatter_", "recv_", "alltoall_", "alltoall_base_"):
+            for tensor in tree_leaves(args[0]):
+                tensor.zero_()  # nobody has sent anything
+        if name == "allreduce_":  # DDP wants the tensors of the fake work, which has none
+            future: torch.futures.Future[Any] = torch.futures.Future()
+            future.set_result(args[0])
+            return args[0], _create_work_from_future(future).boxed()
+        return result
+
+    def _deliver(self, tensors: list[Tensor], source: int, group: str, ranks: tuple[int, ...]) -> None:
+        key = (group, ranks, self._broadcasts[group])
+        self._broadcasts[group] += 1
+        read = [tensor for tensor in tensors if not tensor.is_floating_point()]  # sizes and bytes of objects, seeds
+        if dist.get_rank() == ranks[source]:
+            self._sent[key] = [tensor.clone() for tensor in read]
+        elif key in self._sent:
+            for mine, sent in zip(read, self._sent[key], strict=False):
+                if mine.shape == sent.shape:
+                    mine.copy_(sent)
+        elif read:
+            raise ConfigError(
+                f"Rank {dist.get_rank()} waits for what rank {ranks[source]} broadcasts ({_place()}), and that rank, "
+                "simulated after it, has sent nothing yet. Broadcast from the first rank of the group.",
+                code="LT789",
+            )
+
+
+def _group_of(func: Any, args: Any) -> tuple[str, tuple[int, ...]] | None:
+    """Return name and ranks of the group that a call is for; None for calls that no other rank must answer."""
+    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
+    if "process_group" in given:
+        group = dist.ProcessGroup.unbox(given["process_group"])
+    elif isinstance(given.get("group_name"), str):
+        group = _resolve_process_group(given["group_name"])
+    else:
+        return None
+    return group.group_name, tuple(dist.get_process_group_ranks(group))
+
+
+def _call_of(func: Any, args: Any, group: str, ranks: tuple[int, ...]) -> Call:
+    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
+    name = func._schema.name.partition("::")[2]
+    peer = next((ranks[int(given[key])] for key in ("dst", "src") if key in given and name in ("send", "recv_")), None)
+    place = _SENT.get(name)
+    tensors = [] if place is None else [t for t in tree_leaves(args[place]) if isinstance(t, Tensor)]
+    words = [_form(tensor) for tensor in tensors[:4]] + ["..."] * (len(tensors) > 4)
+    if "root_rank" in given:
+        words.append(f"of rank {ranks[int(given['root_rank'])]}")
+    if isinstance(given.get("reduce_op"), str):
+        words.append(str(given["reduce_op"]))
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    plain = name.strip("_")
+    return Call(_NAMES.get(plain, plain), " ".join(words), group, ranks, peer, size, _place())
+
+
+def _form(tensor: Tensor) -> str:
+    if (
+        tensor.dtype == torch.uint8
+    ):  # an object's bytes, which may be more on one rank; or what a strategy is about to do
+        named = tensor.dim() == 1 and tensor.numel() == FINGERPRINT
+        return repr(bytes(tensor[:-1].tolist()).rstrip(b"\0").decode(errors="replace")) if named else "an object"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _place() -> str:
+    """Return the innermost line that is neither torch's nor lt's; empty where there is none but the script's own."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        name, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+        if not (file.startswith((_HERE, "<")) or name.startswith(("lt_", "contextlib", "functools"))):
+            return f"{Path(file).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,80 @@
+"""Whether ranks that make these calls would come to an end, and what they say to each other in all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from lt_strategies.simulate.recorder import Call
+
+__all__ = ["conflict", "table"]
+
+Schedules = Mapping[int, Sequence[Call]]
+
+
+def conflict(schedules: Schedules) -> str:
+    """Return where ranks would wait for ever, or give what does not fit together; empty where they reach the end.
+
+    A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. Sends
+    and receives wait for nobody, and must have a counterpart.
+    """
+    at = dict.fromkeys(schedules, 0)
+    upcoming = {rank: calls[0] if calls else None for rank, calls in schedules.items()}
+    moved = True
+    while moved:
+        moved = False
+        for rank, call in list(upcoming.items()):
+            if call is None or call is not upcoming[rank]:
+                continue
+            members = [rank] if call.peer is not None else [other for other in call.ranks if other in schedules]
+            found = [upcoming[member] for member in members]
+            if any(other is None or (other.group, other.ranks) != (call.group, call.ranks) for other in found):
+                continue
+            if len({(other.kind, other.what) for other in found if other is not None}) > 1:
+                return "The ranks of a group make different calls.\n" + _said({m: upcoming[m] for m in members})
+            for member in members:
+                at[member] += 1
+                calls = schedules[member]
+                upcoming[member] = calls[at[member]] if at[member] < len(calls) else None
+            moved = True
+    if any(upcoming.values()):
+        return "The ranks wait for each other for ever.\n" + _said(upcoming)
+    return _unanswered(schedules)
+
+
+def table(calls: Sequence[Call], names: Mapping[tuple[int, ...], str]) -> list[str]:
+    """Return a line for each kind of call of a rank: over whom, how often, how much."""
+    counts: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    for call in calls:
+        over = f"rank {call.peer}" if call.peer is not None else names.get(call.ranks, f"{len(call.ranks)} ranks")
+        counts[call.kind, over] += 1
+        sizes[call.kind, over] += call.size
+    return [
+        f"  {kind:16}{over:20}{counts[kind, over]:>8} calls{size / 1e6:>14.3f} MB"
+        for (kind, over), size in sizes.most_common()
+    ]
+
+
+def _said(upcoming: Mapping[int, Call | None]) -> str:
+    same: dict[str, list[int]] = {}
+    for rank, call in upcoming.items():
+        among = "" if call is None else ", ".join(map(str, call.ranks[:8])) + ", ..." * (len(call.ranks) > 8)
+        same.setdefault("has ended" if call is None else f"{call} among ranks {among}", []).append(rank)
+    return "\n".join(f"  rank {', '.join(map(str, ranks))}: {text}" for text, ranks in same.items())
+
+
+def _unanswered(schedules: Schedules) -> str:
+    """Return the first send or receive between two simulated ranks that has no counterpart."""
+    for rank, calls in schedules.items():
+        for peer in sorted({call.peer for call in calls if call.peer is not None} & schedules.keys()):
+            sent = [call for call in calls if (call.kind, call.peer) == ("send", peer)]
+            received = [call for call in schedules[peer] if (call.kind, call.peer) == ("receive", rank)]
+            for number in range(max(len(sent), len(received))):
+                mine = sent[number] if number < len(sent) else None
+                theirs = received[number] if number < len(received) else None
+                if mine is None or theirs is None or mine.what != theirs.what:
+                    return f"Sends of rank {rank} and receives of rank {peer} differ.\n" + _said(
+                        {rank: mine, peer: theirs}
+                    )
+    return ""

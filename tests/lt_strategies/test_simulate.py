@@ -1,0 +1,185 @@
+"""Ranks simulated in one process: what they say to each other, and where they would wait for ever."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from lt_core.errors import ConfigError, RankError
+from lt_core.launcher import RunResult
+from lt_core.precision import Precision
+from lt_core.ranks import Ranks
+from lt_core.strategy import Placement
+from lt_strategies import DDP, FSDP, ModelParallel
+from lt_strategies.simulate.launcher import SimulateLauncher
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return x + self.down(self.up(x).relu())
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def training_step(self, batch):
+        return self.blocks[1](self.blocks[0](batch)).square().mean()
+
+
+def simulated(fn, ranks=4, strategy=None, nodes=1):
+    """Run ``fn(strategy)`` on simulated ranks; what rank 0 returns, and what was printed of it."""
+    strategy, launcher = strategy or DDP(), SimulateLauncher()
+    strategy.place(Placement(devices=tuple(range(ranks // nodes)), num_nodes=nodes, launcher=launcher))
+
+    class Run:
+        def __init__(self):
+            self.strategy = strategy
+
+        def __call__(self):
+            self.strategy.open()
+            return RunResult(outputs=fn(self.strategy))
+
+    return strategy.launch(Run()).outputs, launcher.report
+
+
+def conflict(fn, ranks=4):
+    with pytest.raises(RankError, match="LT787") as caught:
+        simulated(fn, ranks)
+    return str(caught.value)
+
+
+def step(strategy):
+    net = Net()
+    module, (optimizer,) = strategy.setup(net, lambda: [torch.optim.AdamW(net.parameters())], Precision())
+    strategy.backward(strategy.bind(module, "training_step")(torch.ones(2, 4)))
+    strategy.clip_gradients(module.parameters(), 1.0)
+    strategy.optimizer_step(optimizer)
+    return sum(p.numel() for p in Net().parameters())
+
+
+def counts(report):
+    """How often which call was made over whom."""
+    rows = [line.split() for line in report.splitlines() if line.endswith(" MB")]
+    return {(kind, " ".join(over)): int(number) for kind, *over, number, _, _, _ in rows}
+
+
+def test_calls_in_another_order_are_shown_with_rank_and_line():
+    def planted(strategy):
+        for kind in ("reduce", "send")[:: 1 if strategy.rank else -1]:
+            dist.all_reduce(torch.ones(2)) if kind == "reduce" else dist.broadcast(torch.ones(3), 0)
+
+    found = conflict(planted)
+    assert "rank 0: broadcast float32 (3,) of rank 0 (test_simulate.py:" in found
+    assert "rank 1, 2, 3: all_reduce float32 (2,) (test_simulate.py:" in found
+
+
+def test_two_groups_in_another_order_wait_for_ever():
+    def planted(strategy):
+        groups = [dist.group.WORLD, dist.new_group([0, 1])]
+        for group in groups if strategy.rank == 0 else groups[::-1]:
+            if strategy.rank < 2 or group is groups[0]:
+                dist.all_reduce(torch.ones(2), group=group)
+
+    found = conflict(planted)
+    assert "wait for each other for ever" in found
+    assert "rank 1: all_reduce float32 (2,)" in found
+    assert "among ranks 0, 1 [" in found
+
+
+def test_another_shape_is_shown():
+    found = conflict(lambda strategy: dist.all_reduce(torch.ones(2 + (strategy.rank == 2))))
+    assert "rank 0, 1, 3: all_reduce float32 (2,)" in found
+    assert "rank 2: all_reduce float32 (3,)" in found
+
+
+def test_a_call_that_one_rank_leaves_out_is_shown():
+    found = conflict(lambda strategy: strategy.rank == 3 or strategy.barrier("here"))
+    assert "rank 0, 1, 2: all_gather \"barrier 'here'\"" in found
+    assert "rank 3: has ended" in found
+
+
+def test_a_send_that_nobody_receives_is_shown():
+    def planted(strategy):
+        if strategy.rank == 0:
+            dist.send(torch.ones(2), 1)
+        elif strategy.rank == 1:
+            dist.recv(torch.ones(3), 0)
+
+    assert "rank 0: send float32 (2,)" in conflict(planted)
+    assert "rank 1: receive float32 (3,)" in conflict(planted)
+
+
+def test_a_step_of_ddp_reduces_all_gradients_in_one_call():
+    number, report = simulated(step)
+    assert "Simulated: 4 of 4 ranks (data 4)" in report
+    assert f"all_reduce      all ranks                  1 calls{number * 4 / 1e6:>14.3f} MB" in report
+    assert report.endswith("All of these ranks reach the end.")
+
+
+def test_a_step_of_fsdp_gathers_and_scatters():
+    found = counts(simulated(step, strategy=FSDP())[1])
+    assert found["reduce_scatter", "all ranks"] == 2  # a group each
+
+
+def test_a_plan_talks_along_the_dimensions_of_its_mesh():
+    plan = {"blocks.*.up": "colwise", "blocks.*.down": "rowwise"}
+    mesh = {"data_replicate": 2, "data_shard": 2, "tensor": 2}
+    strategy = ModelParallel(mesh=mesh, parallelize=plan, auto_wrap_policy={Block})
+    _, report = simulated(step, 8, strategy)
+    assert "rank 5: part 3 of 4 of the data" in report
+    assert counts(report)["reduce_scatter", "data_shard"] == 2
+    assert counts(report)["all_reduce", "data_replicate"] == 2
+    assert ("all_reduce", "tensor") in counts(report)
+
+
+def test_of_many_ranks_the_corners_run_in_their_places():
+    def place(strategy):
+        strategy.barrier()
+        return strategy.world_size, strategy.num_nodes
+
+    found, report = simulated(place, 512, nodes=64)
+    assert found == (512, 64)
+    assert "Simulated: 3 of 512 ranks" in report
+    assert "rank 511: part 512 of 512 of the data" in report
+
+
+def test_objects_reach_the_ranks_that_come_later():
+    def talk(strategy):
+        found = strategy.broadcast({"seed": 7} if strategy.rank == 0 else None)
+        return found["seed"], strategy.gather_objects("x" * (strategy.rank + 1))
+
+    assert simulated(talk)[0] == (7, ["x"] * 4)  # a rank hears its own
+    with pytest.raises(ConfigError, match="LT789"):
+        simulated(lambda strategy: strategy.broadcast(strategy.rank, src=2))
+
+
+def test_nothing_of_it_is_left():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    simulated(step)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not dist.is_initialized()
+
+
+def test_an_error_names_its_rank_and_the_next_simulation_runs():
+    def planted(strategy):
+        assert strategy.rank != 2, "planted"
+
+    with pytest.raises(AssertionError, match="planted") as caught:
+        simulated(planted)
+    assert caught.value.__notes__ == ["(rank 2 of 4, simulated)"]
+    assert simulated(lambda strategy: strategy.rank)[0] == 0
+
+
+def test_it_refuses_another_device_than_the_cpu():
+    class Elsewhere(Ranks):
+        device = torch.device("meta")
+
+    with pytest.raises(ConfigError, match="LT788"):
+        SimulateLauncher().launch(RunResult, strategy=Elsewhere())
