@@ -2,6 +2,8 @@
 
 from importlib.metadata import version
 
+from lt_slurm.script import Job, batch_script
+
 __version__ = version("lt-slurm")
 
-__all__: list[str] = []
+__all__ = ["Job", "batch_script"]
