@@ -266,6 +266,8 @@ def test_a_communication_hook_s_state_that_cannot_be_saved_is_told_in_a_resume()
 def test_without_a_communication_hook_s_state_nothing_is_saved():
     assert DDP().state_dict() == {}
     assert DDP(ddp_comm_hook=fp16_compress_hook).state_dict() == {}
+    assert DDP(ddp_comm_hook=fp16_compress_hook).capabilities.lossy
+    assert not DDP().capabilities.lossy
 
 
 def test_an_unknown_reduction_lists_the_known_ones():

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -69,7 +70,8 @@ class DDP(Distributed):
         broadcast_buffers: rank 0's buffers go to the others before each forward.
         ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for
             each rank; of any other (torch's PowerSGD) a resume says that it starts afresh.
-        ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it.
+        ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it; the
+            strategy is ``lossy`` then.
         ddp_comm_wrapper: wraps the hook (``fp16_compress_wrapper``).
         launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
         process_group_backend: torch's backend.
@@ -105,6 +107,7 @@ class DDP(Distributed):
             timeout=timeout,
             step_deadline=step_deadline,
         )
+        self.capabilities = replace(self.capabilities, lossy=ddp_comm_hook is not None)
         self.find_unused_parameters = find_unused_parameters
         self.ddp_comm_state = ddp_comm_state
         self.ddp_comm_hook = ddp_comm_hook
