@@ -1,9 +1,10 @@
-"""How the cost grows: with logged keys, callbacks, parameters, loader workers and ranks. A plot and a table.
+"""How the cost grows: with logged keys, metrics, callbacks, parameters, loaders, workers, ranks. A plot and a table.
 
-    uv run benchmarks/growth.py [keys callbacks parameters workers ranks] [--rounds 3] [--plot FILE.svg]
+    uv run benchmarks/growth.py [keys metrics callbacks parameters loaders workers ranks] [--rounds 3] [--plot FILE.svg]
 
 Each point is lt against the loop by hand on the same batches, taking turns: microseconds that a step of row A takes
-longer (keys, callbacks), or how many times as long a step takes (parameters, ranks) or an epoch (workers).
+longer (keys, metrics, callbacks, loaders), or how many times as long a step takes (parameters, ranks) or an epoch
+(workers). By hand, metrics are updated too, and several loaders are read side by side by ``zip``.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from typing import Any
 import torch
 from figure import Figure, table
 from ranks import turns
-from steps import Batch, Net, Timed, make_batches, percentile, quiet, train, train_by_hand
+from steps import Batch, Net, Timed, bare_trainer, make_batches, percentile, quiet, train, train_by_hand
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
+from lt_data import CombinedLoader
 
 
 class Keys(Net):
@@ -37,6 +39,51 @@ class Keys(Net):
         for name in self.names:
             self.log(name, loss, on_step=True, on_epoch=True)
         return loss
+
+
+class Count(nn.Module):
+    """A metric as lt knows them: samples seen so far, with nothing of a metrics package around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def update(self, logits: Tensor) -> None:
+        """Count a batch."""
+        self.seen += len(logits)
+
+    def compute(self) -> Tensor:
+        """Return the count."""
+        return torch.tensor(float(self.seen))
+
+    def reset(self) -> None:
+        """Start anew."""
+        self.seen = 0
+
+
+class Metrics(Net):
+    """The MLP that updates so many metric objects in each step, and may log them."""
+
+    def __init__(self, count: int, *, logged: bool = True) -> None:
+        super().__init__()
+        self.logged = logged
+        self.metrics = nn.ModuleList(Count() for _ in range(count))
+        self.names = [f"metric_{number}" for number in range(count)]
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss = super().training_step(batch, batch_idx)
+        for name, metric in zip(self.names, self.metrics, strict=True):
+            metric.update(batch[0])
+            if self.logged:
+                self.log(name, metric, on_step=False, on_epoch=True)
+        return loss
+
+
+class Several(Net):
+    """The MLP on several batches side by side, of which it trains on the first."""
+
+    def training_step(self, batch: list[Batch], batch_idx: int) -> Tensor:
+        return super().training_step(batch[0], batch_idx)
 
 
 class Idle(pl.Callback):
@@ -72,6 +119,40 @@ def keys(rounds: int) -> Iterator[Figure]:
         yield added(f"{count}", make_batches(1000), rounds, net=lambda count=count: Keys(count), logger="csv")
 
 
+def metrics(rounds: int) -> Iterator[Figure]:
+    """Metric objects that are updated and logged."""
+    for count in (0, 1, 5, 10, 20):
+        figure, batches = Figure("", f"{count}", "µs", float("inf")), make_batches(1000)
+        for _ in range(rounds):
+            hand = by_hand(Metrics(count, logged=False), Timed(batches))
+            figure.turn(percentile(hand), percentile(train(batches, lambda count=count: Metrics(count))[0]))
+        yield figure
+
+
+def loaders(rounds: int) -> Iterator[Figure]:
+    """Loaders that are read side by side."""
+    for count in (1, 2, 4, 8):
+        figure, batches = Figure("", f"{count}", "µs", float("inf")), make_batches(1000)
+        for _ in range(rounds):
+            hand = by_hand(Several(), Timed(list(zip(*[batches] * count, strict=True))))
+            steps = Timed(batches)
+            combined = CombinedLoader([steps, *[batches] * (count - 1)], "min_size")
+            bare_trainer().fit(Several(), combined)
+            figure.turn(percentile(hand), percentile(steps.times))
+        yield figure
+
+
+def by_hand(net: Net, loader: Timed) -> list[float]:
+    """Train ``net`` by hand; return the times between batches."""
+    optimizer = net.configure_optimizers()
+    for number, batch in enumerate(loader):
+        loss = net.training_step(batch, number)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return loader.times
+
+
 def callbacks(rounds: int) -> Iterator[Figure]:
     """Callbacks with a hook at each batch."""
     for count in (0, 1, 5, 10, 20):
@@ -85,13 +166,8 @@ def parameters(rounds: int) -> Iterator[Figure]:
         batches = make_batches(max(min(1000, 3 * 10**8 // count), 4))
         figure = Figure("", f"{count:.0e}", "µs", float("inf"), "ratio")
         for _ in range(rounds):
-            net, loader = Wide(count), Timed(batches)
-            optimizer = net.configure_optimizers()
-            for batch in loader:
-                optimizer.zero_grad()
-                net.training_step(batch, 0).backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-            figure.turn(percentile(loader.times), percentile(train(batches, lambda count=count: Wide(count))[0]))
+            hand = by_hand(Wide(count), Timed(batches))
+            figure.turn(percentile(hand), percentile(train(batches, lambda count=count: Wide(count))[0]))
         yield figure
 
 
@@ -128,8 +204,10 @@ def _seconds(action: Callable[[], object]) -> float:
 
 AXES: dict[str, tuple[Callable[[int], Iterator[Figure]], str]] = {
     "keys": (keys, "logged keys"),
+    "metrics": (metrics, "logged metric objects"),
     "callbacks": (callbacks, "callbacks with a hook at each batch"),
     "parameters": (parameters, "parameters"),
+    "loaders": (loaders, "loaders side by side"),
     "workers": (workers, "loader workers"),
     "ranks": (ranks, "ranks (DDP, gloo, 2 cores)"),
 }
