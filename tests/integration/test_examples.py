@@ -26,6 +26,7 @@ SAYS = {
     "basics/dataloaders.py": "All three are equal: True",
     "basics/loggers.py": "The lowest loss stands at step",
     "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",
+    "basics/own_events.py": "the learning rate was lowered: True",
     "basics/own_loop.py": "rank(s): accuracy",
     "basics/plain_module.py": "in the bare net:",
     "basics/preempted_validation.py": "without the signal: val_loss 0.173529",

@@ -45,6 +45,7 @@ _WHERE = {
     "Tuner": "finders.tuner",
     "WeightAveraging": "averaging.weight_averaging",
     "check_serving": "serving",
+    "when": "filtered",
 }
 """Each public name, and the module that it comes from."""
 

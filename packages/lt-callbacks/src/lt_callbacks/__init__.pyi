@@ -4,6 +4,7 @@ from lt_callbacks.averaging.weight_averaging import WeightAveraging as WeightAve
 from lt_callbacks.checkpoint.base import Checkpoint as Checkpoint
 from lt_callbacks.checkpoint.model_checkpoint import ModelCheckpoint as ModelCheckpoint
 from lt_callbacks.checkpoint.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
+from lt_callbacks.filtered import when as when
 from lt_callbacks.finders.batch_size_finder import BatchSizeFinder as BatchSizeFinder
 from lt_callbacks.finders.lr_finder import LearningRateFinder as LearningRateFinder
 from lt_callbacks.finders.tuner import Tuner as Tuner

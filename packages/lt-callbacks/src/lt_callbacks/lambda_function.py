@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lt_callbacks.filtered import Filtered
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.hooks import CALLBACK_HOOKS
@@ -36,4 +37,6 @@ class LambdaCallback(Callback):
                 continue
             if not callable(function):
                 raise ConfigError(f"LambdaCallback({name}={function!r}): expected a function.", code="LT178")
+            if isinstance(function, Filtered):
+                function.stands_for(name)
             setattr(self, name, function)

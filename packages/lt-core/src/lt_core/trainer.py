@@ -192,6 +192,10 @@ class TrainerAPI(Protocol):
         """Training batches done in this epoch; inside a batch its number."""
 
     @property
+    def total_batches(self) -> int:
+        """Training batches done in all epochs, on this rank."""
+
+    @property
     def global_samples(self) -> int:
         """Training samples consumed by all ranks; 0 where batches do not tell their size."""
 
@@ -331,6 +335,9 @@ class TrainerAPI(Protocol):
 
     def barrier(self, name: str = "") -> None:
         """Wait until every rank is here."""
+
+    def call(self, event: str, *args: Any, **kwargs: Any) -> None:
+        """Call the method ``event`` of all callbacks, with Trainer and module first, and the module's: an own event."""
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only, without tearing the progress bar."""

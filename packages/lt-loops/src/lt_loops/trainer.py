@@ -43,6 +43,7 @@ from lt_loops.run.results import take_over
 from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.run.stopping import Stopping
+from lt_loops.setup.events import call_event
 from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders, module_of
@@ -624,6 +625,17 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
         if self._run is not None:
             self._run.data.outdate()
+
+    def call(self, event: str, *args: Any, **kwargs: Any) -> None:
+        """Call an event of your own, on this rank: the method of this name of each callback and of the module.
+
+        Those that have none are passed over. Callbacks get ``(trainer, pl_module, *args)``, the module ``(*args)``, in
+        the order of hooks; ``self.log`` works as where this is called.
+
+        Raises:
+            ConfigError: for a hook, which the loop calls.
+        """
+        call_event(self, event, *args, **kwargs)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only."""

@@ -404,6 +404,11 @@ class TrainerView(Collectives):
         return self._position.batch
 
     @property
+    def total_batches(self) -> int:
+        """Training batches done in all epochs, on this rank."""
+        return self._position.total_batches + self._position.batch
+
+    @property
     def is_last_batch(self) -> bool:
         """Whether the present training batch is the epoch's last one; False where the loader has no length."""
         run = self._run

@@ -77,7 +77,7 @@ class FakeTrainer(Collectives):
         self.training, self.validating, self.testing, self.predicting = True, False, False, False
         self.sanity_checking = self.interrupted = False
         self.stop_reason = ""
-        self.current_epoch = self.global_step = self.batch_idx = self.global_samples = 0
+        self.current_epoch = self.global_step = self.batch_idx = self.total_batches = self.global_samples = 0
         self.num_training_batches: int | float = math.inf
         self.num_val_batches: list[int | float] = []
         self.num_sanity_val_batches: list[int | float] = []
@@ -194,6 +194,15 @@ class FakeTrainer(Collectives):
 
     def _ranks(self) -> Strategy | None:
         return None if self.world_size == 1 else self.strategy
+
+    def call(self, event: str, *args: Any, **kwargs: Any) -> None:
+        """Call an own event, as the real one does."""
+        module = self.lightning_module
+        for method in [getattr(callback, event, None) for callback in self.callbacks]:
+            if callable(method):
+                method(self, module, *args, **kwargs)
+        if callable(own := getattr(module, event, None)):
+            own(*args, **kwargs)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Keep what would be printed."""

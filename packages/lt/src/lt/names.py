@@ -64,6 +64,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Tuner": "lt_callbacks:Tuner",
         "WeightAveraging": "lt_callbacks:WeightAveraging",
         "check_serving": "lt_callbacks:check_serving",
+        "when": "lt_callbacks:when",
     },
     "cli": {
         "ArgsType": "lt_cli:ArgsType",

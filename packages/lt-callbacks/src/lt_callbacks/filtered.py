@@ -1,0 +1,105 @@
+"""Hooks that are called only now and then."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from torch import nn
+
+from lt_core.errors import ConfigError
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["Filtered", "when"]
+
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
+
+
+def when(*, every: int | None = None, once: int | None = None) -> Callable[[_Hook], _Hook]:
+    """Decorate a hook of a callback, of a module, or a function of a ``LambdaCallback``: it runs only now and then.
+
+    Hooks of training batches, backward and step count the training batches of all epochs, all others epochs; a resume
+    goes on counting. ``every=100``: the 100th, the 200th... ``once=3``: the third alone.
+
+    Args:
+        every: call it at each multiple of this.
+        once: call it at this one alone.
+
+    Raises:
+        ConfigError: where not just one of both is given, for a number below 1, or a hook that has nothing to count.
+
+    Example::
+
+        class Watch(Callback):
+            @when(every=100)
+            def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx): ...
+
+        LambdaCallback(on_train_epoch_end=when(once=1)(lambda trainer, module: trainer.print("one epoch is done")))
+    """
+    number = every if once is None else once
+    if (every is None) == (once is None) or number is None or number < 1:
+        raise ConfigError(
+            f"when(every={every!r}, once={once!r}): expected one of both, a number from 1 on.", code="LT233"
+        )
+
+    def decorate(hook: _Hook) -> _Hook:
+        return cast("_Hook", Filtered(hook, number, repeats=every is not None))
+
+    return decorate
+
+
+class Filtered:
+    """A hook, as a function or in a class, that is called only now and then."""
+
+    def __init__(self, hook: Callable[..., Any], number: int, *, repeats: bool) -> None:
+        self._hook, self._number, self._repeats = hook, number, repeats
+        functools.update_wrapper(self, hook)
+        self._name = ""
+        name = getattr(hook, "__name__", "")
+        if name.isidentifier():
+            self.stands_for(name)
+
+    def stands_for(self, name: str) -> None:
+        """Take note which hook it is.
+
+        Raises:
+            ConfigError: for one that has nothing to count.
+        """
+        if name not in CALLBACK_HOOKS | MODULE_HOOKS or not name.startswith("on_") or _other_batches(name):
+            raise ConfigError(
+                f"when(...) on {name!r}: expected a hook of training batches, backward, step, or one that comes once "
+                "an epoch (on_train_batch_end, on_train_epoch_end, on_validation_end...).",
+                code="LT233",
+            )
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        if owner is None:
+            return self
+        bound = self._hook.__get__(owner)
+
+        @functools.wraps(bound)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            trainer: Any = owner.trainer if isinstance(owner, nn.Module) else args[0]
+            return bound(*args, **kwargs) if self._is_due(trainer) else None
+
+        return called
+
+    def __call__(self, trainer: TrainerAPI, *args: Any, **kwargs: Any) -> Any:
+        """Be called as a function: with the Trainer first."""
+        return self._hook(trainer, *args, **kwargs) if self._is_due(trainer) else None
+
+    def _is_due(self, trainer: TrainerAPI) -> bool:
+        if "train_batch" in self._name or self._name.startswith(("on_before_", "on_after_")):
+            here = trainer.total_batches + (not self._name.endswith("_end"))
+        else:
+            here = trainer.current_epoch + 1
+        return here % self._number == 0 if self._repeats else here == self._number
+
+
+def _other_batches(name: str) -> bool:
+    return "_batch_" in name and "_train_batch_" not in name
