@@ -140,12 +140,14 @@ def leave_group(*, failed: bool = False) -> None:
 @contextmanager
 def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
     """Be ``rank`` of a group on torch's fake backend for a while: all calls return, and nobody is talked to."""
-    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+    from torch.distributed.tensor import DTensor
     from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
 
     global _group, _broken
     leave_group()
-    _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]  # it names the groups of the rank before
+    plans: Any = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding
+    plans.cache.cache_clear()  # they name groups of the rank before; torch.distributed.tensor.debug takes seconds
+    getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", int)()  # torch 2.9 has none
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     mine = _group = Group(rank, world_size, PrefixStore("lt", store), dist.new_group(backend="fake"))
     try:
