@@ -23,7 +23,8 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.t
 PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
-BESIDE = {"lt-compat": ("lt-loops",)}  # what asks it is beside it in the isolated session, although it needs it not
+# what is beside it in the isolated session, although it needs it not: it asks for it, or names it
+BESIDE = {"lt": ("lt-huggingface", "lt-recipes"), "lt-compat": ("lt-loops",)}
 SPECIAL = ("cuda", "mps", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]

@@ -80,7 +80,18 @@ def public_names(package):
 
 
 @pytest.mark.parametrize(
-    "package", ["lt_loops", "lt_data", "lt_strategies", "lt_loggers", "lt_callbacks", "lt_cli", "lt_testing"]
+    "package",
+    [
+        "lt_loops",
+        "lt_data",
+        "lt_strategies",
+        "lt_loggers",
+        "lt_callbacks",
+        "lt_cli",
+        "lt_testing",
+        "lt_recipes",
+        "lt_huggingface",
+    ],
 )
 def test_lt_names_all_that_a_package_makes_public(package):
     places = [place.partition(":") for names in TABLES.values() for place in names.values()]

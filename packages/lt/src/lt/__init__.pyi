@@ -13,11 +13,13 @@ from lt import cli as cli
 from lt import compat as compat
 from lt import data as data
 from lt import errors as errors
+from lt import huggingface as huggingface
 from lt import launchers as launchers
 from lt import loggers as loggers
 from lt import media as media
 from lt import plugins as plugins
 from lt import profilers as profilers
+from lt import recipes as recipes
 from lt import strategies as strategies
 from lt import testing as testing
 from lt import tuner as tuner
@@ -36,11 +38,13 @@ __all__ = [
     "compat",
     "data",
     "errors",
+    "huggingface",
     "launchers",
     "loggers",
     "media",
     "plugins",
     "profilers",
+    "recipes",
     "seed_everything",
     "strategies",
     "testing",

@@ -1,0 +1,17 @@
+# Written by tools/stubs.py from lt/names.py.
+
+from lt_recipes.layers import layerwise_lr as layerwise_lr
+from lt_recipes.sam import SAM as SAM
+from lt_recipes.soft_targets import CutMix as CutMix
+from lt_recipes.soft_targets import LabelSmoothing as LabelSmoothing
+from lt_recipes.soft_targets import Mixup as Mixup
+from lt_recipes.supervised import Supervised as Supervised
+
+__all__ = [
+    "CutMix",
+    "LabelSmoothing",
+    "Mixup",
+    "SAM",
+    "Supervised",
+    "layerwise_lr",
+]
