@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import IO, Any
 
 from lt_core.atomic_file import fill
-from lt_core.errors import CheckpointError
+from lt_core.errors import CheckpointError, MissingCheckpointError
 
 __all__ = [
     "local_copy",
@@ -136,7 +136,7 @@ def _errors(url: str, done: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except FileNotFoundError as error:
-        raise CheckpointError(f"{url} could not be {done}: it is not there.", code="LT656") from error
+        raise MissingCheckpointError(f"{url} could not be {done}: it is not there.", code="LT656") from error
     except ImportError as error:
         raise CheckpointError(f"{url} could not be {done}: {error}", code="LT653") from error
     except Exception as error:  # each remote file system has errors of its own

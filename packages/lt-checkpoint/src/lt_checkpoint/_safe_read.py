@@ -20,7 +20,7 @@ import torch
 from lt_checkpoint import _stand_ins as stand_ins
 from lt_checkpoint._archive import Archive, DamagedError
 from lt_checkpoint._pickle_check import Findings, RefusedError, dry_run
-from lt_core.errors import CheckpointError, ConfigError, did_you_mean, near_files, warn
+from lt_core.errors import CheckpointError, ConfigError, MissingCheckpointError, did_you_mean, near_files, warn
 
 __all__ = ["checked_location", "read_checkpoint", "verify_checkpoint"]
 
@@ -107,6 +107,8 @@ def _opened(source: Any, path: Path | None, shown: str) -> Iterator[IO[bytes]]:
                 file.seek(0)
     except (DamagedError, RefusedError, _ForeignError) as error:
         raise _refusal(shown, error) from error
+    except CheckpointError:
+        raise
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
 
@@ -121,7 +123,7 @@ def _open(path: Path, shown: str) -> IO[bytes]:
         )
     if not path.exists():
         gone = f"points to {str(path.readlink())!r}, which is gone" if path.is_symlink() else "is not there"
-        raise CheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT656")
+        raise MissingCheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT656")
     return path.open("rb", buffering=0)  # reading without a buffer of Python's leaves the GIL to the checksums
 
 

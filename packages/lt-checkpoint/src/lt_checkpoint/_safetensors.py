@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, warn
+from lt_core.errors import CheckpointError, MissingCheckpointError, near_files, warn
 from lt_core.plugins import install_hint
 
 __all__ = ["as_bytes", "read", "read_metadata"]
@@ -139,6 +139,8 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict
             metadata = _metadata(lambda start, end: _part(source, start, end))
             source.seek(0)
             weights = library.load(source.read())
+    except FileNotFoundError as error:
+        raise MissingCheckpointError(f"{shown} is not there.{near_files(Path(shown))}", code="LT656") from error
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
     except Exception as error:  # SafetensorError, or JSON that is none

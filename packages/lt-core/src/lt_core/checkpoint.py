@@ -26,7 +26,7 @@ from torch import Tensor
 from lt_core import plugins
 from lt_core.atomic_file import clean_leftovers, name_beside, sync_directory, write_atomically, writing_errors
 from lt_core.checkpoint_header import Header
-from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, near_files, warn
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, MissingCheckpointError, near_files, warn
 from lt_core.older import Interface
 from lt_core.plain_data import plain_tree
 from lt_core.ranks import Ranks
@@ -332,7 +332,7 @@ def _found(path: StrPath) -> Path:
             code="LT659",
         )
     if not file.exists():
-        raise CheckpointError(f"{path} is not there.{near_files(file)}", code="LT656")
+        raise MissingCheckpointError(f"{path} is not there.{near_files(file)}", code="LT656")
     return file
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "LtError",
     "LtWarning",
     "MisconfigurationException",
+    "MissingCheckpointError",
     "PluginError",
     "RankError",
     "UsageError",
@@ -110,6 +111,13 @@ class LogError(UsageError):
 
 class CheckpointError(LtError, RuntimeError):
     """A checkpoint that cannot be written, read or trusted: path, reason, way out."""
+
+
+class MissingCheckpointError(FileNotFoundError, CheckpointError):
+    """A checkpoint that is not there; ``except FileNotFoundError`` catches it too."""
+
+    __init__ = LtError.__init__
+    __reduce__ = LtError.__reduce__
 
 
 class RankError(LtError, RuntimeError):

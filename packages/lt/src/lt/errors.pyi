@@ -12,6 +12,7 @@ from lt_core.errors import LtDeprecationWarning as LtDeprecationWarning
 from lt_core.errors import LtError as LtError
 from lt_core.errors import LtWarning as LtWarning
 from lt_core.errors import MisconfigurationException as MisconfigurationException
+from lt_core.errors import MissingCheckpointError as MissingCheckpointError
 from lt_core.errors import PluginError as PluginError
 from lt_core.errors import RankError as RankError
 from lt_core.errors import silence as silence
@@ -27,6 +28,7 @@ __all__ = [
     "LtError",
     "LtWarning",
     "MisconfigurationException",
+    "MissingCheckpointError",
     "NonFiniteError",
     "PluginError",
     "RankError",

@@ -99,6 +99,7 @@ NAMES: dict[str, dict[str, str]] = {
         "LtError": "lt_core.errors:LtError",
         "LtWarning": "lt_core.errors:LtWarning",
         "MisconfigurationException": "lt_core.errors:MisconfigurationException",
+        "MissingCheckpointError": "lt_core.errors:MissingCheckpointError",
         "NonFiniteError": "lt_callbacks:NonFiniteError",
         "PluginError": "lt_core.errors:PluginError",
         "RankError": "lt_core.errors:RankError",

@@ -81,7 +81,8 @@ class RayReport(Callback):
         metrics = self._chosen(trainer)
         self._reports += 1
         if self.every_n_reports and self._reports % self.every_n_reports == 0:
-            folder = trainer.broadcast(tempfile.mkdtemp(prefix="lt-ray-"))
+            made = tempfile.mkdtemp(prefix="lt-ray-") if trainer.is_global_zero else None
+            folder = trainer.broadcast(made)
             write = partial(self._save_and_report, trainer, metrics)
             trainer.request_save(Path(folder) / self.FILE, write=write)
         else:

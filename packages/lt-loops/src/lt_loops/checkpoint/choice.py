@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lt_core.checkpoint import is_remote
-from lt_core.errors import CheckpointError, ConfigTypeError, did_you_mean, warn
+from lt_core.errors import CheckpointError, ConfigTypeError, MissingCheckpointError, did_you_mean, warn
 from lt_loops.arguments.problems import type_name
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def _meant(trainer: TrainerAPI, word: str, stage: str) -> str | None:
     if word not in _NEWEST:
         near = did_you_mean(word, ("best", "last", "auto"))
         if near and not trainer.checkpoint_io.exists(word) and not Path(word).exists():
-            raise CheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
+            raise MissingCheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
         return word
     newest = _newest(trainer, stage)
     if newest is None and (word == "last" or stage != "fit"):
         remedy = ", or ckpt_path='auto' to start anew where there is none" if stage == "fit" else ", or call fit first"
-        raise CheckpointError(
+        raise MissingCheckpointError(
             f"{stage}(ckpt_path={word!r}): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "
             f"path{remedy}.",
             code="LT611",
