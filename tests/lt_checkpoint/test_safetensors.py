@@ -74,7 +74,7 @@ def test_a_damaged_file_says_so(cut, tmp_path):
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(CheckpointError, match="could not be read.*LT656"):
+    with pytest.raises(CheckpointError, match="is not there.*LT656"):
         lt_checkpoint.load(tmp_path / "a.safetensors")
 
 
