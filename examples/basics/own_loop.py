@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -47,12 +48,14 @@ class Classifier(nn.Module):
 
 
 def make_strategy(ranks: int) -> Strategy:
-    """Return a strategy that knows where it will run; processes are started by ``launch``."""
+    """Return a strategy that knows where it will run; ``launch`` starts the processes, where torchrun has not."""
     if ranks == 1:
         return Strategy()
+    environment = plugins.load("environments", "torchrun").detect()
     strategy = plugins.load("strategies", "ddp")()
     launcher = plugins.load("launchers", "spawn")()
-    strategy.place(Placement(devices=tuple(range(ranks)), launcher=launcher))
+    place = Placement(devices=tuple(range(ranks)), launcher=launcher)
+    strategy.place(place if environment is None else replace(place, environment=environment))
     return strategy
 
 

@@ -86,6 +86,14 @@ def test_the_example_runs_and_says_what_it_shows(command, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_own_loop_runs_in_processes_of_torchrun_too(tmp_path):
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    own_loop = (str(EXAMPLES / "basics/own_loop.py"), "--ranks", "2", "--max-epochs", "1")
+    by_torchrun, by_itself = run(tmp_path, *torchrun, *own_loop), run(tmp_path, *own_loop)
+    assert set(by_torchrun.splitlines()) == set(by_itself.splitlines())
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("nbclient") is None, reason="needs nbclient, from the group `examples`")
 def test_the_notebook_runs(tmp_path):
     assert "cells" in run(tmp_path, str(ROOT / "tools" / "notebook.py"), str(EXAMPLES / "notebook.ipynb"))
