@@ -395,6 +395,27 @@ def test_should_stop_waits_for_min_epochs_and_min_steps(arguments, expected, rea
     assert read.trainer.stop_reason == "trainer.should_stop was set"
 
 
+def test_what_stops_training_may_say_why_and_the_first_reason_counts(read, validated):
+    class Stops(validated):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if batch_idx == 1:
+                self.trainer.stop("the sensor is warm")
+                self.trainer.stop("the lab closes")
+
+    assert read(module=Stops(), max_epochs=5) == "0:0 0:1 V E"
+    assert read.trainer.stop_reason == "the sensor is warm"
+
+
+def test_a_reason_is_forgotten_where_training_goes_on_after_all(read, validated):
+    class Stops(validated):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            self.trainer.stop("the sensor is warm")
+            self.trainer.should_stop = batch_idx == 2
+
+    assert read(module=Stops(), max_epochs=5, min_steps=3) == "0:0 0:1 0:2 V E"
+    assert read.trainer.stop_reason == "the sensor is warm"
+
+
 # ---- fit again -------------------------------------------------------------------------------------------------------
 
 

@@ -264,6 +264,9 @@ class TrainerAPI(Protocol):
 
     # ---- actions -----------------------------------------------------------------------------------------------------
 
+    def stop(self, reason: str) -> None:
+        """End training at the next boundary, as ``should_stop = True`` does, and say why; call it on all ranks."""
+
     def save_checkpoint(
         self,
         filepath: str | PathLike[str],

@@ -540,6 +540,15 @@ class TrainerView(Collectives):
         if self._run is not None:
             self._run.stopping.request(bool(value))
 
+    def stop(self, reason: str) -> None:
+        """Set :attr:`should_stop` and say why, for :attr:`stop_reason` and the result of ``fit``; call it on all ranks.
+
+        Args:
+            reason: a short text; the first one counts.
+        """
+        if self._run is not None:
+            self._run.stopping.request(True, reason)
+
     @property
     def log_axis(self) -> str:
         """The x axis of what is logged: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, or a logged name.

@@ -130,6 +130,10 @@ class FakeTrainer(Collectives):
         for logger in self.loggers:
             logger.log_media(name, value, self.global_step if step is None else step)
 
+    def stop(self, reason: str) -> None:
+        """Set ``should_stop``; keep the reason."""
+        self.should_stop, self.stop_reason = True, self.stop_reason or reason
+
     def save_checkpoint(
         self,
         filepath: str | PathLike[str],

@@ -182,7 +182,7 @@ class EarlyStopping(Callback):
         self.stopping_reason = reason if message else EarlyStoppingReason(first[1])
         self.stopping_reason_message = message or f"rank {first[0]}: {first[2]}"
         self.stopped_epoch = trainer.current_epoch
-        trainer.should_stop = True
+        trainer.stop(f"EarlyStopping: {self.stopping_reason_message}")
         trainer.print(f"Training ends after epoch {trainer.current_epoch}: {self.stopping_reason_message}")
         if not self.log_rank_zero_only:
             for rank, _, text in found[1:]:

@@ -109,7 +109,7 @@ class OptunaPruning(Callback):
         value, self.pruned = trainer.strategy.broadcast((value, pruned))
         self.reports.append(value)
         if self.pruned:
-            trainer.should_stop = True
+            trainer.stop("OptunaPruning: the study prunes this trial")
             trainer.print(f"Optuna prunes this trial: {self.monitor} = {value:.5g} at report {len(self.reports)}.")
 
     @property

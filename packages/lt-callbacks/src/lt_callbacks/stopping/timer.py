@@ -149,7 +149,7 @@ class Timer(Callback):
         if self._verbose and not trainer.should_stop:
             spent = "" if self._price is None else f" (at {self._price:g} an hour: {self.cost():.2f})"
             trainer.print(f"Training ends: the time of {timedelta(seconds=self._duration or 0)} is over{spent}.")
-        trainer.should_stop = True
+        trainer.stop(f"Timer: {timedelta(seconds=self._duration or 0)} are over")
 
 
 def _stage(stage: str) -> str:

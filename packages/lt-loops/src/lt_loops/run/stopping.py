@@ -41,6 +41,7 @@ class Stopping(Owner):
         "_position",
         "_strategy",
         "_until_deadline",
+        "_wish",
         "leaving",
         "reason",
         "requested",
@@ -54,13 +55,13 @@ class Stopping(Owner):
         self._deadline, self._until_deadline = float("inf"), AgreedTime()
         self._agreement: Agreement | None = None
         self._announced = False
-        self.reason = ""
+        self.reason, self._wish = "", ""
         self.requested = self.leaving = False
         self.signal: int | None = None
 
-    def request(self, wanted: bool) -> None:
-        """Note what a user or a callback wants: that training ends as soon as it may, or that it goes on."""
-        self.requested = wanted
+    def request(self, wanted: bool, reason: str = "") -> None:
+        """Note what a user or a callback wants: that training ends as soon as it may, and why, or that it goes on."""
+        self.requested, self._wish = wanted, (self._wish or reason) if wanted else ""
         self._ahead.look_up()
 
     def receive_signal(self, number: int) -> None:
@@ -152,7 +153,7 @@ class Stopping(Owner):
         if 0 <= limits.max_steps <= self._position.step:
             self._end(f"max_steps={limits.max_steps} reached")
         elif self.fulfils_request():
-            self._end("trainer.should_stop was set")
+            self._end(self._wish or "trainer.should_stop was set")
         elif self._deadline != float("inf") and self._until_deadline.is_over(
             self._deadline - time.perf_counter(), self._strategy
         ):
