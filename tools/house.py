@@ -20,9 +20,9 @@ LIMITS = {
     "fields of Position and Pending with several writers": 0,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 8_000,
-    "lines of lt-loops": 12_720,
-    "lines of all packages": 59_250,
+    "lines of lt-core": 8_010,
+    "lines of lt-loops": 12_860,
+    "lines of all packages": 61_900,
     "files in the fullest folder": 40,
     "members of Strategy": 33,
 }
