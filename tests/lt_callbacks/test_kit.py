@@ -70,6 +70,18 @@ class TestThroughputMonitor(CallbackKit):
         return cb.ThroughputMonitor(batch_size_fn=len)
 
 
+class TestGarbageCollection(CallbackKit):
+    def make_callback(self, folder):
+        return cb.GarbageCollection(every_n_batches=1)
+
+
+class TestSlowRankMonitor(CallbackKit):
+    resumes = False  # it measures time
+
+    def make_callback(self, folder):
+        return cb.SlowRankMonitor(every_n_batches=2)
+
+
 class TestOnExceptionCheckpoint(CallbackKit):
     def make_callback(self, folder):
         return cb.OnExceptionCheckpoint(folder)

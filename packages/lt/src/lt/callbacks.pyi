@@ -12,6 +12,7 @@ from lt_callbacks.finders.lr_finder import LearningRateFinder as LearningRateFin
 from lt_callbacks.finders.tuner import Tuner as Tuner
 from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_callbacks.finetuning import BaseFinetuning as BaseFinetuning
+from lt_callbacks.garbage_collection import GarbageCollection as GarbageCollection
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
 from lt_callbacks.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
@@ -19,6 +20,7 @@ from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningR
 from lt_callbacks.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_callbacks.monitors.nan_guard import NaNGuard as NaNGuard
 from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
+from lt_callbacks.monitors.slow_rank import SlowRankMonitor as SlowRankMonitor
 from lt_callbacks.monitors.spike import SpikeDetection as SpikeDetection
 from lt_callbacks.monitors.throughput import ThroughputMonitor as ThroughputMonitor
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
@@ -48,6 +50,7 @@ __all__ = [
     "DeviceStatsMonitor",
     "EMAWeightAveraging",
     "EarlyStopping",
+    "GarbageCollection",
     "GradientAccumulationScheduler",
     "LambdaCallback",
     "LearningRateFinder",
@@ -67,6 +70,7 @@ __all__ = [
     "RichProgressBarTheme",
     "ServingCheck",
     "ServingReport",
+    "SlowRankMonitor",
     "SpikeDetection",
     "StochasticWeightAveraging",
     "TQDMProgressBar",

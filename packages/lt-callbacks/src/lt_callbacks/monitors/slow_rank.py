@@ -1,0 +1,134 @@
+"""Which rank keeps the others waiting, and with what."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lt_callbacks.arguments import number, whole
+from lt_core.callback import Callback
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lt_core.module import LightningModule
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["RankTimes", "SlowRankMonitor"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """What a rank did by itself in a typical batch, up to its backward, in which the ranks wait for each other.
+
+    Attributes:
+        rank: its number.
+        host: the machine that it is on.
+        loading: seconds until the batch was there, median.
+        forward: seconds from there to the backward, median; those of the device where there is one.
+    """
+
+    rank: int
+    host: str
+    loading: float
+    forward: float
+
+    @property
+    def seconds(self) -> float:
+        """Both together."""
+        return self.loading + self.forward
+
+
+class SlowRankMonitor(Callback):
+    """Names the rank that keeps the others waiting, and whether by its loader or its forward.
+
+    All ranks take as long for a step as the slowest of them. So each measures what it does alone: the time from a
+    batch's end to the next backward. Every ``every_n_batches`` training batches the ranks exchange their medians, and
+    rank 0 prints a line where one of them takes ``ratio`` times as long as the ranks do at the median.
+
+    Args:
+        every_n_batches: batches between two reports, 2 or more.
+        ratio: how much slower a rank must be to be named.
+
+    Attributes:
+        times: of the last report, by rank; on all ranks.
+
+    Raises:
+        ConfigError: for fewer than 2 batches, or a ratio below 1.
+    """
+
+    def __init__(self, every_n_batches: int = 100, ratio: float = 1.5) -> None:
+        self.every_n_batches = whole("SlowRankMonitor", "every_n_batches", every_n_batches, 2)
+        self.ratio = number("SlowRankMonitor", "ratio", ratio, 1.0)
+        self.times: list[RankTimes] = []
+        self._ended: float | None = None
+        self._began: Any = None
+        self._loading: list[float] = []
+        self._forward: list[tuple[Any, Any]] = []
+
+    def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Begin anew: workers start, and what happened since the last batch was no loading."""
+        self._ended = None
+
+    def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Note that the batch is there."""
+        if self._ended is not None:
+            self._loading.append(perf_counter() - self._ended)
+        self._began = _mark(trainer.strategy.device)
+
+    def on_before_backward(self, trainer: TrainerAPI, pl_module: LightningModule, loss: Tensor) -> None:
+        """Note that the forward is done; of several a batch the first one's."""
+        if self._began is not None:
+            self._forward.append((self._began, _mark(trainer.strategy.device)))
+            self._began = None
+
+    def on_train_batch_end(
+        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Compare the ranks where it is due."""
+        if (batch_idx + 1) % self.every_n_batches == 0 and trainer.world_size > 1:
+            self._compare(trainer)
+        self._ended = perf_counter()
+
+    def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Leave the validation out."""
+        self._ended = None
+
+    def _compare(self, trainer: TrainerAPI) -> None:
+        forward = [_seconds(*marks) for marks in self._forward]
+        mine = RankTimes(trainer.global_rank, socket.gethostname(), _median(self._loading), _median(forward))
+        self._loading, self._forward = [], []
+        self.times = trainer.strategy.gather_objects(mine)
+        slowest = max(self.times, key=lambda times: times.seconds)
+        usual = median(times.seconds for times in self.times if times is not slowest)
+        if slowest.seconds > self.ratio * usual:
+            trainer.print(
+                f"Rank {slowest.rank} on {slowest.host} keeps the others waiting: {slowest.seconds * 1e3:.1f} ms a "
+                f"batch before its backward ({slowest.loading * 1e3:.1f} ms of them for the loader), the others "
+                f"{usual * 1e3:.1f} ms."
+            )
+
+
+def _mark(device: torch.device) -> Any:
+    """Return this moment, of the device's own clock where it works behind this process's back."""
+    if device.type not in ("cuda", "xpu"):
+        return perf_counter()
+    event = torch.Event(device, enable_timing=True)
+    event.record()
+    return event
+
+
+def _seconds(began: Any, ended: Any) -> float:
+    if isinstance(began, float):
+        return float(ended - began)
+    ended.synchronize()
+    return float(began.elapsed_time(ended)) / 1e3
+
+
+def _median(values: list[float]) -> float:
+    return median(values) if values else 0.0

@@ -1,0 +1,121 @@
+"""Callbacks by which ranks do not wait for one another: garbage collected at the same batches, the slow one named."""
+
+import gc
+import re
+import time
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from lt_callbacks import GarbageCollection, SlowRankMonitor
+from lt_core import LightningModule
+from lt_core.errors import ConfigError
+from lt_loops import Trainer
+
+QUIET = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
+
+
+class Samples(Dataset):
+    """Twenty samples; on rank 1 each takes a while to read where ``slow`` is "loader"."""
+
+    def __init__(self, slow=""):
+        self.slow, self.rank = slow, 0
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        time.sleep(0.1 if self.slow == "loader" and self.rank == 1 else 0)
+        return torch.ones(2)
+
+
+class Net(LightningModule):
+    def __init__(self, slow="", hook=None):
+        super().__init__()
+        self.layer, self.slow, self.hook = torch.nn.Linear(2, 1), slow, hook
+
+    def on_train_start(self):
+        self.trainer.train_dataloader.dataset.rank = self.trainer.global_rank
+
+    def training_step(self, batch, batch_idx):
+        if self.hook is not None:
+            self.hook(batch_idx)
+        time.sleep(0.1 if self.slow == "step" and self.trainer.global_rank == 1 else 0)
+        return self.layer(batch).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Knot:
+    """Unreachable by itself, and kept by nothing but a collection to come."""
+
+    def __init__(self):
+        self.me = self
+
+
+def knots():
+    return sum(type(each) is Knot for each in gc.get_objects())
+
+
+def test_garbage_is_collected_at_the_set_batches_and_not_in_between():
+    found = []
+
+    def look(batch_idx):
+        found.append(knots())
+        Knot()
+
+    trainer = Trainer(max_epochs=1, callbacks=[GarbageCollection(every_n_batches=3)], **QUIET)
+    trainer.fit(Net(hook=look), DataLoader(Samples(), batch_size=2))
+    assert found == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert knots() == 0
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_a_fit_that_raises_leaves_collection_as_it_was(was_on):
+    def fails(batch_idx):
+        assert not gc.isenabled()
+        raise KeyError("on purpose")
+
+    trainer = Trainer(max_epochs=1, callbacks=[GarbageCollection()], **QUIET)
+    try:
+        if not was_on:
+            gc.disable()
+        with pytest.raises(KeyError, match="on purpose"):
+            trainer.fit(Net(hook=fails), DataLoader(Samples()))
+        assert gc.isenabled() is was_on
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("arguments", [{"every_n_batches": 1}, {"ratio": 0.5}])
+def test_what_cannot_be_measured_is_refused(arguments):
+    with pytest.raises(ConfigError, match=r"SlowRankMonitor\("):
+        SlowRankMonitor(**arguments)
+
+
+@pytest.mark.ddp
+@pytest.mark.parametrize("slow", ["step", "loader", ""])
+def test_the_rank_that_keeps_the_others_waiting_is_named_with_its_cause(slow, capfd):
+    pytest.importorskip("lt_strategies")
+    ratio = 3.0 if slow else 1e6
+    trainer = Trainer(
+        max_epochs=1, strategy="ddp_fork", devices=2, callbacks=[SlowRankMonitor(every_n_batches=5, ratio=ratio)],
+        use_distributed_sampler=True, **QUIET,
+    )  # fmt: skip
+    trainer.fit(Net(slow), DataLoader(Samples(slow), batch_size=1))
+    lines = re.findall(
+        r"Rank (\d) on \S+ keeps .*: ([\d.]+) ms a batch .*\(([\d.]+) ms of them", capfd.readouterr().out
+    )
+    assert [int(rank) for rank, *_ in lines] == ([1, 1] if slow else [])
+    for _, whole, loading in lines:
+        assert float(whole) >= 100
+        assert (float(loading) >= 100) is (slow == "loader")
