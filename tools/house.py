@@ -22,7 +22,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_010,
     "lines of lt-loops": 12_860,
-    "lines of all packages": 61_900,
+    "lines of all packages": 62_080,
     "files in the fullest folder": 40,
     "members of Strategy": 33,
 }

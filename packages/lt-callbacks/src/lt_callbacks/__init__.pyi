@@ -10,6 +10,7 @@ from lt_callbacks.finders.lr_finder import LearningRateFinder as LearningRateFin
 from lt_callbacks.finders.tuner import Tuner as Tuner
 from lt_callbacks.finetuning import BackboneFinetuning as BackboneFinetuning
 from lt_callbacks.finetuning import BaseFinetuning as BaseFinetuning
+from lt_callbacks.garbage_collection import GarbageCollection as GarbageCollection
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
 from lt_callbacks.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
@@ -17,6 +18,8 @@ from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningR
 from lt_callbacks.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_callbacks.monitors.nan_guard import NaNGuard as NaNGuard
 from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
+from lt_callbacks.monitors.slow_rank import RankTimes as RankTimes
+from lt_callbacks.monitors.slow_rank import SlowRankMonitor as SlowRankMonitor
 from lt_callbacks.monitors.spike import SpikeDetection as SpikeDetection
 from lt_callbacks.monitors.spike import TrainingSpikeException as TrainingSpikeException
 from lt_callbacks.monitors.throughput import ThroughputMonitor as ThroughputMonitor

@@ -20,6 +20,7 @@ from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningR
 from lt_callbacks.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
 from lt_callbacks.monitors.nan_guard import NaNGuard as NaNGuard
 from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
+from lt_callbacks.monitors.slow_rank import RankTimes as RankTimes
 from lt_callbacks.monitors.slow_rank import SlowRankMonitor as SlowRankMonitor
 from lt_callbacks.monitors.spike import SpikeDetection as SpikeDetection
 from lt_callbacks.monitors.throughput import ThroughputMonitor as ThroughputMonitor
@@ -65,6 +66,7 @@ __all__ = [
     "OptunaPruning",
     "ProgressBar",
     "ProgressBarBase",
+    "RankTimes",
     "RichModelSummary",
     "RichProgressBar",
     "RichProgressBarTheme",

@@ -52,6 +52,7 @@ NAMES: dict[str, dict[str, str]] = {
         "OptunaPruning": "lt_callbacks:OptunaPruning",
         "ProgressBar": "lt_callbacks:ProgressBar",
         "ProgressBarBase": "lt_callbacks.progress.progress_bar:ProgressBar",
+        "RankTimes": "lt_callbacks:RankTimes",
         "RichModelSummary": "lt_callbacks:RichModelSummary",
         "RichProgressBar": "lt_callbacks:RichProgressBar",
         "RichProgressBarTheme": "lt_callbacks:RichProgressBarTheme",
