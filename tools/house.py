@@ -21,8 +21,8 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_010,
-    "lines of lt-loops": 12_860,
-    "lines of all packages": 62_080,
+    "lines of lt-loops": 12_900,
+    "lines of all packages": 62_150,
     "files in the fullest folder": 40,
     "members of Strategy": 33,
 }

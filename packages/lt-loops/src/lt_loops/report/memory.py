@@ -1,4 +1,4 @@
-"""What a rank holds of a model and its optimizers, counted without memory for either."""
+"""What a rank holds of a model and its optimizers: counted beforehand, and where there was no more."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.setup.optimizers import parse_optimizers
 
-__all__ = ["memory"]
+__all__ = ["memory", "out_of_memory"]
 
 
 def memory(module: LightningModule, precision: Precision, strategy: Strategy) -> str:
@@ -52,6 +53,27 @@ def memory(module: LightningModule, precision: Precision, strategy: Strategy) ->
     )
 
 
+def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: torch.device) -> str:
+    """Return what holds the memory of a device that has no more, and what helps, as text."""
+    params = list(module.parameters())
+    sizes = {
+        "parameters and buffers": _bytes((*params, *module.buffers())),
+        "gradients": _bytes(param.grad for param in params if param.grad is not None),
+        "optimizers": _bytes(kept for optimizer in optimizers for kept in _kept(optimizer)),
+    }
+    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in sizes.items())
+    text = f"of this rank's memory these hold (GB): {each}"
+    if device.type in ("cuda", "xpu"):
+        used, reserved = torch.accelerator.max_memory_allocated(device), torch.accelerator.memory_reserved(device)
+        text += f", of {used / 1e9:.3f} at the fullest; the rest is activations, batches, and what your code keeps"
+        if reserved > 1.2 * used:
+            text += f". {(reserved - used) / 1e9:.3f} lie between: PYTORCH_ALLOC_CONF=expandable_segments:True"
+    return (
+        f"{text}. Smaller batches with Trainer(accumulate_grad_batches=n), precision='bf16-mixed' and activation "
+        "checkpointing leave less to activations; strategy='fsdp' spreads the rest over the ranks. [LT354]"
+    )
+
+
 def _copied(module: LightningModule) -> LightningModule:
     """Return a copy of the module with all layers, on the meta device."""
     memo: dict[int, Any] = {id(tensor): _on_meta(tensor) for tensor in (*module.parameters(), *module.buffers())}
@@ -65,8 +87,12 @@ def _states(model: LightningModule) -> Iterator[Tensor]:
     """Yield what the optimizers keep after a step."""
     for optimizer in parse_optimizers(model.configure_optimizers(), model).optimizers:
         optimizer.step()
-        for entry in optimizer.state.values():
-            yield from (value for value in entry.values() if isinstance(value, Tensor))
+        yield from _kept(optimizer)
+
+
+def _kept(optimizer: Optimizer) -> Iterator[Tensor]:
+    for entry in optimizer.state.values():
+        yield from (value for value in entry.values() if isinstance(value, Tensor))
 
 
 def _parts(strategy: Strategy) -> int:
@@ -84,4 +110,6 @@ def _on_meta(tensor: Tensor) -> Tensor:
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    """Return what tensors take here: of one that is spread over ranks, this rank's part."""
+    parts = (tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors)
+    return sum(part.numel() * part.element_size() for part in parts)

@@ -79,6 +79,8 @@ class Session:
         if error is not None:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             _explain(run.losses, error)
+            if isinstance(error, torch.OutOfMemoryError):
+                self._try(partial(_say_what_holds_memory, run, error))
             self._try(run.training.settle)
             self._try(partial(run.saves.give_up, error))
             self._try(
@@ -195,6 +197,12 @@ def _explain(losses: LossWatch, error: BaseException) -> None:
     for sign, meaning in _MEANINGS.items():
         if isinstance(error, RuntimeError) and sign in str(error):
             error.add_note(f"lt: {meaning}")
+
+
+def _say_what_holds_memory(run: Run, error: BaseException) -> None:
+    from lt_loops.report.memory import out_of_memory
+
+    error.add_note(f"lt: {out_of_memory(run.module, run.training.optimizers, run.strategy.device)}")
 
 
 _MEANINGS = {
