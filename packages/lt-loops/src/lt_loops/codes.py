@@ -38,6 +38,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT606",
         "LT607",
         "LT613",
+        "LT617",
         "LT618",
         "LT619",
         "LT620",

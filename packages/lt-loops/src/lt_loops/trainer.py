@@ -18,7 +18,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint_header import Contents
 from lt_core.data import DataSource, Feed
 from lt_core.dialect import dialects
-from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
@@ -493,6 +493,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     ) -> None:
         """Write a checkpoint of this moment; call it on every rank. Exact resume is promised at save points only.
 
+        After a run in processes that ended with it (a notebook's, ``ddp_spawn``) it gets weights and hyperparameters.
+
         Args:
             filepath: the file; one that ends in ``.safetensors`` gets weights and hyperparameters, in that format.
             weights_only: only weights and hyperparameters.
@@ -512,6 +514,13 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         run = self._run if self._run.is_live else self._fitted or self._run
         path, make = os.fspath(filepath), partial(capture, run)
         contents = Contents.of(weights_only or path.endswith(".safetensors"), trainable_only, exclude)
+        if not contents.weights_only and run.strategy.world_size > 1 and not run.strategy.environment.processes_exist:
+            warn(
+                f"{path} gets weights and hyperparameters, from which no fit resumes: the ranks that trained have ended "
+                "with their optimizers. ModelCheckpoint, and save_checkpoint in a hook, write everything.",
+                code="LT617",
+            )
+            contents = contents._replace(weights_only=True)
         to_loggers = run.log.each if run.is_live else None
         failed = run.saves.save_now(path, contents, make, storage_options, to_loggers, mark)
         if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts

@@ -107,7 +107,8 @@ class DDP(Distributed):
             timeout=timeout,
             step_deadline=step_deadline,
         )
-        self.capabilities = replace(self.capabilities, lossy=ddp_comm_hook is not None)
+        if ddp_comm_hook is not None:
+            self.capabilities = replace(self.capabilities, lossy=True)
         self.find_unused_parameters = find_unused_parameters
         self.ddp_comm_state = ddp_comm_state
         self.ddp_comm_hook = ddp_comm_hook

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def take_over(run: Run, result: RunResult) -> None:
     """Bring the results of a run in other processes into this one."""
+    run.saves.ranks_have_ended()
     run.position.load_state_dict(result.position)
     run.stopping.ended_elsewhere(result.stop_reason)
     if result.weights is not None:

@@ -64,6 +64,7 @@ class Saves:
         "_on_disk",
         "_profiler",
         "_strategy",
+        "_together",
         "_unconfirmed",
         "newest",
         "requests",
@@ -72,6 +73,7 @@ class Saves:
     def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
         """Begin with nothing asked for and nothing on disk; a profiler measures saves as ``"save_checkpoint"``."""
         self._ahead, self._strategy, self._io, self._profiler = ahead, strategy, io, profiler
+        self._together = strategy.world_size > 1
         self.requests: list[SaveRequest] = []
         self.newest = ""
         self._unconfirmed: list[SaveRequest] = []
@@ -144,6 +146,10 @@ class Saves:
             request.owner.on_saved(request.path)
         return failed is None
 
+    def ranks_have_ended(self) -> None:
+        """Write alone from here on: the run was in other processes, which are gone."""
+        self._together = False
+
     def save_now(
         self,
         path: str,
@@ -191,7 +197,7 @@ class Saves:
         self._say_gaps(path, tree)
         if each_logger is None:
             self._io.teardown()
-        if self._strategy.world_size > 1:
+        if self._together:
             self._strategy.barrier("save_checkpoint")
         return failed
 
@@ -203,7 +209,7 @@ class Saves:
         if not self._unconfirmed:
             return
         writing = self._io.is_writing()
-        if self._strategy.world_size > 1:
+        if self._together:
             writing = any(self._strategy.gather_objects(writing))
         if not writing:
             self.confirm()
@@ -265,14 +271,14 @@ class Saves:
 
     def _agreed(self, error: Exception | None) -> Exception | None:
         """Return an error that any rank had while it saved, on all: their callbacks must go on from the same files."""
-        if self._strategy.world_size == 1:
+        if not self._together:
             return error
         told = next((text for text in self._strategy.gather_objects("" if error is None else str(error)) if text), "")
         return error if error is not None or not told else CheckpointError(told)
 
     def _agreed_on_each(self, errors: dict[str, Exception | None]) -> dict[str, Exception | None]:
         """Return, for each file, the error that any rank had with it, on all."""
-        if self._strategy.world_size == 1:
+        if not self._together:
             return errors
         mine = {path: str(error) for path, error in errors.items() if error is not None}
         everyone = self._strategy.gather_objects(mine)
