@@ -32,7 +32,7 @@ def test_the_weights_are_written_and_what_is_gone_is_said(tmp_path):
     module = Line()
     before = module.layer.weight.clone()
     trainer.fit(module, DataLoader(torch.ones(8, 2)))
-    with pytest.warns(LtWarning, match=r"the ranks that trained have ended.*LT617"):
+    with pytest.warns(LtWarning, match=r"the ranks that trained ended.*LT617"):
         trainer.save_checkpoint(tmp_path / "a.ckpt")
     saved = Line.load_from_checkpoint(tmp_path / "a.ckpt")
     assert torch.equal(saved.layer.weight, module.layer.weight)

@@ -516,7 +516,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         contents = Contents.of(weights_only or path.endswith(".safetensors"), trainable_only, exclude)
         if not contents.weights_only and run.strategy.world_size > 1 and not run.strategy.environment.processes_exist:
             warn(
-                f"{path} gets weights and hyperparameters, from which no fit resumes: the ranks that trained have ended "
+                f"{path} gets weights and hyperparameters, from which no fit resumes: the ranks that trained ended "
                 "with their optimizers. ModelCheckpoint, and save_checkpoint in a hook, write everything.",
                 code="LT617",
             )
