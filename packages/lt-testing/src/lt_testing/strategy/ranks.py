@@ -79,19 +79,16 @@ def run_again(outer: Strategy) -> RunResult:
 def run_left(folder: Path, outer: Strategy) -> RunResult:
     """Have the last rank close with an error and stay: the others hear of it from the strategy, not from a launcher.
 
-    Each of them leaves ``heard_<rank>``, with what it was told.
+    Each of them leaves ``heard_<rank>``, with what it heard.
     """
     outer.open()
     others = outer.world_size - 1
-    if outer.rank == others:
-        outer.close(DeliberateError(f"rank {outer.rank} closes with an error, on purpose"))
-        deadline = time.monotonic() + PATIENCE / 5
-        while len(list(folder.glob("heard_*"))) < others and time.monotonic() < deadline:
-            time.sleep(0.01)
-        (folder / "left").touch()
-        return RunResult()
     error: BaseException | None = None
     try:
+        outer.barrier("that all ranks reach, so that none is still opening")
+        if outer.rank == others:
+            _close_and_stay(outer, folder, others)
+            return RunResult()
         outer.barrier("that the last rank never reaches")
     except Exception as caught:
         error = caught
@@ -99,6 +96,14 @@ def run_left(folder: Path, outer: Strategy) -> RunResult:
             (folder / f"heard_{outer.rank}").write_text(repr(error))
     outer.close(error)
     return RunResult()
+
+
+def _close_and_stay(outer: Strategy, folder: Path, others: int) -> None:
+    outer.close(DeliberateError(f"rank {outer.rank} closes with an error, on purpose"))
+    deadline = time.monotonic() + PATIENCE / 5
+    while len(list(folder.glob("heard_*"))) < others and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (folder / "left").touch()
 
 
 def _run_checks(order: Order, outer: Strategy) -> None:
