@@ -184,6 +184,23 @@ def test_the_strategy_answers_with_what_lightnings_holds(name):
         strategy.checkpoint_io = None
 
 
+def test_a_module_answers_for_its_trainer_without_an_error_where_there_is_none(name):
+    class Asking(name(":LightningModule")):
+        def training_step(self, batch, batch_idx):
+            seen.append(self._trainer.max_steps)
+            return self.layer(batch).sum()
+
+    seen: list[int] = []
+    model = Asking()
+    model.layer = torch.nn.Linear(32, 2)
+    model.configure_optimizers = lambda: torch.optim.SGD(model.parameters(), lr=0.1)
+    assert model._trainer is None
+    Trainer(max_steps=1, **QUIET).fit(model, torch.utils.data.DataLoader(torch.randn(4, 32)))
+    model._trainer = None
+    assert seen == [1]
+    assert model._trainer is None
+
+
 def test_loops_answer_with_loaders_and_limits(name):
     trainer, _ = fitted(name)
     assert trainer.fit_loop.max_batches == 2

@@ -288,7 +288,7 @@ def lightning_setattr(model: Any, attribute: str, value: Any) -> None:
 
 def _holder(model: Any, attribute: str) -> Any:
     candidates = [model, getattr(model, "hparams", {})]
-    if isinstance(model, LightningModule) and model._attached_trainer() is not None:
+    if isinstance(model, LightningModule) and model._trainer is not None:
         candidates.append(model.trainer.datamodule)
     for candidate in candidates:
         if attribute in candidate if isinstance(candidate, dict) else hasattr(candidate, attribute):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LightningModule"]
 
-_RUN_ONLY = ("_trainer", "_recorder", "_manual")
+_RUN_ONLY = ("_trainer_reference", "_recorder", "_manual")
 
 
 class LightningModule(ModuleCollectives, ModuleBase[Batch]):
@@ -100,7 +100,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         """Compute gradients in manual optimization: scaled and reduced as the Trainer's precision and strategy need."""
         manual: ManualOptimization | None = self.__dict__.get("_manual")
         if manual is None:
-            if self.automatic_optimization and self._attached_trainer() is not None:
+            if self.automatic_optimization and self._trainer is not None:
                 raise ConfigError(
                     "manual_backward was called, but automatic_optimization is True. Set self.automatic_optimization = "
                     "False in __init__, or return the loss from training_step.",
@@ -154,9 +154,15 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
-    def _attached_trainer(self) -> TrainerAPI | None:
-        reference: weakref.ref[Any] | None = self.__dict__.get("_trainer")
+    @property
+    def _trainer(self) -> TrainerAPI | None:
+        """The Trainer, or None: what code written for Lightning reads by this name where there may be none."""
+        reference: weakref.ref[Any] | None = self.__dict__.get("_trainer_reference")
         return reference() if reference is not None else None
+
+    @_trainer.setter
+    def _trainer(self, trainer: TrainerAPI | None) -> None:
+        self.trainer = trainer
 
     @property
     def trainer(self) -> TrainerAPI:
@@ -165,7 +171,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         Raises:
             RuntimeError: outside of a run.
         """
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         if trainer is None:
             if read_by_torch_jit():
                 raise AttributeError("trainer")
@@ -176,7 +182,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     def trainer(self, trainer: TrainerAPI | None) -> None:
         for part in self.modules():
             if isinstance(part, LightningModule):
-                part.__dict__["_trainer"] = None if trainer is None else weakref.ref(trainer)
+                part.__dict__["_trainer_reference"] = None if trainer is None else weakref.ref(trainer)
 
     def _attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> None:
         """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it."""
@@ -198,37 +204,37 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def logger(self) -> Logger | None:
         """The first logger of the run, or None."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return trainer.logger if trainer is not None else None
 
     @property
     def loggers(self) -> list[Logger]:
         """All loggers of the run."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return trainer.loggers if trainer is not None else []
 
     @property
     def current_epoch(self) -> int:
         """Number of the present epoch, from 0; 0 without a Trainer."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return trainer.current_epoch if trainer is not None else 0
 
     @property
     def global_step(self) -> int:
         """Optimizer steps taken; 0 without a Trainer."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return trainer.global_step if trainer is not None else 0
 
     @property
     def global_rank(self) -> int:
         """Number of this process in the job, from 0."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return trainer.global_rank if trainer is not None else 0
 
     @property
     def device_mesh(self) -> Any:
         """The ranks as a torch ``DeviceMesh`` (for ``fully_shard``, ``parallelize_module``), or None without one."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         if trainer is None or not trainer.strategy.capabilities.mesh:
             return None
         return cast("SupportsMesh", trainer.strategy).device_mesh
@@ -236,16 +242,16 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def local_rank(self) -> int:
         """Number of this process on its node, from 0."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return trainer.local_rank if trainer is not None else 0
 
     def _ranks(self) -> Ranks | None:
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         return None if trainer is None or trainer.world_size == 1 else trainer.strategy
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0 only, without tearing the progress bar."""
-        trainer = self._attached_trainer()
+        trainer = self._trainer
         (trainer.print if trainer is not None else print)(*args, **kwargs)
 
     # ---- files -------------------------------------------------------------------------------------------------------
