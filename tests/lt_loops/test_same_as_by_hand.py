@@ -563,6 +563,25 @@ def test_draws_of_the_hooks_come_before_the_iterators_and_in_lightning_after_the
     same(mine, theirs)
 
 
+@pytest.mark.parametrize(("run", "word"), [("validate", "validation"), ("test", "test"), ("predict", "predict")])
+@pytest.mark.parametrize("lightning", [False, True])
+def test_draws_of_the_hooks_that_begin_an_evaluation_come_before_its_iterator_and_in_lightning_after_it(
+    lightning, run, word, trainer, net, loader, monkeypatch
+):
+    monkeypatch.setattr(Trainer, "lenient", lightning)
+    drawn = []
+    module, batches = net(), loader()
+    setattr(module, f"{word}_step", lambda batch, batch_idx: drawn.append(torch.rand(())))
+    setattr(module, f"on_{word}_start", lambda: drawn.append(torch.rand(())))
+    torch.manual_seed(0)
+    getattr(trainer(), run)(module, batches)
+    torch.manual_seed(0)
+    early = iter(batches) if lightning else None
+    by_hand = [torch.rand(())]
+    by_hand += [torch.rand(()) for _ in (early or batches)]
+    assert drawn == by_hand
+
+
 @pytest.mark.parametrize("rows", [True, False])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_resume_in_the_first_epoch_is_exact_where_its_iterator_was_made_first(

@@ -82,9 +82,10 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         run.evaluation.begins()
     done = run.evaluation.batches_before(feeds) if repeats else 0
     with sums_reset(run.recorder, group), model_in_eval_mode(run.module, recorder, word), gradients_off(run):
+        opened = _opened_early(run, feeds)
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
-        for _ in read(run, group, feeds, limit, done):
+        for _ in read(run, group, feeds, limit, done, opened):
             done += 1
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
         complete = not (repeats and run.stopping.leaving)
@@ -145,9 +146,11 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     with model_in_eval_mode(run.module, run.recorder, "predict"):
+        feeds = eval_feeds(run, "predict")
+        opened = _opened_early(run, feeds)
         run.call("on_predict_start", phase="on_predict_start")
         run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
-        yield from read(run, "predict", eval_feeds(run, "predict"))
+        yield from read(run, "predict", feeds, opened=opened)
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
         run.call("on_predict_end", phase="on_predict_end")
 
@@ -169,13 +172,30 @@ def _gathers(run: Run) -> bool:
     return any(cb.role != "progress_bar" and is_overridden(cb, "on_validation_end", Callback) for cb in batch_ends)
 
 
+def _opened_early(run: Run, feeds: list[Feed]) -> Iterator[Any] | None:
+    """Make the first loader's iterator before the hooks that begin, as ``open_first_epoch`` does; None where not due.
+
+    Both may draw random numbers.
+    """
+    if not run.job.lenient or not feeds:
+        return None
+    feeds[0].set_epoch(run.position.epoch)
+    return iter(feeds[0])
+
+
 def read(
-    run: Run, group: str, feeds: list[Feed], limit: int | None = None, skip: int = 0
+    run: Run,
+    group: str,
+    feeds: list[Feed],
+    limit: int | None = None,
+    skip: int = 0,
+    opened: Iterator[Any] | None = None,
 ) -> Generator[tuple[int, Any]]:
     """Yield the number of the loader and the step's output, batch by batch: the loop that each of them goes through.
 
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
-    of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
+    of training. The first ``skip`` batches, which an earlier run did, are read and dropped. ``opened`` is the first
+    loader's iterator, where it is made already.
     """
     total = 0
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
@@ -185,10 +205,13 @@ def read(
     logs_steps = run.log.active and run.phase != "sanity_check"
     for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
         recorder.enter(f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None)
-        feed.set_epoch(run.position.epoch)
+        if opened is None:
+            feed.set_epoch(run.position.epoch)
+            opened = iter(feed)
         stepping, uneven = recorder.stepping, feed.uneven
         most = most if limit is None else min(limit, most)
-        batches = enumerate(run.measured(islice(feed, None if most == float("inf") else int(most))))
+        batches = enumerate(run.measured(islice(opened, None if most == float("inf") else int(most))))
+        opened = None
         if total < skip:
             total += sum(1 for _ in islice(batches, skip - total))
             if total == skip:

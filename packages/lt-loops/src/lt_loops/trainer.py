@@ -129,8 +129,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     lenient: ClassVar[bool] = False
     """Whether scripts run that count on what lt does otherwise on purpose: the first epoch's iterator is made before
-    ``on_train_start``, an epoch without any loss is a warning, no error, and logged values are numbers of 32 bits,
-    summed as such. The Trainer of ``lt.compat`` sets it.
+    ``on_train_start``, that of an evaluation before ``on_validation_start``, an epoch without any loss is a warning, no
+    error, and logged values are numbers of 32 bits, summed as such. The Trainer of ``lt.compat`` sets it.
     """
 
     def __init__(
