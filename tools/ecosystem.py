@@ -14,6 +14,7 @@ A file says in its head what it needs and how it is run:
     # suite: tests/train -k "not cuda"     no script, but these tests out of the package's sdist, by pytest
     # slice:                               one of those that CI runs
     # differs: <why>                       a difference that is known; its reason stands in docs/migration.md
+    # fails: <why>                         runs on Lightning alone, and why; that it fails on lt is checked too
 
 A script prints START when it has imported what it needs, and lines that begin with RESULT: these have to be equal.
 Nothing is downloaded but the packages. The ratio of times (lt's by Lightning's, each run once, from START to the end,
@@ -45,6 +46,7 @@ BEGIN, END = "<!-- table by tools/ecosystem.py -->", "<!-- end of the table -->"
 BESIDE = ("lightning==2.6.*", "pytorch-lightning==2.6.*", "torch==2.13.*", "pytest")
 WAYS = {"Lightning": (), "lt": ("-m", "lt.compat")}
 PATIENCE = 1800  # seconds for one run; only guards against a hang
+ON_LIGHTNING, NOT_INSTALLED = "on Lightning: ", "could not be installed"
 UV = os.environ.get("UV", "uv")
 
 
@@ -88,7 +90,7 @@ def main() -> int:
 
 def head(script: Path) -> dict[str, str]:
     """Return the `# name: value` lines of a file."""
-    lines = r"^# (requires|domain|compat|suite|slice|differs): *(.*)$"
+    lines = r"^# (requires|domain|compat|suite|slice|differs|fails): *(.*)$"
     return dict(re.findall(lines, script.read_text("utf-8"), re.MULTILINE))
 
 
@@ -100,7 +102,7 @@ def run(script: Path, environment: Path) -> Row:
     row = Row(script.stem, shlex.split(says["requires"])[0], says["domain"], what)
     python = fill(environment, shlex.split(says["requires"]))
     if python is None:
-        row.detail = "could not be installed"
+        row.detail = NOT_INSTALLED
         return row
     with tempfile.TemporaryDirectory() as scratch:
         if "suite" in says:
@@ -118,7 +120,7 @@ def run(script: Path, environment: Path) -> Row:
             row.seconds = [round(seconds, 2) for _, _, seconds in runs]
             (told, trouble, _), (said, ours, _) = runs
             if trouble or ours or not told:
-                row.detail = f"on Lightning: {trouble}" if trouble else ours or "printed no RESULT"
+                row.detail = f"{ON_LIGHTNING}{trouble}" if trouble else ours or "printed no RESULT"
             elif told == said:
                 row.outcome, row.detail = "equal", told[-1]
             else:
@@ -226,11 +228,14 @@ def line(row: Row) -> str:
 
 def ratio(row: Row) -> str:
     """Return lt's time by Lightning's."""
-    return f"{row.seconds[1] / row.seconds[0]:.2f}" if len(row.seconds) == 2 and row.seconds[0] else ""
+    ran = len(row.seconds) == 2 and row.seconds[0] and row.outcome != "fails"
+    return f"{row.seconds[1] / row.seconds[0]:.2f}" if ran else ""
 
 
 def wrong(row: Row, says: dict[str, str]) -> bool:
     """Return whether a row is not as the file says."""
+    if "fails" in says:
+        return row.outcome != "fails" or row.detail.startswith((ON_LIGHTNING, NOT_INSTALLED))
     return row.outcome == "fails" or (row.outcome == "differs" and "differs" not in says)
 
 
@@ -250,7 +255,7 @@ def table(rows: list[Row]) -> str:
     for row in sorted(rows, key=lambda row: (row.domain, row.name)):
         says = head(FOLDER / f"{row.name}.py")
         seen = says.get("differs", row.detail.replace("|", "\\|"))
-        result = {"equal": "equal", "differs": f"differs: {seen}"}.get(row.outcome, "fails")
+        result = {"equal": "equal", "differs": f"differs: {seen}"}.get(row.outcome, f"fails: {says.get('fails', '')}")
         if row.tests:
             result = f"{row.tests[1]} of the {row.tests[0]} tests that pass on Lightning"
             result += f": {says['differs']}" if "differs" in says and row.tests[0] != row.tests[1] else ""

@@ -1,4 +1,4 @@
-"""Its autolog: parameters, metrics of each epoch and early stopping, written to a file store and read back."""
+"""Its autolog and its checkpoint callback: parameters, metrics, early stopping, checkpoints, all read back."""
 
 # requires: mlflow==3.17.2
 # domain: tracking
@@ -37,9 +37,13 @@ if __name__ == "__main__":
     y = torch.randint(0, 3, (96,))
     data = TensorDataset(torch.randn(96, 6) + y[:, None], y)
     stop = pl.callbacks.EarlyStopping("val_loss", patience=2)
-    trainer = pl.Trainer(max_epochs=4, accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=[stop])
+    saves = mlflow.pytorch.MlflowModelCheckpointCallback(monitor="val_loss")
+    quiet = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(max_epochs=4, callbacks=[stop, saves], **quiet)
     with mlflow.start_run() as run:
         trainer.fit(Classes(), DataLoader(data, 16, shuffle=True), DataLoader(data, 32))
+    best = mlflow.pytorch.load_checkpoint(Classes, run.info.run_id)
+    print("RESULT", float(sum(parameter.sum() for parameter in best.parameters())))
     client = mlflow.tracking.MlflowClient()
     print("RESULT", sorted(client.get_run(run.info.run_id).data.params.items()))
     for name in sorted(client.get_run(run.info.run_id).data.metrics):

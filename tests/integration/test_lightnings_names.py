@@ -233,6 +233,26 @@ def test_a_connector_that_lt_has_not_names_the_way_of_lt(name):
         _ = name(":Trainer")(**QUIET)._data_connector
 
 
+def test_a_callback_writes_what_the_connector_dumps_by_the_strategy(name, tmp_path):
+    from lt.demos import BoringModel
+
+    class Writing(name("callbacks:Callback")):
+        def on_train_epoch_end(self, trainer, pl_module):
+            dumped = trainer._checkpoint_connector.dump_checkpoint()
+            trainer.strategy.save_checkpoint(dumped, tmp_path / "dumped.ckpt")
+            assert (tmp_path / "dumped.ckpt").is_file()
+
+    trainer, model = name(":Trainer")(max_steps=2, **QUIET), BoringModel()
+    trainer.callbacks = [*trainer.callbacks, Writing()]
+    trainer.fit(model)
+    again = BoringModel.load_from_checkpoint(tmp_path / "dumped.ckpt")
+    assert all(map(torch.equal, again.state_dict().values(), model.state_dict().values()))
+    assert trainer._results.DATALOADER_SUFFIX.format(1) == "/dataloader_idx_1"
+    assert trainer._accelerator_connector._strategy_flag.strategy_name == "single_device"
+    with pytest.raises(AttributeError, match=r"restore_model is not there: .*LT917"):
+        trainer._checkpoint_connector.restore_model()
+
+
 def test_fit_from_the_last_checkpoint_begins_anew_where_there_is_none(name, tmp_path):
     trainer = name(":Trainer")(**QUIET, max_epochs=1, limit_train_batches=1, default_root_dir=tmp_path)
     with pytest.warns(UserWarning, match="no last checkpoint available"):

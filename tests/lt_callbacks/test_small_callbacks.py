@@ -7,13 +7,17 @@ import torch
 from torch import nn
 
 from lt_callbacks import (
+    BackboneFinetuning,
     BasePredictionWriter,
+    EarlyStopping,
     GradientAccumulationScheduler,
     LambdaCallback,
     MemorySnapshot,
+    ModelCheckpoint,
     NaNGuard,
     OnExceptionCheckpoint,
     SpikeDetection,
+    Timer,
 )
 from lt_callbacks.monitors.nan_guard import NonFiniteError
 from lt_callbacks.monitors.spike import TrainingSpikeException
@@ -58,6 +62,28 @@ def test_contradictions_are_refused():
         callback.on_fit_start(FakeTrainer(accumulate_grad_batches=3), LightningModule())
     with pytest.raises(ConfigError, match="automatic_optimization"):
         callback.on_fit_start(FakeTrainer(), manual)
+
+
+# ---- subclasses ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (EarlyStopping, ["loss"]),
+        (ModelCheckpoint, []),
+        (Timer, []),
+        (BackboneFinetuning, []),
+        (GradientAccumulationScheduler, [{0: 2}]),
+        (OnExceptionCheckpoint, ["folder"]),
+    ],
+)
+def test_a_class_that_a_user_puts_beside_a_callback_is_initialized(kind, given):
+    class Beside:
+        def __init__(self):
+            self.notes = []
+
+    assert type("Both", (kind, Beside), {})(*given).notes == []
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class BaseFinetuning(Callback):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._trainer: TrainerAPI | None = None
         self._module: LightningModule | None = None
 

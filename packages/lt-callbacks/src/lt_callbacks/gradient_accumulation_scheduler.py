@@ -37,6 +37,7 @@ class GradientAccumulationScheduler(Callback):
         for epoch, count in scheduling.items():
             whole("GradientAccumulationScheduler", "an epoch of scheduling", epoch, 0)
             whole("GradientAccumulationScheduler", f"scheduling[{epoch}]", count, 1)
+        super().__init__()
         self.scheduling = {0: 1, **scheduling}
         self.epochs = sorted(self.scheduling)
         self._before: int | dict[int, int] | None = None

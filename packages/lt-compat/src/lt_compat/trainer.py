@@ -8,6 +8,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from lt_compat.connectors import CheckpointConnector, Results
 from lt_compat.environments import as_environment
 from lt_compat.faces import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_compat.filtered import codes_filtered_by_text
@@ -51,6 +52,24 @@ def trainer_class() -> type:
         @property
         def _accelerator_connector(self) -> AcceleratorConnector:
             return AcceleratorConnector(trainer=self)
+
+        @property
+        def callbacks(self) -> Any:
+            """All callbacks; they can be set, also while a run is set up."""
+            return super().callbacks
+
+        @callbacks.setter
+        def callbacks(self, callbacks: Any) -> None:
+            super().callbacks[:] = callbacks
+            self.mark_dirty()
+
+        @property
+        def _checkpoint_connector(self) -> CheckpointConnector:
+            return CheckpointConnector(self)
+
+        @property
+        def _results(self) -> Results:
+            return Results()
 
         @property
         def fit_loop(self) -> FitLoop:
@@ -139,10 +158,8 @@ def __getattr__(name: str) -> type:
 
 _CONNECTORS = {
     "_callback_connector": "read trainer.callbacks",
-    "_checkpoint_connector": "call trainer.save_checkpoint(path), or fit(ckpt_path=...)",
     "_data_connector": "give loaders to fit, or set reload_dataloaders_every_n_epochs",
     "_logger_connector": "read trainer.callback_metrics, logged_metrics, loggers",
-    "_results": "read trainer.callback_metrics",
     "_signal_connector": "write Trainer(on_signal=...)",
 }
 

@@ -113,6 +113,7 @@ class ModelCheckpoint(Checkpoint):
             raise ConfigError(
                 f"ModelCheckpoint(save_last={save_last!r}): expected True, False or 'link'.", code="LT178"
             )
+        super().__init__()
         self.monitor = monitor
         self.verbose = verbose
         self.save_last = save_last

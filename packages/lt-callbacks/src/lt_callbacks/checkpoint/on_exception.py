@@ -41,6 +41,7 @@ class OnExceptionCheckpoint(Callback):
     def __init__(self, dirpath: str | os.PathLike[str], filename: str = "on_exception") -> None:
         if not filename:
             raise ConfigError("OnExceptionCheckpoint(filename=''): expected a name.", code="LT178")
+        super().__init__()
         self.dirpath = absolute(dirpath)
         self.filename = check_template("OnExceptionCheckpoint", filename)
 

@@ -86,6 +86,7 @@ class EarlyStopping(Callback):
         check_on_train_epoch_end: bool | None = None,
         log_rank_zero_only: bool = False,
     ) -> None:
+        super().__init__()
         who = "EarlyStopping"
         self.monitor = monitor
         self.min_delta = number(who, "min_delta", min_delta, 0.0) * (1 if mode == "max" else -1)

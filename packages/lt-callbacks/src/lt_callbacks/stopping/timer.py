@@ -50,6 +50,7 @@ class Timer(Callback):
         budget: float | None = None,
         price_per_hour: float | None = None,
     ) -> None:
+        super().__init__()
         limit, affordable = _as_timedelta(duration), _affordable(budget, price_per_hour)
         limits = [time.total_seconds() for time in (limit, affordable) if time is not None]
         self._duration = min(limits, default=None)
