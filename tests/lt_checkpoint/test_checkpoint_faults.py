@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import CheckpointError, CheckpointIO, atomic_file
-from lt_core.atomic_file import clean_leftovers, write_atomically
+from lt_core import CheckpointError, CheckpointIO
+from lt_core.files import atomic_file
+from lt_core.files.atomic_file import clean_leftovers, write_atomically
 
 io = CheckpointIO()
 OLD, NEW = {"n": 1, "w": torch.zeros(1000)}, {"n": 2, "w": torch.ones(1000)}
@@ -71,7 +72,7 @@ def test_a_failure_of_any_file_operation_leaves_the_old_or_the_new_file_whole(tm
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_names_file_cause_and_way_out_and_keeps_the_old_file(tmp_path, monkeypatch, error):
-    from lt_core.atomic_file import _Faithful
+    from lt_core.files.atomic_file import _Faithful
 
     path = tmp_path / "a.ckpt"
     io.save_checkpoint(OLD, path)
@@ -97,14 +98,14 @@ def test_a_full_disk_names_file_cause_and_way_out_and_keeps_the_old_file(tmp_pat
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_device_that_is_full_keeps_its_error():
-    from lt_core.atomic_file import fill
+    from lt_core.files.atomic_file import fill
 
     with Path("/dev/full").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         fill(file, lambda f: torch.save(NEW, f))
 
 
 def test_short_writes_are_completed(tmp_path):
-    from lt_core.atomic_file import fill
+    from lt_core.files.atomic_file import fill
 
     class Slow:
         def __init__(self):

@@ -9,7 +9,7 @@ import torch
 from lt_checkpoint import AsyncCheckpointIO
 from lt_checkpoint._header import read_header
 from lt_core import CheckpointIO
-from lt_core.checkpoint_header import FORMAT, Header
+from lt_core.files.checkpoint_header import FORMAT, Header
 
 io = CheckpointIO()
 START = Header.of_new_run()

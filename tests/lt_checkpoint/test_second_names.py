@@ -39,7 +39,7 @@ def test_where_there_are_no_hard_links_it_is_a_copy(io, tmp_path, monkeypatch):
     def refuses(source, target):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("lt_core.atomic_file.os.link", refuses)
+    monkeypatch.setattr("lt_core.files.atomic_file.os.link", refuses)
     io.save_checkpoint({"epoch": 1}, tmp_path / "a.ckpt")
     io.add_name(tmp_path / "a.ckpt", tmp_path / "last.ckpt")
     io.wait()

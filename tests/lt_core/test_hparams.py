@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from lt_core import ConfigError, LightningModule, LtWarning
+from lt_core.files.plain_data import is_plain
 from lt_core.hparams import AttributeDict, HyperparametersMixin, plain_hparams, saved_hparams
-from lt_core.plain_data import is_plain
 
 
 class Model(LightningModule):

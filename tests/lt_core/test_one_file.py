@@ -7,7 +7,7 @@ import torch
 
 from lt_core import CheckpointError
 from lt_core.checkpoint import OneFile
-from lt_core.checkpoint_header import Header
+from lt_core.files.checkpoint_header import Header
 
 io = OneFile()
 

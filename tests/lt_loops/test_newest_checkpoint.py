@@ -2,7 +2,7 @@
 
 import pytest
 
-from lt_core.checkpoint_header import Header
+from lt_core.files.checkpoint_header import Header
 from lt_loops.checkpoint.choice import newest_first
 
 

@@ -35,7 +35,7 @@ def save(tree: Mapping[str, Any], path: StrPath, *, storage_options: Any = None)
     """Write a tree of tensors and plain data; what stands at ``path`` stays until the new file is complete.
 
     Args:
-        tree: dicts, lists, numbers, strings, tensors... (:mod:`lt_core.plain_data`), nested as you like.
+        tree: dicts, lists, numbers, strings, tensors... (:mod:`lt_core.files.plain_data`), nested as you like.
         path: a file's path, whose folder is made, or a URL that fsspec knows (``s3://...``).
         storage_options: for URLs: the arguments of fsspec's file system.
 

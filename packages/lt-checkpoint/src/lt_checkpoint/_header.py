@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from lt_checkpoint._pickle_check import CutOffError, RefusedError, dry_run, first_item
-from lt_core.checkpoint_header import HEADER_KEY, Header
+from lt_core.files.checkpoint_header import HEADER_KEY, Header
 
 __all__ = ["read_header"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lt_core.plain_data import plain_tree
+from lt_core.files.plain_data import plain_tree
 
 __all__ = ["HostCopies", "host_tree", "num_bytes"]
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import IO, Any
 
-from lt_core.atomic_file import fill
 from lt_core.errors import CheckpointError, MissingCheckpointError
+from lt_core.files.atomic_file import fill
 
 __all__ = [
     "local_copy",

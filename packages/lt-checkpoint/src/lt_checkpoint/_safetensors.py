@@ -11,8 +11,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, MissingCheckpointError, near_files, warn
+from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
 
 __all__ = ["as_bytes", "read", "read_metadata"]

@@ -30,9 +30,9 @@ from torch.distributed.tensor import DTensor
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
 from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
-from lt_core.atomic_file import sync_directory
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
 from lt_core.errors import CheckpointError
+from lt_core.files.atomic_file import sync_directory
 from lt_core.ranks import Ranks
 
 __all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]

@@ -27,10 +27,10 @@ from lt_checkpoint._remote_file import (
 )
 from lt_checkpoint._safe_read import checked_location, read_checkpoint, verify_checkpoint
 from lt_checkpoint._safetensors import as_bytes, read, read_metadata
-from lt_core.atomic_file import write_atomically, writing_errors
 from lt_core.checkpoint import OneFile, is_remote, local_path
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError
+from lt_core.files.atomic_file import write_atomically, writing_errors
+from lt_core.files.checkpoint_header import Header
 
 __all__ = ["StrPath", "TorchCheckpointIO", "check_ending", "is_safetensors"]
 

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_header import Header
+from lt_core.files.checkpoint_header import Header
 
 __all__ = ["Wrapping"]
 

@@ -16,8 +16,8 @@ from lt_cli.checkpoint_report import contents, tensors_of
 from lt_cli.command_error import CommandError
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, did_you_mean
+from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
 
 __all__ = ["convert", "export", "run", "weights_of"]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from lt_core.checkpoint_header import HEADER_KEY, Header
+from lt_core.files.checkpoint_header import HEADER_KEY, Header
 
 __all__ = ["contents", "tensors_of"]
 

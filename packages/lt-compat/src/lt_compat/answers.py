@@ -34,8 +34,8 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
+from lt_core.files.hparams_file import read_hparams_file
 from lt_core.hparams import plain_hparams
-from lt_core.hparams_file import read_hparams_file
 from lt_core.module import LightningModule
 from lt_core.optimizer import grad_norm
 from lt_core.plugins import install_hint

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import torch
 
-from lt_core.atomic_file import write_atomically
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError
+from lt_core.files.atomic_file import write_atomically
 
 __all__ = ["PickledCheckpointIO", "pickles", "use_pickles"]
 

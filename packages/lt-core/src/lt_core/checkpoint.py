@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from lt_core import plugins
-from lt_core.atomic_file import clean_leftovers, name_beside, sync_directory, write_atomically, writing_errors
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, MissingCheckpointError, near_files, warn
+from lt_core.files.atomic_file import clean_leftovers, name_beside, sync_directory, write_atomically, writing_errors
+from lt_core.files.checkpoint_header import Header
+from lt_core.files.plain_data import plain_tree
 from lt_core.older import Interface
-from lt_core.plain_data import plain_tree
 from lt_core.ranks import Ranks
 
 __all__ = [
@@ -53,8 +53,8 @@ class CheckpointIO(Interface):
     """Writes and reads one file for each checkpoint, in the format of ``torch.save``.
 
     A file is complete or not there: it is written beside its final name, synced and renamed. It holds plain data and
-    tensors only (see :mod:`lt_core.plain_data`), on the CPU, so that ``torch.load(path, weights_only=True)`` opens it
-    anywhere, and reading it runs no code.
+    tensors only (see :mod:`lt_core.files.plain_data`), on the CPU, so that ``torch.load(path, weights_only=True)``
+    opens it anywhere, and reading it runs no code.
 
     What a subclass does not override is done by lt-checkpoint where it is installed, else by :class:`OneFile`; one for
     another format or place overrides all members that touch files. It is found by an entry point in

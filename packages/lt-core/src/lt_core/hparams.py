@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean, warn
-from lt_core.plain_data import ATOMS, MAX_DEPTH
+from lt_core.files.plain_data import ATOMS, MAX_DEPTH
 
 __all__ = [
     "AttributeDict",

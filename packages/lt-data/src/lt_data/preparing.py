@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from lt_core.atomic_file import write_atomically
 from lt_core.errors import DataError
+from lt_core.files.atomic_file import write_atomically
 
 __all__ = ["prepare_once"]
 

@@ -15,10 +15,10 @@ import torch
 from lt_core import CallbackBase, plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.checkpoint_header import Contents
 from lt_core.data import DataSource, Feed
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
+from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import Logger
 from lt_core.module import LightningModule

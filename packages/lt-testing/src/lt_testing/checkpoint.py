@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 import torch
 
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_header import Header
 from lt_core.errors import CheckpointError
-from lt_core.plain_data import is_plain
+from lt_core.files.checkpoint_header import Header
+from lt_core.files.plain_data import is_plain
 from lt_testing.kit import Kit
 from lt_testing.training import assert_same, installed_trainer, kit_data, seeded
 

@@ -17,9 +17,9 @@ from lt_core import CallbackBase
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_header import Header
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed, make_feed
+from lt_core.files.checkpoint_header import Header
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
 from lt_core.module import LightningModule

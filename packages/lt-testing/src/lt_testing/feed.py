@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from lt_core.data import Feed
-from lt_core.plain_data import is_plain
+from lt_core.files.plain_data import is_plain
 from lt_core.strategy import Shard
 from lt_testing.kit import Kit
 

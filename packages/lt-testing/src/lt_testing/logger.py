@@ -27,9 +27,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from lt_core.files.plain_data import is_plain
 from lt_core.logger import Logger
 from lt_core.logging.media import Audio, Figure, Histogram, Image, Media, Table, Text, Video
-from lt_core.plain_data import is_plain
 from lt_testing.kit import Kit
 
 __all__ = ["LoggerKit", "examples_of_media"]

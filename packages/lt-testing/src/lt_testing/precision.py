@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from lt_core.plain_data import is_plain
+from lt_core.files.plain_data import is_plain
 from lt_core.precision import Precision
 from lt_testing.kit import Kit
 from lt_testing.training import assert_same, installed_trainer, kit_data, seeded

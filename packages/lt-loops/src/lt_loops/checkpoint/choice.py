@@ -16,7 +16,7 @@ from lt_loops.arguments.problems import type_name
 
 if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
-    from lt_core.checkpoint_header import Header
+    from lt_core.files.checkpoint_header import Header
     from lt_core.trainer import TrainerAPI
     from lt_loops.run.frame import Run
 

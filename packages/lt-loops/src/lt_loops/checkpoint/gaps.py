@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lt_core.errors import CheckpointError, from_signal_handler
-from lt_core.plain_data import plain_tree
+from lt_core.files.plain_data import plain_tree
 
 
 def listed(gaps: Mapping[str, str]) -> str:

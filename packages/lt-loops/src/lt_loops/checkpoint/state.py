@@ -1,7 +1,7 @@
 """A run as plain data: captured for a checkpoint, restored from one.
 
-The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.checkpoint_header`). It has Lightning's layout
-(``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
+The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.files.checkpoint_header`). It has Lightning's
+layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
 ``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
 
 - ``position``: the counters (``Position``),
@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lt_core.checkpoint_header import Contents
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
-from lt_core.from_checkpoint import load_state_dict_strictly
+from lt_core.files.checkpoint_header import Contents
+from lt_core.files.from_checkpoint import load_state_dict_strictly
+from lt_core.files.partial_save import check_left_out, leave_out
+from lt_core.files.plain_data import without_numpy
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
-from lt_core.partial_save import check_left_out, leave_out
-from lt_core.plain_data import without_numpy
 from lt_core.seed import capture_generators
 from lt_core.terminal.short_path import short_path
 from lt_core.terminal.waiting import waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lt_core.checkpoint_header import Header
+from lt_core.files.checkpoint_header import Header
 
 
 class Origin:

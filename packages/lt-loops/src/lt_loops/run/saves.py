@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lt_core.checkpoint import CheckpointIO, SupportsShards
-from lt_core.checkpoint_header import Contents, Header
 from lt_core.errors import CheckpointError, ConfigError, warn
+from lt_core.files.checkpoint_header import Contents, Header
 from lt_loops.checkpoint.gaps import listed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class SaveRequest(NamedTuple):
         path: the file.
         contents: what goes into it.
         owner: the callback that hears how it ended.
-        mark: what the file says of its owner (:meth:`lt_core.checkpoint_header.Header.marked`).
+        mark: what the file says of its owner (:meth:`lt_core.files.checkpoint_header.Header.marked`).
         write: called with the path in place of the loop's own writing; None where nobody does.
         batches: training batches done when it was written: which state it holds.
         header: what the file says of itself when it is written.

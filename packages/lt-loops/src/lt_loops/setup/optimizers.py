@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
-from lt_core.plain_data import without_numpy
+from lt_core.files.plain_data import without_numpy
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.scheduler_config import SchedulerConfig, read_scheduler
 

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
-from lt_core.checkpoint_header import HEADER_KEY
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, nearest_name, warn
+from lt_core.files.checkpoint_header import HEADER_KEY
+from lt_core.files.hparams_file import read_hparams_file
+from lt_core.files.partial_save import check_left_out
 from lt_core.hparams import (
     AttributeDict,
     annotated_classes,
@@ -30,8 +32,6 @@ from lt_core.hparams import (
     whole_config,
     with_types,
 )
-from lt_core.hparams_file import read_hparams_file
-from lt_core.partial_save import check_left_out
 
 __all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
 
@@ -109,7 +109,7 @@ def load_state_dict_strictly(
         path: where it comes from, for errors.
         strict: False: missing and unexpected keys are a warning; wrong shapes are an error all the same.
         left_out: keys that were left out of the file on purpose (a partial save), and may be missing; where the file
-            describes them, the module's own values are compared (:func:`lt_core.partial_save.check_left_out`).
+            describes them, the module's own values are compared (:func:`lt_core.files.partial_save.check_left_out`).
         hparams: the hyperparameters in the file; an error names those that the module has otherwise.
 
     Raises:
