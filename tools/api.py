@@ -31,6 +31,7 @@ MODULES = {
         "lt_core.data",
         "lt_core.data_setup",
         "lt_core.dialect",
+        "lt_core.duration",
         "lt_core.errors",
         "lt_core.files.atomic_file",
         "lt_core.files.checkpoint_header",

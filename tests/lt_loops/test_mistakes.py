@@ -58,8 +58,8 @@ ARGUMENTS = [
     row(
         "Trainer(min_steps='100')", "min_steps='100'", "a str", way_out="Write min_steps=100, without quotes", kind=TYPE
     ),
-    row("Trainer(max_time='1h')", "max_time='1h'", "'DD:HH:MM:SS'", way_out="Half an hour is '00:00:30:00'"),
-    row("Trainer(max_time='30:00')", "max_time='30:00'", "'DD:HH:MM:SS'", way_out="Half an hour is '00:00:30:00'"),
+    row("Trainer(max_time='1 hor')", "max_time='1 hor'", "'hor' is no unit", way_out="Did you mean 'hours'?"),
+    row("Trainer(max_time='30:00')", "max_time='30:00'", "'DD:HH:MM:SS'", way_out="Half an hour is '30 min'"),
     row("Trainer(max_time=3600)", "max_time=3600", "an int", way_out="For seconds write {'seconds': 3600}", kind=TYPE),
     row("Trainer(max_time={'hour': 1})", "max_time={'hour': 1}", "'hour'", way_out="Did you mean 'hours'?"),
     row("Trainer(max_time={'hours': '1'})", "max_time={'hours': '1'}", "a str", way_out="{'hours': 30}", kind=TYPE),
@@ -98,7 +98,7 @@ ARGUMENTS = [
     row(
         "Trainer(val_check_interval=0)", "val_check_interval=0", way_out="To validate never, write limit_val_batches=0"
     ),
-    row("Trainer(val_check_interval='often')", "val_check_interval='often'", way_out="Half an hour is '00:00:30:00'"),
+    row("Trainer(val_check_interval='often')", "val_check_interval='often'", way_out="Half an hour is '30 min'"),
     row("Trainer(val_check_interval=True)", "val_check_interval=True", "a bool", way_out="=1.0", kind=TYPE),
     row(
         "Trainer(val_check_interval=0.5, check_val_every_n_epoch=None)",

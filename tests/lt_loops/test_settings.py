@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from lt_core import Callback, ConfigError, ConfigTypeError, Logger, LtDeprecationWarning, LtWarning, Precision
-from lt_loops.arguments.durations import parse_time
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.table import ARGUMENTS, Settings
 
@@ -174,20 +173,6 @@ def test_numbers_of_numpy_count_as_numbers():
 )
 def test_a_precision_of_any_spelling_has_one_name(written, name):
     assert canonical_precision(written) == name
-
-
-@pytest.mark.parametrize(
-    "written, seconds",
-    [
-        (None, None),
-        ("00:00:00:01", 1.0),
-        ("01:02:03:04", 93784.0),
-        (timedelta(minutes=1.5), 90.0),
-        ({"hours": 1, "minutes": 0.5}, 3630.0),
-    ],
-)
-def test_a_time_of_any_form_is_seconds(written, seconds):
-    assert parse_time(written) == seconds
 
 
 def test_the_incumbents_objects_are_recognized():

@@ -77,7 +77,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         min_epochs: epochs before which nothing ends training early.
         max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
         min_steps: optimizer steps before which nothing ends training early.
-        max_time: training time after which training ends: a timedelta, ``"DD:HH:MM:SS"``, or a dict for timedelta.
+        max_time: training time after which training ends: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta, or its dict.
         limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.
         limit_val_batches: the same for each validation loader; default: 1.0.
         limit_test_batches: the same for each test loader; default: 1.0.

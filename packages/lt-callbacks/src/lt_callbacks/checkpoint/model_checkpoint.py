@@ -56,7 +56,7 @@ class ModelCheckpoint(Checkpoint):
         auto_insert_metric_name: ``{epoch}`` becomes ``epoch=3``; False: ``3``.
         every_n_train_steps: save after every so many optimizer steps. Where ``monitor`` is a metric of validation, the
             next validation ranks and saves.
-        train_time_interval: save whenever this time has passed, at the next batch, or likewise.
+        train_time_interval: save whenever this time (``"10 min"``) has passed, at the next batch, or likewise.
         every_n_epochs: save after every so many epochs; 1 where neither of the two above is given.
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
@@ -93,7 +93,7 @@ class ModelCheckpoint(Checkpoint):
         mode: str = "min",
         auto_insert_metric_name: bool = True,
         every_n_train_steps: int | None = None,
-        train_time_interval: timedelta | None = None,
+        train_time_interval: str | timedelta | None = None,
         every_n_epochs: int | None = None,
         save_on_train_epoch_end: bool | None = None,
         enable_version_counter: bool = True,

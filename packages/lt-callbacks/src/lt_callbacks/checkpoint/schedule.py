@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lt_callbacks.arguments import whole
 from lt_core.agreed_time import AgreedTime
+from lt_core.duration import Duration
 from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class CheckpointSchedule:
     Args:
         every_n_train_steps: optimizer steps between two saves; 0 or None for never.
         every_n_epochs: epochs between two saves; 1 where neither of the others is given.
-        train_time_interval: time between two saves.
+        train_time_interval: time between two saves: ``"10 min"``, a timedelta.
         on_train_epoch_end: save at the epoch's end (True), at validation's (False), or as validation runs (None).
 
     Raises:
@@ -33,9 +34,11 @@ class CheckpointSchedule:
         self,
         every_n_train_steps: int | None,
         every_n_epochs: int | None,
-        train_time_interval: timedelta | None,
+        train_time_interval: str | timedelta | None,
         on_train_epoch_end: bool | None,
     ) -> None:
+        if train_time_interval is not None:
+            train_time_interval = Duration.time(train_time_interval, "ModelCheckpoint(train_time_interval={})")
         _check(every_n_train_steps, every_n_epochs, train_time_interval)
         by_epoch = every_n_train_steps is None and train_time_interval is None
         self.every_n_epochs = every_n_epochs if every_n_epochs is not None else int(by_epoch)
@@ -56,7 +59,7 @@ class CheckpointSchedule:
         return "every epoch" if self.every_n_epochs == 1 else f"every {self.every_n_epochs} epochs"
 
     def start(self) -> None:
-        """Begin to measure the time between two saves."""
+        """Begin to measure the time between two saves: ``"10 min"``, a timedelta."""
         self._began, self._clock = monotonic(), AgreedTime()
 
     def due_after_batch(self, trainer: TrainerAPI) -> bool:
@@ -86,13 +89,6 @@ def _check(every_n_train_steps: int | None, every_n_epochs: int | None, train_ti
     for name, count in (("every_n_train_steps", every_n_train_steps), ("every_n_epochs", every_n_epochs)):
         if count is not None:
             whole("ModelCheckpoint", name, count, 0, "0 for never")
-    interval: object = train_time_interval
-    if interval is not None and not isinstance(interval, timedelta):
-        raise ConfigError(
-            f"ModelCheckpoint(train_time_interval={interval!r}): expected a datetime.timedelta, such as "
-            "timedelta(minutes=30).",
-            code="LT178",
-        )
     given = {
         "every_n_train_steps": every_n_train_steps,
         "every_n_epochs": every_n_epochs,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from lt_callbacks.arguments import choice
 from lt_core.agreed_time import AgreedTime
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
+from lt_core.duration import Duration
 from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Timer(Callback):
     The state holds the seconds so far, so that a resumed run has what is left of its time. All ranks stop together.
 
     Args:
-        duration: a timedelta, its arguments as a dict, or ``"DD:HH:MM:SS"``; None never ends training.
+        duration: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta or its arguments as a dict; None never ends training.
         interval: look at the clock after each ``"step"`` or each ``"epoch"``.
         verbose: say when the time is over.
         budget: money that training may cost, with ``price_per_hour``; with ``duration`` too, whichever ends first.
@@ -51,7 +51,8 @@ class Timer(Callback):
         price_per_hour: float | None = None,
     ) -> None:
         super().__init__()
-        limit, affordable = _as_timedelta(duration), _affordable(budget, price_per_hour)
+        limit = None if duration is None else Duration.time(duration, "Timer(duration={})")
+        affordable = _affordable(budget, price_per_hour)
         limits = [time.total_seconds() for time in (limit, affordable) if time is not None]
         self._duration = min(limits, default=None)
         self._price = price_per_hour
@@ -155,24 +156,6 @@ class Timer(Callback):
 
 def _stage(stage: str) -> str:
     return choice("Timer", "stage", str(getattr(stage, "value", stage)), _STAGES)
-
-
-def _as_timedelta(duration: object) -> timedelta | None:
-    expected = "expected a timedelta, its arguments as a dict ({'hours': 2}), or a text DD:HH:MM:SS"
-    if duration is None or isinstance(duration, timedelta):
-        return duration
-    if isinstance(duration, str):
-        found = re.fullmatch(r"(\d+):(\d\d):(\d\d):(\d\d)", duration.strip())
-        if found is None:
-            raise ConfigError(f"Timer(duration={duration!r}): {expected}.", code="LT178")
-        days, hours, minutes, seconds = map(int, found.groups())
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if isinstance(duration, dict):
-        try:
-            return timedelta(**duration)
-        except TypeError as error:
-            raise ConfigError(f"Timer(duration={duration!r}): {expected} ({error}).", code="LT178") from error
-    raise ConfigError(f"Timer(duration={duration!r}): {expected}.", code="LT178")
 
 
 def _affordable(budget: float | None, price_per_hour: float | None) -> timedelta | None:

@@ -15,9 +15,9 @@ from typing import Any, TypeGuard
 
 from lt_core import plugins
 from lt_core.callback import Callback
+from lt_core.duration import TIME, Duration
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_core.precision import Precision
-from lt_loops.arguments.durations import EXPECTED_TIME, parse_time
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, Rule, shown, type_name, wrong_type, wrong_value
 
@@ -94,7 +94,7 @@ def _as_part(name: str, value: Any) -> str:
 
 def val_check_interval(name: str, value: Any) -> Problem | None:
     """Accept a fraction of the epoch, a count of batches or a span of time."""
-    expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {EXPECTED_TIME}"
+    expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {TIME}"
     if isinstance(value, bool):
         return wrong_type(name, value, expected, f"Write {name}=1.0; limit_val_batches=0 turns validation off.")
     if not is_number(value):
@@ -106,15 +106,12 @@ def val_check_interval(name: str, value: Any) -> Problem | None:
     return None
 
 
-def time(name: str, value: Any, expected: str = EXPECTED_TIME) -> Problem | None:
+def time(name: str, value: Any, expected: str = TIME) -> Problem | None:
     """Accept a span of time."""
     try:
-        parse_time(value)
-    except ConfigTypeError as error:
-        return Problem(f"{name}={_text(error)}", wrong_type=True)
+        Duration.time(value, f"{name}={{}}")
     except ConfigError as error:
-        text = _text(error)
-        return Problem(f"{name}={text if expected is EXPECTED_TIME else text.replace(EXPECTED_TIME, expected)}")
+        return Problem(_text(error).replace(TIME, expected), wrong_type=isinstance(error, ConfigTypeError))
     return None
 
 
@@ -372,7 +369,7 @@ def as_precision(value: Any) -> str | Precision:
 
 def as_time(value: Any) -> timedelta:
     """Return a span of time."""
-    return timedelta(seconds=parse_time(value) or 0.0)
+    return Duration.time(value)
 
 
 def as_interval(value: Any) -> int | float | timedelta:

@@ -1,0 +1,163 @@
+"""How long something lasts, or how often it comes, as users write it: ``"500 steps"``, ``"2 epochs"``, ``"30 min"``."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+
+__all__ = ["TIME", "Duration"]
+
+TIME = "a time: '30 min', 'DD:HH:MM:SS', datetime.timedelta(minutes=30) or {'minutes': 30}"
+"""What messages say that a time is."""
+
+_SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600}
+_SECONDS |= {"hour": 3600, "d": 86400, "day": 86400, "week": 604800}
+_COUNTS = {"step": "steps", "epoch": "epochs", "run": "run", "sample": "samples"}
+_EXAMPLES = {"steps": "500 steps", "epochs": "2 epochs", "run": "0.1 run", "samples": "1e6 samples"}
+_TIMES = ("seconds", "minutes", "hours", "days", "weeks")
+_PART = r"\s*([\d._]+(?:e[+-]?\d+)?)\s*([a-z]+)\s*"
+_CLOCK = re.compile(r"(\d+):(\d+):(\d+):(\d+)")
+_KEYWORDS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """An amount of training.
+
+    Attributes:
+        amount: how much; a whole number of steps and samples, a share above 0 and up to 1 of a run.
+        unit: ``"steps"`` (optimizer steps), ``"epochs"``, ``"samples"`` (of all ranks), ``"run"`` or ``"seconds"``.
+    """
+
+    amount: float
+    unit: str
+
+    @classmethod
+    def of(cls, value: Any, units: Sequence[str] = ("seconds",), where: str = "{}") -> Duration:
+        """Return what a user wrote.
+
+        Args:
+            value: a text of a number and a unit (``"1e6 samples"``; ``"1h 30min"``), or a time as ``"DD:HH:MM:SS"``,
+                a :class:`datetime.timedelta` or a dict of its keyword arguments.
+            units: those that fit here.
+            where: how messages show the value, such as ``"Timer(duration={})"``.
+
+        Raises:
+            ConfigError: for text of another form, an unknown unit or one that does not fit, and for nothing.
+            ConfigTypeError: for any other type.
+        """
+        shown = where.format(reprlib.repr(value))
+        if isinstance(value, Duration):
+            found = value
+        elif isinstance(value, timedelta):
+            found = cls(value.total_seconds(), "seconds")
+        elif isinstance(value, Mapping):
+            found = cls(_keywords(value, shown), "seconds")
+        elif isinstance(value, str):
+            found = _read(value, units, shown)
+        else:
+            raise ConfigTypeError(
+                f"{shown}: expected {expected(units)}; received {_type_name(value)}.{_remedy(value, units)}",
+                code="LT355",
+            )
+        if found.unit not in units:
+            raise ConfigError(f"{shown}: expected {expected(units)}.", code="LT355")
+        if not 0 < found.amount < math.inf:
+            raise ConfigError(f"{shown}: expected {expected(units)} that is longer than nothing.", code="LT355")
+        if found.unit == "run" and found.amount > 1:
+            raise ConfigError(f"{shown}: expected a share of the run above 0 and up to 1.", code="LT355")
+        if found.unit in ("steps", "samples") and found.amount % 1:
+            raise ConfigError(
+                f"{shown}: expected a whole number of {found.unit}, 1 or more. Write "
+                f"'{max(round(found.amount), 1)} {found.unit}'.",
+                code="LT355",
+            )
+        return found
+
+    @classmethod
+    def time(cls, value: Any, where: str = "{}") -> timedelta:
+        """Return a span of time, read as :meth:`of` does.
+
+        Raises:
+            ConfigError: for what is none.
+        """
+        return timedelta(seconds=cls.of(value, where=where).amount)
+
+    def __str__(self) -> str:
+        """Return it as a user would write it."""
+        return str(timedelta(seconds=self.amount)) if self.unit == "seconds" else f"{self.amount:.12g} {self.unit}"
+
+
+def expected(units: Sequence[str]) -> str:
+    """Return what messages say that was expected: examples of ``units``."""
+    examples = ", ".join(repr(_EXAMPLES[unit]) for unit in units if unit in _EXAMPLES)
+    return " or ".join(part for part in (examples, TIME * ("seconds" in units)) if part)
+
+
+def _read(text: str, units: Sequence[str], shown: str) -> Duration:
+    clock = _CLOCK.fullmatch(text.strip())
+    if clock is not None:
+        days, hours, minutes, seconds = map(int, clock.groups())
+        return Duration(timedelta(days, seconds, minutes=minutes, hours=hours).total_seconds(), "seconds")
+    if not re.fullmatch(f"(?:{_PART})+", text.lower()):
+        raise ConfigError(f"{shown}: expected {expected(units)}.{_half_an_hour(units)}", code="LT355")
+    parts = [_part(number, word, units, shown) for number, word in re.findall(_PART, text.lower())]
+    kinds = {part.unit for part in parts}
+    if len(parts) > 1 and kinds != {"seconds"}:
+        raise ConfigError(f"{shown}: expected one of its parts alone; only times add up ('1h 30min').", code="LT355")
+    return Duration(sum(part.amount for part in parts), kinds.pop())
+
+
+def _part(number: str, word: str, units: Sequence[str], shown: str) -> Duration:
+    """Return one number with its unit."""
+    singular = word if word in _SECONDS else word.removesuffix("s")
+    try:
+        amount = float(number)
+    except ValueError:
+        raise ConfigError(f"{shown}: {number!r} is no number; expected {expected(units)}.", code="LT355") from None
+    if singular in _SECONDS:
+        return Duration(amount * _SECONDS[singular], "seconds")
+    if singular in _COUNTS:
+        return Duration(amount, _COUNTS[singular])
+    known = [*(unit for unit in units if unit != "seconds"), *(_TIMES if "seconds" in units else ())]
+    raise ConfigError(
+        f"{shown}: expected {expected(units)}; {word!r} is no unit of it.{did_you_mean(word, known)}"
+        f"{_half_an_hour(units)}",
+        code="LT355",
+    )
+
+
+def _half_an_hour(units: Sequence[str]) -> str:
+    return " Half an hour is '30 min' or '00:00:30:00' (days, hours, minutes, seconds)." if "seconds" in units else ""
+
+
+def _keywords(given: Mapping[Any, Any], shown: str) -> float:
+    for unit, amount in given.items():
+        if unit not in _KEYWORDS:
+            hint = did_you_mean(str(unit), _KEYWORDS)
+            known = ", ".join(_KEYWORDS)
+            raise ConfigError(f"{shown}: expected the units {known}, not {unit!r}.{hint}", code="LT355")
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
+            raise ConfigTypeError(
+                f"{shown}: expected a number of {unit}; received {_type_name(amount)}. Write {{{unit!r}: 30}}.",
+                code="LT355",
+            )
+    return timedelta(**given).total_seconds()
+
+
+def _type_name(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+
+
+def _remedy(value: object, units: Sequence[str]) -> str:
+    if "seconds" not in units or isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    return f" For seconds write {{'seconds': {value}}} or '{value} s', for hours '{value} h'."
