@@ -189,7 +189,15 @@ def rooms_of_a_save(folder, stops):
     return rooms
 
 
-STATES = {"rank_state", "shared_state", "state_dict", "module_state", "optimizer_state", "saved_hparams"}
+STATES = {
+    "layout_state",
+    "rank_state",
+    "shared_state",
+    "state_dict",
+    "module_state",
+    "optimizer_state",
+    "saved_hparams",
+}
 """What parts of a run are asked for their state by; it is read where the part is."""
 
 

@@ -187,7 +187,7 @@ def train_epoch(run: Run) -> None:
 def _sanity_check(run: Run) -> None:
     """Run a few validation batches before training; nothing of it stays: no metric, no random draw."""
     limit = 0 if run.job.settings.validate_at_start else run.job.settings.num_sanity_val_steps
-    if not run.evaluation.validates or limit == 0 or run.origin.tree is not None or run.position.step:
+    if not run.evaluation.validates or limit == 0 or run.origin.saved is not None or run.position.step:
         return
     run.enter_phase("sanity_check")
     run.call("on_sanity_check_start", phase="on_sanity_check_start")

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
-from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,7 +30,6 @@ from lt_loops.arguments.limits import Limits, documented
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
 from lt_loops.checkpoint.choice import choose_checkpoint
-from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
 from lt_loops.fit_result import FitResult
@@ -512,7 +510,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         if self._run is None:
             raise ConfigTypeError("save_checkpoint() has nothing to save before the first run.", code="LT131")
         run = self._run if self._run.is_live else self._fitted or self._run
-        path, make = os.fspath(filepath), partial(capture, run)
+        path = os.fspath(filepath)
         contents = Contents.of(weights_only or path.endswith(".safetensors"), trainable_only, exclude)
         if not contents.weights_only and run.strategy.world_size > 1 and not run.strategy.environment.processes_exist:
             warn(
@@ -522,7 +520,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             )
             contents = contents._replace(weights_only=True)
         to_loggers = run.log.each if run.is_live else None
-        failed = run.saves.save_now(path, contents, make, storage_options, to_loggers, mark)
+        failed = run.saves.save_now(path, contents, run.capture, storage_options, to_loggers, mark)
         if failed is not None and run.status == "running":  # where it ends by an exception, the file is what counts
             raise failed
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from lt_core.errors import CheckpointError, from_signal_handler
@@ -21,21 +23,22 @@ class Gaps:
 
     Attributes:
         found: the reason for each missing part, by a name for people; the checkpoint's key ``gaps``.
+        objects: whether the file may hold any object, not plain data alone.
         error: the first exception of the user's own code, which is raised when the checkpoint is written; None for
             failures of loggers, and for what is no plain data.
     """
 
     def __init__(self, *, objects: bool = False) -> None:
-        """Begin without gaps; ``objects``: the file may hold any object, not plain data alone."""
+        """Begin without gaps."""
         self.found: dict[str, str] = {}
         self.error: Exception | None = None
-        self._objects = objects
+        self.objects = objects
 
     def optional(self, part: str, make: Callable[[], Any], *, logger: bool = False) -> Any:
         """Return what ``make`` returns; None where it fails or returns what cannot be saved."""
         try:
             value = make()
-            if not self._objects:
+            if not self.objects:
                 plain_tree(value, part)
         except Exception as error:
             if from_signal_handler(error):
@@ -45,3 +48,15 @@ class Gaps:
                 self.error = self.error or error
             return None
         return value
+
+    @contextmanager
+    def checks_added(self, tree: dict[str, Any]) -> Iterator[None]:
+        """Leave out what hooks add meanwhile to a checkpoint, or to its callbacks' states, and cannot be saved."""
+        tables = [tree, tree["callbacks"]]
+        before = [set(table) for table in tables]
+        yield
+        for table, known in zip(tables, before, strict=True):
+            for key in [key for key in table if key not in known]:
+                self.optional(f"the key {key!r}", partial(table.get, key))
+                if f"the key {key!r}" in self.found:
+                    del table[key]

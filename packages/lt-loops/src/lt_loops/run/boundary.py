@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import DataError, warn
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import preserve_generators
-from lt_loops.checkpoint.state import capture
 from lt_loops.evaluate import evaluate
 from lt_loops.setup.preparation import ensure_train_feed
 from lt_loops.step.choose import make_plan
@@ -44,7 +42,7 @@ def open_first_epoch(run: Run) -> None:
     set-up code comes before ``iter(loader)``.
     """
     position = run.position
-    if not (position.epoch or position.batch or run.origin.tree):
+    if not (position.epoch or position.batch or run.origin.saved):
         _drop_outdated(run)
         ensure_train_feed(run)
         run.data.open()
@@ -90,7 +88,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     run.training.settle()
     if not resumed:
         run.log.write_row()
-    _save(run)
+    run.save()
     if _obeys_signal(run):
         return True
     if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
@@ -101,11 +99,6 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     if not resumed:
         look_ahead(run)
     return run.stopping.ends_epoch()
-
-
-def _save(run: Run) -> None:
-    """Write the checkpoints that hooks have asked for."""
-    run.saves.serve(partial(capture, run), run.log.each)
 
 
 def _obeys_signal(run: Run) -> bool:
@@ -120,7 +113,7 @@ def _announce_signal(run: Run) -> None:
     """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
     if run.stopping.announces_signal():
         run.call("on_interrupt", phase="on_interrupt")
-        _save(run)
+        run.save()
 
 
 def end_of_data(run: Run) -> None:
@@ -151,7 +144,7 @@ def validate(run: Run) -> None:
     if run.evaluation.cut_short:
         return  # the state that is saved is that before this validation; a resume repeats it
     run.evaluation.validated()
-    _save(run)
+    run.save()
     run.data.start_clock()
 
 
@@ -174,7 +167,7 @@ def serve_at_end(run: Run) -> None:
     """
     run.stopping.settle_signal()
     _announce_signal(run)
-    _save(run)
+    run.save()
     run.saves.confirm()
 
 
@@ -204,4 +197,4 @@ def after_epoch(run: Run) -> None:
     if run.compile_report is not None:
         run.compile_report.say(run.trainer.print)
     run.enter_phase("")
-    _save(run)
+    run.save()

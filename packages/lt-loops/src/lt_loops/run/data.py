@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from lt_core.seed import restore_generators
+from lt_core.seed import capture_generators, restore_generators
 from lt_loops.arguments.limits import limited
-from lt_loops.run.owner import Owner, Saved
+from lt_loops.run.owner import Owner, Restore, Saved
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -155,16 +155,21 @@ class TrainingData(Owner):
         """Return the place in the training data."""
         return {"feed": self.place()}
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, stage: Restore, saved: Saved) -> None:
         """Go on where a rank stood; on another number of ranks batches are counted anew, and generators stay."""
-        place = saved.mine["feed"]
-        if place is not None and self.feed is not None:
-            self.feed.load_state_dict(place)
-            self._place = place
-            if not saved.same_ranks:
-                self._ahead.position.batch = self.feed.batches_done
-        if saved.same_ranks:
-            self._generators = saved.mine["generators"]
+        if stage is Restore.PLACE:
+            place = saved.mine["feed"]
+            if place is not None and self.feed is not None:
+                self.feed.load_state_dict(place)
+                self._place = place
+                if not saved.same_ranks:
+                    self._ahead.position.batch = self.feed.batches_done
+            if saved.same_ranks:
+                self._generators = saved.mine["generators"]
+        elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:
+            epoch, batch, _ = saved.place
+            if self.feed is not None and batch:
+                self.feed.load_state_dict({"epoch": epoch, "batches": batch, "before": capture_generators()})
 
     def go_on_from(self, last: TrainingData) -> None:
         """Go on where the data of another fit stands."""

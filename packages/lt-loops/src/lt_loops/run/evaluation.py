@@ -13,13 +13,14 @@ from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators, restore_generators
-from lt_loops.run.owner import Owner, Saved
+from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_core.strategy import Strategy
     from lt_loops.arguments.limits import Limits
+    from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.run.ahead import Ahead
     from lt_loops.setup.loaders import Loaders
 
@@ -217,7 +218,7 @@ class Evaluation(Owner):
         self._steps[stage] = count
         return count
 
-    def shared_state(self) -> dict[str, Any]:
+    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         """Return the batches logged by stage."""
         return {"eval_steps": dict(self._steps) if self._before is None else self._before[1]}
 
@@ -226,13 +227,12 @@ class Evaluation(Owner):
         half = {} if self._half is None else {"validation": self._half}
         return {"generators": capture_generators() if self._before is None else self._before[0], **half}
 
-    def restore_counts(self, saved: Saved) -> None:
-        """Go on counting where an earlier run stopped."""
-        self._steps.update(saved.shared.get("eval_steps", {}))
-
-    def restore(self, saved: Saved) -> None:
-        """Go on with a validation where a signal ended it; on another number of ranks it is repeated."""
-        self._half = saved.mine.get("validation") if saved.same_ranks else None
+    def restore(self, stage: Restore, saved: Saved) -> None:
+        """Go on counting, and with a validation that a signal ended; on another number of ranks it is repeated."""
+        if stage is Restore.DATA:
+            self._steps.update(saved.shared.get("eval_steps", {}))
+        elif stage is Restore.PLACE:
+            self._half = saved.mine.get("validation") if saved.same_ranks else None
 
     def go_on_from(self, last: Evaluation) -> None:
         """Go on counting where another fit stands."""

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import warn
+from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_loops.checkpoint.gaps import Gaps, listed
+from lt_loops.checkpoint.writing import loop_counters, written
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
+from lt_loops.run.callbacks import Callbacks
 from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.history import History
@@ -24,6 +27,7 @@ from lt_loops.run.saves import Saves
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.training import Training
+from lt_loops.run.weights import Weights
 from lt_loops.setup.hook_calls import HookCalls
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.profiler import Profiler
     from lt_loops.run.job import Job
-    from lt_loops.run.owner import Owner
+    from lt_loops.run.owner import Owner, Restore
 
 
 class Run:
@@ -45,8 +49,8 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
-        model: the module as the strategy set it up.
-        origin, data, training, losses, stopping, evaluation, log, saves: the owners; each class says what it holds.
+        origin, weights, data, training, losses, stopping, evaluation, log, saves: the owners; each class says what it
+            holds.
         ahead: how far the loop runs before it looks up.
         history: what went to the loggers, as columns.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
@@ -64,7 +68,9 @@ class Run:
         module, settings, limits, parts = job.module, job.settings, job.limits, job.parts
         self.module, self.strategy, self.precision = module, parts.strategy, parts.precision
         self.callbacks, self.loggers = parts.callbacks, parts.loggers
-        self.model: nn.Module = module
+        quiet = bool(settings.fast_dev_run or settings.barebones)
+        self.called = Callbacks(self.callbacks, job.trainer, module, quiet=quiet)
+        self.weights = Weights(module, parts.strategy)
         self.position = Position()
         self.recorder: RunRecorder = RunRecorder(single=job.lenient) if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution)
@@ -76,7 +82,12 @@ class Run:
         self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
         self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
         self.training = Training(
-            self.ahead, module, self.precision, Schedulers(self.ahead, module, self.recorder, self.evaluation)
+            self.ahead,
+            module,
+            self.strategy,
+            self.precision,
+            self.weights,
+            Schedulers(self.ahead, module, self.recorder, self.evaluation),
         )
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
         self.hooks: HookCalls
@@ -102,15 +113,26 @@ class Run:
         Its loaders are asked for anew, and nothing of it goes to a logger.
         """
         run = Run(self.job.inside(callbacks), self._shows)
-        run.model = self.model
+        run.weights.placed(self.model)
         run.training.take(self.training.made)
         run.begin(None)
         return run
 
     @property
     def owners(self) -> tuple[Owner, ...]:
-        """Those that look ahead, and that a checkpoint asks."""
-        return self.evaluation, self.log, self.data, self.training, self.job.loaders, self.stopping
+        """Those that look ahead, and that a checkpoint asks.
+
+        The user's code hears of a checkpoint in this order: callbacks, the datamodule (of the loaders), the module.
+        """
+        return (
+            *(self.called, self.job.loaders, self.training, self.weights),
+            *(self.evaluation, self.log, self.data, self.stopping),
+        )
+
+    @property
+    def model(self) -> nn.Module:
+        """The module as the strategy set it up."""
+        return self.weights.model
 
     @property
     def is_live(self) -> bool:
@@ -144,12 +166,37 @@ class Run:
 
     def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
         """Go on with the model and the optimizers as the strategy has set them up."""
-        self.model = model
+        self.weights.placed(model)
         self.training.placed(optimizers)
+
+    def restore(self, stage: Restore) -> None:
+        """Have every owner take back what of the checkpoint belongs to ``stage``; nothing without one."""
+        if self.origin.saved is not None:
+            for owner in self.owners:
+                owner.restore(stage, self.origin.saved)
+
+    def capture(self, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
+        """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
+
+        What is optional keeps nothing from being saved: see :class:`~lt_loops.checkpoint.gaps.Gaps`.
+
+        Returns:
+            The tree; and an exception of the user's hooks, to be raised when the tree is written.
+
+        Raises:
+            ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
+        """
+        gaps, manual = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects), not self.module.automatic_optimization
+        loops = loop_counters(self.position, self.data.length, len(self.training.optimizers), manual=manual)
+        return written(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
+
+    def save(self) -> None:
+        """Write the checkpoints that hooks have asked for."""
+        self.saves.serve(self.capture, self.log.each)
 
     def take_callbacks(self, callbacks: list[Callback]) -> None:
         """Have these be called from here on, in this order."""
-        self.callbacks[:] = callbacks
+        self.called.take(callbacks)
         self.hooks.forget()
 
     @contextmanager
@@ -194,14 +241,8 @@ class Run:
     def result(self) -> RunResult:
         """Return what the run leaves behind."""
         crosses, gaps = self.strategy.capabilities.returns_results, Gaps(objects=True)
-        states = {
-            cb.state_key: gaps.optional(f"the state of {cb.state_key}", cb.state_dict)
-            for cb in self.callbacks * crosses
-        }
-        files = [
-            gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict)
-            for logger in self.loggers * crosses
-        ]
+        states = self.called.states(gaps) if crosses else {}
+        files = self.log.places(gaps) if crosses else []
         if gaps.found:
             missing = listed(gaps.found)
             warn(f"The run is done, but the process that started it does not get {missing}.", code="LT605")

@@ -11,7 +11,7 @@ from lt_core import plugins
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
 from lt_core.logging.media import as_media
 from lt_loops.logging.merged_sums import merged_sums
-from lt_loops.run.owner import Owner, Saved
+from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lt_core.module import LightningModule
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
+    from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.history import History
@@ -63,13 +64,13 @@ class Log(Owner):
         """
         self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
         self._rows, self._module, self._history, self._next_row = rows, module, history, NEVER
-        self._loggers: list[Logger] = list(loggers) if strategy.rank == 0 else []
+        self._all: list[Logger] = list(loggers)
+        self._loggers = self._all if strategy.rank == 0 else []
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
         self._axis_told = ""
-        self._keeps_media = False
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next row of step values is due."""
@@ -83,8 +84,21 @@ class Log(Owner):
         """Return the sums of the epoch's metrics."""
         return {"recorder": self._recorder.state_dict()}
 
-    def restore(self, saved: Saved) -> None:
+    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
+        """Return version and place in the files of each logger."""
+        return {"loggers": self.places(gaps)}
+
+    def places(self, gaps: Gaps) -> list[dict[str, Any] | None]:
+        """Return where each logger stands in its files; None for one that fails."""
+        return [
+            gaps.optional(f"the place in the files of {type(logger).__qualname__}", logger.state_dict, logger=True)
+            for logger in self._all
+        ]
+
+    def restore(self, stage: Restore, saved: Saved) -> None:
         """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
+        if stage is not Restore.PLACE:
+            return
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.mine["recorder"])
             return
@@ -188,8 +202,8 @@ class Log(Owner):
                 code="LT522",
             )
         path = write(folder, name, media, step)
-        if not self._keeps_media:
-            self._keeps_media = True
+        if (0, "file") not in self._reported:
+            self._reported.add((0, "file"))
             warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 
     def each(self, action: Callable[[Logger], Any]) -> None:

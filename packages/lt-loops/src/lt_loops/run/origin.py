@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lt_core.files.checkpoint_header import Header
+
+if TYPE_CHECKING:
+    from lt_loops.run.owner import Saved
 
 
 class Origin:
@@ -13,26 +16,31 @@ class Origin:
     Attributes:
         path: of the checkpoint; a word (``"last"``) until the ranks have agreed on a file, None for none.
         trusted: whether the file may run code as it is read.
-        tree: its content; None before it was read, and where there is none.
+        saved: its content; None before it was read, and where there is none.
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
     """
 
-    __slots__ = ("header", "path", "tree", "trusted")
+    __slots__ = ("header", "path", "saved", "trusted")
 
     def __init__(self, path: str | None, *, trusted: bool) -> None:
         self.path, self.trusted = path, trusted
-        self.tree: dict[str, Any] | None = None
+        self.saved: Saved | None = None
         self.header = Header.of_new_run()
 
     def agreed(self, path: str | None, header: Header) -> None:
         """Start from what rank 0 chose."""
         self.path, self.header = path, header
 
-    def read(self, tree: dict[str, Any]) -> Header | None:
+    def read(self, saved: Saved) -> Header | None:
         """Go on with the run whose checkpoint was read; return what the file says of itself."""
-        found = Header.of(tree)
-        self.tree, self.header = tree, self.header.resumed(found)
+        found = Header.of(saved.tree)
+        self.saved, self.header = saved, self.header.resumed(found)
         return found
+
+    def go_on_at(self, place: tuple[int, int, int]) -> None:
+        """Go on at the epoch, batch and step at which another library's run stood."""
+        assert self.saved is not None
+        self.saved = self.saved._replace(place=place)
 
     def go_on_from(self, last: Origin) -> None:
         """Go on with the run of another fit."""

@@ -3,39 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lt_loops.run.position import NEVER
 
+if TYPE_CHECKING:
+    from lt_core.files.checkpoint_header import Contents
+    from lt_loops.checkpoint.gaps import Gaps
 
-class Saved(NamedTuple):
-    """What a checkpoint holds of an earlier run's owners.
 
-    Attributes:
-        shared: what was the same on all ranks.
-        ranks: each rank's own.
-        mine: that of the rank whose place this one takes.
-        same_ranks: whether as many ranks go on as there were; else what belongs to a rank begins anew.
-        world_size: how many ranks go on.
+class Restore(Enum):
+    """When something of a checkpoint is taken back, in this order. Only a fit goes beyond ``DATA``.
+
+    - ``MODULE``: before the strategy sets the module up. The hooks that see the checkpoint, and the weights; those
+      that are spread over ranks follow when it has.
+    - ``DATA``: what the user's loader methods may look at.
+    - ``CALLBACKS``: what ``on_fit_start`` relies on; the optimizers are made.
+    - ``OPTIMIZERS``: after that hook, in which finetuning adds the parameter groups that states belong to.
+    - ``PLACE``: the rest. The training loader is there.
+    - ``PLACE_OF_OTHERS``: in its stead, where another library wrote the file.
     """
 
-    shared: Mapping[str, Any]
-    ranks: Sequence[Mapping[str, Any]]
-    mine: Mapping[str, Any]
-    same_ranks: bool
-    world_size: int
+    MODULE = auto()
+    DATA = auto()
+    CALLBACKS = auto()
+    OPTIMIZERS = auto()
+    PLACE = auto()
+    PLACE_OF_OTHERS = auto()
 
-    @classmethod
-    def of(cls, part: Mapping[str, Any], rank: int, world_size: int) -> Saved:
-        """Read the checkpoint's own part for one of ``world_size`` ranks."""
-        same = part["world_size"] == world_size
-        return cls(part, part["ranks"], part["ranks"][rank if same else 0], same, world_size)
+
+class Saved(NamedTuple):
+    """A checkpoint, as one of the ranks that start from it reads it.
+
+    Attributes:
+        tree: the whole file.
+        path: of the file.
+        resumes: whether a fit goes on; else only weights and what belongs to them count.
+        rank: whose place is to be taken, where as many ranks go on.
+        world_size: how many ranks go on.
+        place: epoch, batch and step at which another library's run stood; None for files of lt.
+    """
+
+    tree: dict[str, Any]
+    path: str
+    resumes: bool
+    rank: int
+    world_size: int
+    place: tuple[int, int, int] | None = None
+
+    @property
+    def shared(self) -> Mapping[str, Any]:
+        """What was the same on all ranks; empty where another library wrote the file, or nothing resumes."""
+        return (self.tree.get("lt") if self.resumes else None) or {}
+
+    @property
+    def ranks(self) -> Sequence[Mapping[str, Any]]:
+        """Each rank's own."""
+        ranks: Sequence[Mapping[str, Any]] = self.shared.get("ranks", ())
+        return ranks
+
+    @property
+    def same_ranks(self) -> bool:
+        """Whether as many ranks go on as there were; else what belongs to a rank begins anew."""
+        return self.shared.get("world_size") == self.world_size
+
+    @property
+    def mine(self) -> Mapping[str, Any]:
+        """That of the rank whose place this one takes."""
+        return self.ranks[self.rank if self.same_ranks else 0] if self.ranks else {}
 
 
 class Owner:
     """Holds a part of a run's state, is its only writer, and learns by its methods what happens.
 
-    What it returns as state goes into the checkpoint under its own keys, as plain data and tensors.
+    What it returns as state goes into the checkpoint under its own keys, as plain data and tensors; an optional part
+    that fails is noted in ``gaps``.
     """
 
     __slots__ = ()
@@ -44,16 +87,20 @@ class Owner:
         """Return the batch of this epoch after which the loop must look up for it."""
         return NEVER
 
-    def shared_state(self) -> dict[str, Any]:
-        """Return what is the same on all ranks."""
+    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
+        """Return what stands in the file under keys of Lightning's layout."""
+        return {}
+
+    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
+        """Return what a resume needs besides, and is the same on all ranks."""
         return {}
 
     def rank_state(self) -> dict[str, Any]:
         """Return what is this rank's own."""
         return {}
 
-    def restore_counts(self, saved: Saved) -> None:
-        """Take back what the user's loader methods may look at: before they are asked."""
+    def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
+        """Have the user's hooks add to the checkpoint ``tree``."""
 
-    def restore(self, saved: Saved) -> None:
-        """Take back the rest: optimizers, feed and model are there."""
+    def restore(self, stage: Restore, saved: Saved) -> None:
+        """Take back what belongs to this stage."""

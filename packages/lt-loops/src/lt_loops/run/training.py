@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lt_loops.run.owner import Owner, Saved
+from lt_core.errors import CheckpointError
+from lt_core.files.plain_data import without_numpy
+from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import Pending
 from lt_loops.setup.optimizers import Optimization
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
+    from lt_core.files.checkpoint_header import Contents
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
+    from lt_core.strategy import Strategy
+    from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.schedulers import Schedulers
+    from lt_loops.run.weights import Weights
     from lt_loops.step.plan import Plan
 
 
@@ -42,12 +49,21 @@ class Training(Owner):
     """
 
     __slots__ = (
-        *("_ahead", "_module", "_precision", "dirty", "held_back", "made", "open_gradients", "pending", "plan"),
-        "schedulers",
+        *("_ahead", "_module", "_precision", "_strategy", "_weights", "dirty", "held_back", "made", "open_gradients"),
+        *("pending", "plan", "schedulers"),
     )
 
-    def __init__(self, ahead: Ahead, module: LightningModule, precision: Precision, schedulers: Schedulers) -> None:
-        self._ahead, self._module, self._precision, self.schedulers = ahead, module, precision, schedulers
+    def __init__(
+        self,
+        ahead: Ahead,
+        module: LightningModule,
+        strategy: Strategy,
+        precision: Precision,
+        weights: Weights,
+        schedulers: Schedulers,
+    ) -> None:
+        self._ahead, self._module, self._strategy, self._precision = ahead, module, strategy, precision
+        self._weights, self.schedulers = weights, schedulers
         self.made = Optimization()
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
@@ -137,9 +153,23 @@ class Training(Owner):
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
-    def shared_state(self) -> dict[str, Any]:
-        """Return the counts of an unfinished window, the scaler, and which optimizers there are."""
+    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
+        """Return the states of optimizers and schedulers."""
+        if contents.weights_only:
+            return {}
+        if self._begins_anew:
+            what = "the gradients of an unfinished accumulation window"
+            gaps.found[what] = f"strategy {self._strategy.name!r} shards them"
+        model, state_of = self._weights.model, self._strategy.optimizer_state
         return {
+            "optimizer_states": [without_numpy(state_of(model, optimizer)) for optimizer in self.optimizers],
+            "lr_schedulers": [without_numpy(config.scheduler.state_dict()) for config in self.schedulers.configs],
+        }
+
+    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
+        """Return the place, the counts of an unfinished window, the scaler, and which optimizers there are."""
+        return {
+            "position": self._ahead.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
             "pending": self.pending.state_dict(),
             "precision": self._precision.state_dict(),
             "optimizers": [type(optimizer).__qualname__ for optimizer in self.optimizers],
@@ -147,15 +177,58 @@ class Training(Owner):
 
     def rank_state(self) -> dict[str, Any]:
         """Return the gradients that a later step will use, and the weight of the losses that they are of."""
-        return {"gradients": self._unfinished_gradients(), "weight": float(self.pending.weight)}
+        gradients = {} if self._begins_anew else self._unfinished_gradients()
+        return {"gradients": gradients, "weight": float(self.pending.weight)}
 
-    def restore(self, saved: Saved) -> None:
-        """Go on in the middle of a window; the states of optimizers and schedulers are the strategy's affair.
+    @property
+    def _begins_anew(self) -> bool:
+        """Whether a resume begins the window in hand anew, as its gradients are not saved.
+
+        Where parameters are sharded, each rank has its own, whole, where only the strategy finds them; or a part.
+        """
+        return self._strategy.capabilities.sharded_parameters and self.has_open_gradients
+
+    def restore(self, stage: Restore, saved: Saved) -> None:
+        """Go on where an earlier run stood."""
+        if stage is Restore.DATA and saved.shared:
+            self._ahead.position.load_state_dict(saved.shared["position"])
+        elif stage is Restore.OPTIMIZERS:
+            self._restore_optimizers(saved)
+        elif stage is Restore.PLACE:
+            self._precision.load_state_dict(saved.shared["precision"])
+            self._restore_window(saved)
+        elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:
+            self._ahead.position.go_on_at(*saved.place)
+
+    def _restore_optimizers(self, saved: Saved) -> None:
+        states, optimizers = saved.tree["optimizer_states"], self.optimizers
+        if len(states) != len(optimizers):
+            raise CheckpointError(
+                f"{saved.path} holds {len(states)} optimizers, configure_optimizers made {len(optimizers)}. Resume "
+                "with the same ones, or warm-start from the weights (load_from_checkpoint).",
+                code="LT603",
+            )
+        kinds = saved.shared.get("optimizers") or [type(o).__qualname__ for o in optimizers]
+        for optimizer, state, kind in zip(optimizers, states, kinds, strict=True):
+            mine = type(optimizer).__qualname__
+            groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
+            if kind != mine or groups != asked:
+                raise CheckpointError(
+                    f"{saved.path} was written with {kind} over {groups} parameter groups, configure_optimizers made "
+                    f"{mine} over {asked}. Resume with the same optimizer, or warm-start from the weights "
+                    "(load_from_checkpoint).",
+                    code="LT603",
+                )
+            self._strategy.load_optimizer_state(self._weights.model, optimizer, copy.deepcopy(state))
+        for config, scheduler in zip(self.schedulers.configs, saved.tree.get("lr_schedulers", []), strict=False):
+            config.scheduler.load_state_dict(scheduler)
+
+    def _restore_window(self, saved: Saved) -> None:
+        """Go on in the middle of a window.
 
         A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
-        self._precision.load_state_dict(saved.shared["precision"])
         parts = [saved.mine] if saved.same_ranks else saved.ranks
         pending = dict(saved.shared["pending"])
         share = 1 if saved.same_ranks else saved.world_size if pending["weighted"] else len(parts)

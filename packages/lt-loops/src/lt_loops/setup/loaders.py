@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 from torch import nn
 
 from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError
+from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.run.owner import Owner, Saved
+from lt_loops.run.owner import Owner, Restore, Saved
+
+if TYPE_CHECKING:
+    from lt_core.files.checkpoint_header import Contents
+    from lt_loops.checkpoint.gaps import Gaps
 
 
 class Loaders(Owner):
@@ -80,7 +86,27 @@ class Loaders(Owner):
         self.epochs.pop(kind, None)
         self.generators.pop(kind, None)
 
-    def shared_state(self) -> dict[str, Any]:
+    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
+        """Return the datamodule's hyperparameters, and its state where that is wanted."""
+        source = self.datamodule
+        found: dict[str, Any] = {}
+        if isinstance(source, HyperparametersMixin):
+            found |= saved_hparams(source, "datamodule_", objects=gaps.objects)
+        if source is not None and hasattr(source, "state_dict") and not contents.weights_only:
+            name = type(source).__qualname__
+            state = gaps.optional(f"the state of {name}", source.state_dict)
+            found |= {name: state} if state else {}
+        return found
+
+    def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
+        """Call the datamodule's hook."""
+        source = self.datamodule
+        if source is not None and hasattr(source, "on_save_checkpoint") and not contents.weights_only:
+            with gaps.checks_added(tree):
+                hook = partial(source.on_save_checkpoint, tree)
+                gaps.optional(f"on_save_checkpoint of {type(source).__qualname__}", hook)
+
+    def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         """Return the epochs in which loaders were asked for."""
         return {"loaders": dict(self.epochs)}
 
@@ -88,10 +114,16 @@ class Loaders(Owner):
         """Return the generators before that; nothing where no loader drew from them."""
         return {"loaders": dict(self.generators)} if self.generators else {}
 
-    def restore_counts(self, saved: Saved) -> None:
-        """Ask for loaders as an earlier run did."""
-        self.epochs.update(saved.shared.get("loaders", {}))
-        self.generators.update(saved.mine.get("loaders", {}))
+    def restore(self, stage: Restore, saved: Saved) -> None:
+        """Have the datamodule see the checkpoint; then ask for loaders as an earlier run did."""
+        source = self.datamodule
+        if stage is Restore.MODULE and source is not None and hasattr(source, "on_load_checkpoint"):
+            source.on_load_checkpoint(saved.tree)
+        elif stage is Restore.DATA:
+            if source is not None and hasattr(source, "load_state_dict") and type(source).__qualname__ in saved.tree:
+                source.load_state_dict(saved.tree[type(source).__qualname__])
+            self.epochs.update(saved.shared.get("loaders", {}))
+            self.generators.update(saved.mine.get("loaders", {}))
 
     def _owner(self, kind: str) -> DataSource | None:
         for owner in (self.datamodule, self.module):

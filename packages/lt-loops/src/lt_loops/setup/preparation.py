@@ -21,17 +21,9 @@ from lt_core.states import Stage
 from lt_core.terminal.waiting import waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
-from lt_loops.checkpoint.state import (
-    logger_states,
-    read_checkpoint,
-    restore_callbacks,
-    restore_data,
-    restore_digits,
-    restore_module,
-    restore_sharded_module,
-    restore_training,
-)
+from lt_loops.checkpoint.reading import check_resumable, place_of_others, read_checkpoint
 from lt_loops.report.announcements import announce_folders, announce_place, speaks
+from lt_loops.run.owner import Restore
 from lt_loops.setup.feeds import checked_loaders, make_train_feed
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
@@ -53,19 +45,19 @@ def set_up(run: Run) -> None:
     _check_given_loaders(run)
     announce_place(run)
     _prepare_data(run)
-    read_checkpoint(run)
+    says, io = speaks(run), run.job.parts.checkpoint_io
+    read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
     _name_the_run(run)
     _call_setup(run)
     announce_folders(run)
-    restore_module(run)
-    restore_data(run)
-    run.placed(*run.strategy.setup(run.module, _optimizer_maker(run), run.precision))
+    run.restore(Restore.MODULE)
+    run.restore(Restore.DATA)
+    placed = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
     run.strategy.supervisor.ready()
-    restore_digits(run)
-    if run.stage == "fit":
-        restore_callbacks(run)
-    else:
-        restore_sharded_module(run)
+    run.placed(*placed)
+    if run.stage == "fit" and run.origin.saved is not None:
+        check_resumable(run.origin.saved)
+        run.restore(Restore.CALLBACKS)
 
 
 def set_up_training(run: Run) -> None:
@@ -74,8 +66,26 @@ def set_up_training(run: Run) -> None:
     _check_schedules(run)
     _tell_about_steps(len(run.training.optimizers), run.job.limits.max_steps)
     run.evaluation.check_interval()
-    restore_training(run)
+    _restore_place(run)
     _log_hyperparams(run)
+
+
+def _restore_place(run: Run) -> None:
+    """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
+    saved, module, limits = run.origin.saved, run.module, run.job.limits
+    if saved is None:
+        return
+    run.restore(Restore.OPTIMIZERS)
+    if saved.shared:
+        run.restore(Restore.PLACE)
+        return
+
+    def window(epoch: int) -> int:
+        return limits.window_of(epoch) if module.automatic_optimization else 1
+
+    place = place_of_others(saved, optimizers=len(run.training.optimizers), batches=run.data.length, window=window)
+    run.origin.go_on_at(place)
+    run.restore(Restore.PLACE_OF_OTHERS)
 
 
 def ensure_train_feed(run: Run) -> Feed:
@@ -202,7 +212,8 @@ def _prepare_data(run: Run) -> None:
 
 def _name_the_run(run: Run) -> None:
     """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
-    states = logger_states(run)
+    saved = run.origin.saved
+    states = [] if saved is None else list(saved.shared.get("loggers", []))
     for index, logger in enumerate(run.loggers):
         state = states[index] if index < len(states) else None
         if state is not None and run.strategy.rank == 0:
@@ -275,7 +286,7 @@ def _optimizer_maker(run: Run) -> Any:
 
 def _log_hyperparams(run: Run) -> None:
     params = logged_hparams(run.module, run.job.datamodule)
-    if params and run.origin.tree is None and run.job.settings.enable_autolog_hparams:
+    if params and run.origin.saved is None and run.job.settings.enable_autolog_hparams:
         run.log.each(lambda logger: logger.log_hyperparams(params))
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())

@@ -1,0 +1,90 @@
+"""A checkpoint that a run starts from: read, and refused where nothing can resume from it.
+
+Who takes back what, and when, say the owners (:class:`~lt_loops.run.owner.Restore`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lt_core.dialect import dialects
+from lt_core.errors import CheckpointError, warn
+from lt_core.terminal.short_path import short_path
+from lt_core.terminal.waiting import waiting
+from lt_loops.checkpoint.gaps import listed
+from lt_loops.former_names import understood_by
+from lt_loops.run.owner import Saved
+
+if TYPE_CHECKING:
+    from lt_core.checkpoint import CheckpointIO
+    from lt_core.strategy import Strategy
+    from lt_loops.run.origin import Origin
+
+
+def read_checkpoint(
+    origin: Origin, strategy: Strategy, io: CheckpointIO, *, resumes: bool, says: bool, say: Callable[[str], None]
+) -> None:
+    """Read the checkpoint that a run was asked for, before anything is set up that depends on it.
+
+    Args:
+        origin: knows the path, and takes what is read.
+        strategy: whose ranks read.
+        io: for the file.
+        resumes: whether a fit goes on from it.
+        says: whether this process says that it waits for the file.
+        say: prints a line, on rank 0.
+    """
+    path = origin.path
+    if path is None:
+        return
+    with waiting(f"the checkpoint {short_path(path)}", says=says):
+        tree = strategy.load_checkpoint(io, path, trusted=origin.trusted)
+    if not isinstance(tree.get("state_dict"), dict):
+        raise CheckpointError(
+            f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
+            "weights call module.load_state_dict(...) yourself.",
+            code="LT601",
+        )
+    found = origin.read(Saved(tree, path, resumes, strategy.rank, strategy.world_size))
+    where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
+    say(f"Loaded {short_path(path)}: {where}.")
+
+
+def check_resumable(saved: Saved) -> None:
+    """Refuse a file of weights alone; say what the file was written without, and what therefore begins anew."""
+    if "optimizer_states" not in saved.tree:
+        raise CheckpointError(
+            f"{saved.path} holds weights only (save_weights_only=True), so training cannot resume from it. For a "
+            "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
+            code="LT602",
+        )
+    if saved.rank == 0 and (gaps := saved.tree.get("gaps")):
+        warn(f"{saved.path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
+
+
+def place_of_others(
+    saved: Saved, *, optimizers: int, batches: int | None, window: Callable[[int], int]
+) -> tuple[int, int, int]:
+    """Return epoch, batch and step where the run stood that wrote a file which is not lt's, as a dialect reads it.
+
+    Args:
+        saved: the file.
+        optimizers: how many there are.
+        batches: of an epoch; None where unknown.
+        window: returns how many micro-batches made an optimizer step in an epoch.
+
+    Raises:
+        CheckpointError: where none does.
+    """
+    tree = saved.tree
+    read = (dialect.progress(tree, optimizers=optimizers, batches=batches, window=window) for dialect in dialects())
+    progress = next((found for found in read if found is not None), None)
+    if progress is None:
+        raise CheckpointError(
+            f"{saved.path} was not written by lt: expected the key 'lt', found {sorted(map(str, tree))[:8]}. For "
+            "a warm start load its weights by load_from_checkpoint and call fit without ckpt_path. "
+            f"{understood_by('checkpoints of Lightning')}",
+            code="LT602",
+        )
+    return progress

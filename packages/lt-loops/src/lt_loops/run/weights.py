@@ -1,0 +1,143 @@
+"""The module of a run, and where the strategy has put it: weights, hyperparameters, what a strategy keeps."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from lt_core.errors import warn
+from lt_core.files.from_checkpoint import load_state_dict_strictly
+from lt_core.files.partial_save import check_left_out, leave_out
+from lt_core.hparams import saved_hparams, settle_hparams
+from lt_core.module import LightningModule
+from lt_core.overrides import is_overridden
+from lt_loops.run.owner import Owner, Restore, Saved
+
+if TYPE_CHECKING:
+    from lt_core.files.checkpoint_header import Contents
+    from lt_core.strategy import Strategy
+    from lt_loops.checkpoint.gaps import Gaps
+
+
+class Weights(Owner):
+    """Holds the module, and saves and loads it by way of the strategy.
+
+    Attributes:
+        model: the module as the strategy set it up.
+    """
+
+    __slots__ = ("_module", "_saved", "_strategy", "model")
+
+    def __init__(self, module: LightningModule, strategy: Strategy) -> None:
+        self._module, self._strategy = module, strategy
+        self.model: nn.Module = module
+        self._saved: Saved | None = None  # what is loaded when the module is where it will be
+
+    def placed(self, model: nn.Module) -> None:
+        """Go on with the model as the strategy has set it up; load what could not be loaded before."""
+        self.model = model
+        saved, self._saved = self._saved, None
+        if saved is None:
+            return
+        if self._strategy.capabilities.sharded_parameters:
+            self._load_shards(saved)
+        else:
+            self._load_digits(saved.tree["state_dict"])
+
+    # ---- out ---------------------------------------------------------------------------------------------------------
+
+    def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
+        """Return weights and hyperparameters."""
+        state = self._strategy.module_state(self.model)
+        return {"state_dict": state, **saved_hparams(self._module, objects=gaps.objects)}
+
+    def rank_state(self) -> dict[str, Any]:
+        """Return what the strategy keeps for itself."""
+        own = self._strategy.state_dict()
+        return {"strategy": own} if own else {}
+
+    def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
+        """Call the module's hook, then leave out the weights that are not wanted."""
+        module = self._module
+        if is_overridden(module, "on_save_checkpoint", LightningModule):
+            gaps.optional("on_save_checkpoint of the module", lambda: module.on_save_checkpoint(tree))
+            if not gaps.objects:
+                settle_hparams(tree, module)
+        if contents.trainable_only or contents.exclude:
+            tree["state_dict"] = dict(tree["state_dict"])
+            tree["left_out"] = leave_out(tree["state_dict"], module, contents.trainable_only, contents.exclude)
+
+    # ---- in ----------------------------------------------------------------------------------------------------------
+
+    def restore(self, stage: Restore, saved: Saved) -> None:
+        """Load the weights; at the end of a resume what the strategy kept."""
+        if stage is Restore.MODULE:
+            self._load(saved)
+        elif stage is Restore.PLACE:
+            self._warn_of_changed_hparams(saved)
+            self._restore_strategy(saved)
+
+    def _load(self, saved: Saved) -> None:
+        module, self._saved = self._module, saved
+        if is_overridden(module, "on_load_checkpoint", LightningModule):
+            module.on_load_checkpoint(saved.tree)
+        if not self._strategy.capabilities.sharded_parameters:
+            load_state_dict_strictly(
+                module,
+                saved.tree["state_dict"],
+                saved.path,
+                strict=module.strict_loading,
+                left_out=saved.tree.get("left_out", ()),
+                hparams=saved.tree.get("hyper_parameters"),
+            )
+
+    def _load_digits(self, weights: dict[str, Any]) -> None:
+        """Load what was saved in more digits than the module had before its precision converted it."""
+        for name, value in self._module.state_dict().items():
+            kept = weights.get(name)
+            if isinstance(value, Tensor) and isinstance(kept, Tensor) and value.dtype == kept.dtype == torch.float64:
+                value.copy_(kept)
+
+    def _load_shards(self, saved: Saved) -> None:
+        left_out, weights = saved.tree.get("left_out", ()), saved.tree["state_dict"]
+        check_left_out(self._module, weights, left_out, saved.path)
+        strict = self._module.strict_loading and not left_out
+        self._strategy.load_module_state(self.model, weights, strict=strict)
+
+    def _warn_of_changed_hparams(self, saved: Saved) -> None:
+        """Say which hyperparameters are not those of the run that is resumed."""
+        before, given = saved.tree.get("hyper_parameters") or {}, dict(self._module.hparams)
+        changed = [name for name in before if name in given and _is_other(before[name], given[name])]
+        if changed and self._strategy.rank == 0:
+            shown = ", ".join(f"{name} was {before[name]!r} and is {given[name]!r}" for name in changed[:5])
+            shown += "..." if len(changed) > 5 else ""
+            warn(
+                f"{saved.path} resumes with other hyperparameters: {shown}. The model has the new ones; "
+                "weights, optimizer (its learning rate too), schedulers and position come from the file. "
+                "To begin anew with its weights: load_from_checkpoint, and fit without ckpt_path.",
+                code="LT618",
+            )
+
+    def _restore_strategy(self, saved: Saved) -> None:
+        """Give each rank back what its strategy kept for itself."""
+        strategy, own = self._strategy, saved.mine.get("strategy")
+        if saved.same_ranks and own:
+            strategy.load_state_dict(copy.deepcopy(own))
+        elif not saved.same_ranks and strategy.rank == 0 and any(rank.get("strategy") for rank in saved.ranks):
+            warn(
+                f"{saved.path} was saved on {len(saved.ranks)} ranks and goes on with {strategy.world_size}: what "
+                f"strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks for the same "
+                "numbers.",
+                code="LT619",
+            )
+
+
+def _is_other(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):  # arrays of numpy are tensors in the file
+        mine = other if isinstance(other, Tensor) else torch.tensor(other) if hasattr(other, "__array__") else None
+        return mine is None or one.shape != mine.shape or not torch.equal(one.cpu(), mine.cpu().to(one.dtype))
+    plain = (bool, int, float, str, type(None))
+    return isinstance(one, plain) and isinstance(other, plain) and one != other and not (one != one and other != other)
