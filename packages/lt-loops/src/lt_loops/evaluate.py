@@ -17,7 +17,7 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.states import Stage
 from lt_loops.run.session import Session
-from lt_loops.setup.feeds import eval_limits, make_eval_feeds
+from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.hook_check import check_takes_index
 from lt_loops.setup.preparation import set_up
 from lt_loops.setup.signatures import count_arguments
@@ -74,7 +74,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         limit: batches of each loader, for the sanity check; None for what the Trainer was asked for.
     """
     word, recorder = Stage(group).hook, run.recorder
-    feeds = eval_feeds(run, group)
+    feeds = run.evaluation.feeds(group)
     if not feeds:
         return []  # the method that was asked for loaders gave an empty list
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
@@ -113,7 +113,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
     with Session(run):
         set_up(run)
         run.enter_phase("predict")
-        collected: list[list[Any]] = [[] for _ in eval_feeds(run, "predict")]
+        collected: list[list[Any]] = [[] for _ in run.evaluation.feeds("predict")]
         with gradients_off(run):
             for loader_idx, output in _predictions(run):
                 if return_predictions:
@@ -146,7 +146,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     with model_in_eval_mode(run.module, run.recorder, "predict"):
-        feeds = eval_feeds(run, "predict")
+        feeds = run.evaluation.feeds("predict")
         opened = _opened_early(run, feeds)
         run.call("on_predict_start", phase="on_predict_start")
         run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
@@ -159,7 +159,7 @@ def _in_order(run: Run, collected: list[list[Any]]) -> Any:
     """Join the ranks' outputs in the order of the data."""
     if run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
         everyone = run.strategy.gather_objects(collected)
-        feeds = eval_feeds(run, "predict")
+        feeds = run.evaluation.feeds("predict")
         collected = [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]
     return collected[0] if len(collected) == 1 else collected
 
@@ -173,7 +173,7 @@ def _gathers(run: Run) -> bool:
 
 
 def _opened_early(run: Run, feeds: list[Feed]) -> Iterator[Any] | None:
-    """Make the first loader's iterator before the hooks that begin, as ``open_first_epoch`` does; None where not due.
+    """Make the first loader's iterator before the hooks that begin, as ``TrainingData.open_first``; None where not due.
 
     Both may draw random numbers.
     """
@@ -280,12 +280,6 @@ def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any],
     if profiler is not None:
         step = profiler.wrap(method, step)
     return step, taken
-
-
-def eval_feeds(run: Run, group: str) -> list[Feed]:
-    """Return the feeds of a stage, made at the first use and kept for the run."""
-    feeds = run.evaluation.feeds_made(group)
-    return run.evaluation.keep_feeds(group, make_eval_feeds(run, group)) if feeds is None else feeds
 
 
 @contextmanager

@@ -16,8 +16,6 @@ from lt_loops.run.boundary import (
     begin_epoch,
     end_of_data,
     leave_training,
-    look_ahead,
-    open_first_epoch,
     serve_at_end,
     skips_epoch,
 )
@@ -80,8 +78,8 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_start", phase="on_fit_start")
         set_up_training(run)
         _sanity_check(run)
-        if run.job.lenient:
-            open_first_epoch(run)
+        if run.job.lenient and run.origin.saved is None:
+            run.data.open_first()
         warn_of_eval_mode(run.module)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
@@ -113,7 +111,7 @@ def train_epoch(run: Run) -> None:
     finished = after_batch(run, resumed=True)
     while not finished:
         plan = make_plan(run)
-        look_ahead(run)
+        run.look_ahead()
         starts, ends = hooks["on_train_batch_start"], hooks["on_train_batch_end"]
         step, takes_index, params, zero_grad = plan.step, plan.takes_index, plan.params, plan.zero_grad
         backward, scale, unscale, clip, apply = plan.backward, plan.scale, plan.unscale, plan.clip, plan.apply
@@ -126,7 +124,7 @@ def train_epoch(run: Run) -> None:
         for batch in batches:
             index = position.batch
             recorder.batch = batch
-            if starts and skips_epoch(run, starts, batch, index):
+            if starts and skips_epoch(starts, batch, index, run.data, training):
                 finished = True
                 break
             if uneven:

@@ -42,7 +42,6 @@ from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.run.stopping import Stopping
 from lt_loops.setup.events import call_event
-from lt_loops.setup.feeds import make_train_feed
 from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.parts import look_up, resolve
@@ -596,7 +595,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         """
         if self._run is None or self._run.stage != "fit":
             raise ConfigTypeError("trainer.train_feed() works inside fit only: call it in a hook.", code="LT131")
-        return make_train_feed(self._run)
+        return self._run.feeds.train()
 
     def explain(
         self,

@@ -20,7 +20,6 @@ from lt_loops.run.boundary import serve_at_end
 from lt_loops.run.frame import Run
 from lt_loops.run.session import attach
 from lt_loops.setup.hook_calls import order_callbacks
-from lt_loops.setup.preparation import ensure_train_feed
 
 
 @dataclass(kw_only=True, slots=True)
@@ -96,7 +95,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
 
 
 def _train(run: Run, losses: _Losses) -> Trial:
-    ensure_train_feed(run)
+    run.data.ensure()
     started = time.perf_counter()
     run.module.train()
     run.call("on_train_start", phase="train_start")

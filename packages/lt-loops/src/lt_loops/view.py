@@ -432,9 +432,7 @@ class TrainerView(Collectives):
         if self._run is None:
             return float("inf")
         if self._run.data.feed is None and self._run.stage == "fit" and self._run.begun:
-            from lt_loops.setup.preparation import ensure_train_feed
-
-            ensure_train_feed(self._run)
+            self._run.data.ensure()
         return self._run.ahead.num_batches
 
     def _counts(self, group: str) -> list[int | float]:
@@ -444,9 +442,7 @@ class TrainerView(Collectives):
         feeds = run.evaluation.feeds_made(group)
         reads = run.stage == group or (run.stage == "fit" and group == "validate" and run.evaluation.validates)
         if feeds is None and run.begun and run.status == "running" and reads:
-            from lt_loops.evaluate import eval_feeds
-
-            feeds = eval_feeds(run, group)
+            feeds = run.evaluation.feeds(group)
         return eval_limits(self._limits, group, feeds or [])
 
     @property

@@ -11,21 +11,22 @@ from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
-from lt_loops.setup.preparation import ensure_train_feed
 from lt_loops.step.choose import make_plan
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
+    from lt_loops.run.data import TrainingData
     from lt_loops.run.frame import Run
+    from lt_loops.run.training import Training
 
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     """Start an epoch, or go on in the middle of one after a resume; return the feed and what is left of its batches."""
     data = run.data
     run.enter_phase("train")
-    _drop_outdated(run)
+    data.drop_outdated()
     data.put_generators_back()
-    feed = ensure_train_feed(run)
+    feed = data.ensure()
     if run.position.batch == 0:
         run.losses.begin_epoch()
         run.call("on_train_epoch_start", phase="train_epoch_start")
@@ -35,46 +36,16 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     return feed, run.measured(data.read())
 
 
-def open_first_epoch(run: Run) -> None:
-    """Make the iterator of the first epoch before the hooks that begin training.
-
-    Making it may draw random numbers, and so may those hooks; lt makes it after them, as in a loop written by hand
-    set-up code comes before ``iter(loader)``.
-    """
-    position = run.position
-    if not (position.epoch or position.batch or run.origin.saved):
-        _drop_outdated(run)
-        ensure_train_feed(run)
-        run.data.open()
-
-
-def _drop_outdated(run: Run) -> None:
-    """Let go of the training loaders where they are to be asked for again before the epoch that begins."""
-    data = run.data
-    if data.feed is not None and run.position.batch == 0 and (data.outdated or _reloads(run, "train")):
-        data.drop()
-        run.job.loaders.forget("train")
-
-
-def _reloads(run: Run, kind: str) -> bool:
-    """Return whether the loaders of ``kind`` are to be asked for again in this epoch."""
-    every = run.job.settings.reload_dataloaders_every_n_epochs
-    return bool(every) and run.position.epoch - run.job.loaders.epochs.get(kind, 0) >= every
-
-
-def skips_epoch(run: Run, hooks: tuple[Callable[..., Any], ...], batch: Any, index: int) -> bool:
+def skips_epoch(
+    hooks: tuple[Callable[..., Any], ...], batch: Any, index: int, data: TrainingData, training: Training
+) -> bool:
     """Call ``on_train_batch_start``; return whether one of them returned -1: the epoch ends here."""
     answers = [hook(batch, index) for hook in hooks]
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
-    run.data.exhaust()
-    run.training.finish_window()
+    data.exhaust()
+    training.finish_window()
     return True
-
-
-def look_ahead(run: Run) -> None:
-    """Work out the next batch at which the loop must look up."""
-    run.ahead.run_until(min(owner.next_due() for owner in run.owners))
 
 
 def after_batch(run: Run, *, resumed: bool = False) -> bool:
@@ -97,7 +68,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
             return True
     run.training.schedulers.watch()
     if not resumed:
-        look_ahead(run)
+        run.look_ahead()
     return run.stopping.ends_epoch()
 
 
@@ -131,9 +102,7 @@ def end_of_data(run: Run) -> None:
 def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
     run.data.stop_clock()
-    if _reloads(run, "validate"):
-        run.job.loaders.forget("validate")
-        run.evaluation.forget_feeds("validate")
+    run.evaluation.drop_outdated()
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
     run.saves.hear()

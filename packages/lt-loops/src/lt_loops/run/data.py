@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_loops.arguments.limits import Limits
     from lt_loops.run.ahead import Ahead
+    from lt_loops.setup.feeds import Feeds
 
 
 class TrainingData(Owner):
@@ -25,11 +26,13 @@ class TrainingData(Owner):
         outdated: the loaders are to be asked for again before the next epoch.
     """
 
-    __slots__ = ("_ahead", "_batches", "_clock", "_generators", "_limits", "_overfit", "_place", "feed", "outdated")
+    __slots__ = (
+        *("_ahead", "_batches", "_clock", "_feeds", "_generators", "_limits", "_overfit", "_place", "feed", "outdated"),
+    )
 
-    def __init__(self, ahead: Ahead, limits: Limits, overfit: int | float) -> None:
+    def __init__(self, ahead: Ahead, limits: Limits, feeds: Feeds, overfit: int | float) -> None:
         """Begin without a feed; ``overfit`` is the limit that comes before that of ``limits``, 0 for none."""
-        self._ahead, self._limits, self._overfit = ahead, limits, overfit
+        self._ahead, self._limits, self._feeds, self._overfit = ahead, limits, feeds, overfit
         self.feed: Feed | None = None
         self._batches: Iterator[Any] | None = None
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
@@ -39,23 +42,28 @@ class TrainingData(Owner):
 
     # ---- the feed ----------------------------------------------------------------------------------------------------
 
-    def keep(self, feed: Feed) -> None:
-        """Read from ``feed`` from here on, from the place where an earlier run stopped."""
-        self.feed = feed
-        if self._place is not None:
-            feed.load_state_dict(self._place)
-        self.count_batches()
+    def ensure(self) -> Feed:
+        """Return the feed, made when it is first wanted; it goes on from the place where an earlier run stopped."""
+        if self.feed is None:
+            self.feed = self._feeds.train()
+            if self._place is not None:
+                self.feed.load_state_dict(self._place)
+            self.count_batches()
+        return self.feed
 
     def outdate(self) -> None:
         """Have another feed made before the next epoch: what is being read, or counted, is read to its end."""
         self.outdated = True
 
-    def drop(self) -> None:
-        """Close the feed, so that another one is made at the next use."""
-        self.outdated = False
-        if self.feed is not None:
+    def drop_outdated(self) -> None:
+        """Let go of the feed where the loaders are to be asked for again before the epoch that begins."""
+        if self.feed is None or self._ahead.position.batch:
+            return
+        if self.outdated or self._feeds.are_outdated("train"):
             self.feed.close()
             self.feed = self._place = self._batches = None
+            self._feeds.forget("train")
+            self.outdated = False
 
     def count_batches(self) -> None:
         """Work out how many training batches this epoch has; a loader may have grown since the last one."""
@@ -74,6 +82,18 @@ class TrainingData(Owner):
         return (None if self.feed is None else self.feed.samples) or 0
 
     # ---- reading it --------------------------------------------------------------------------------------------------
+
+    def open_first(self) -> None:
+        """Make the iterator of a fit's first epoch before the hooks that begin training.
+
+        Making it may draw random numbers, and so may those hooks; lt makes it after them, as in a loop written by hand
+        set-up code comes before ``iter(loader)``.
+        """
+        position = self._ahead.position
+        if not (position.epoch or position.batch):
+            self.drop_outdated()
+            self.ensure()
+            self.open()
 
     def open(self) -> None:
         """Make the iterator over what is left of this epoch."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.run.ahead import Ahead
+    from lt_loops.setup.feeds import Feeds
     from lt_loops.setup.loaders import Loaders
 
 
@@ -40,6 +41,7 @@ class Evaluation(Owner):
         "_half",
         "_limits",
         "_loaders",
+        "_made",
         "_module",
         "_steps",
         "_strategy",
@@ -53,14 +55,15 @@ class Evaluation(Owner):
         limits: Limits,
         module: LightningModule,
         loaders: Loaders,
+        feeds: Feeds,
         *,
         at_start: bool,
     ) -> None:
         """Begin without feeds; ``limits`` may change while the run goes on; ``at_start``: validate before training."""
         self._at_start = at_start
         self._ahead, self._strategy, self._limits = ahead, strategy, limits
-        self._module, self._loaders = module, loaders
-        self._feeds: dict[str, list[Feed]] = {}
+        self._module, self._loaders, self._feeds = module, loaders, feeds
+        self._made: dict[str, list[Feed]] = {}
         self._steps: dict[str, int] = {}
         self._until_due = AgreedTime()
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
@@ -146,23 +149,26 @@ class Evaluation(Owner):
             return None
         return max(int(batches * interval), 1)
 
-    def keep_feeds(self, stage: str, feeds: list[Feed]) -> list[Feed]:
-        """Keep the feeds of a stage for the run; return them."""
-        self._feeds[stage] = feeds
-        return feeds
+    def feeds(self, stage: str) -> list[Feed]:
+        """Return the feeds of a stage, made at the first use and kept for the run."""
+        if stage not in self._made:
+            self._made[stage] = self._feeds.evaluation(stage)
+        return self._made[stage]
 
     def feeds_made(self, stage: str) -> list[Feed] | None:
         """Return the feeds of a stage if they are made already."""
-        return self._feeds.get(stage)
+        return self._made.get(stage)
 
-    def forget_feeds(self, stage: str) -> None:
-        """Have the feeds of a stage made anew at their next use; close those that were made."""
-        for feed in self._feeds.pop(stage, ()):
-            feed.close()
+    def drop_outdated(self) -> None:
+        """Let go of the feeds of the validation where its loaders are to be asked for again."""
+        if self._feeds.are_outdated("validate"):
+            self._feeds.forget("validate")
+            for feed in self._made.pop("validate", ()):
+                feed.close()
 
     def open_feeds(self) -> list[Feed]:
         """Return all feeds that were made."""
-        return [feed for feeds in self._feeds.values() for feed in feeds]
+        return [feed for feeds in self._made.values() for feed in feeds]
 
     @property
     def cut_short(self) -> bool:

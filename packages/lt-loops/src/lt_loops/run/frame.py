@@ -28,6 +28,7 @@ from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
+from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hook_calls import HookCalls
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Run:
         begun: whether it runs, or ran, in this process.
         origin, weights, data, training, losses, stopping, evaluation, log, saves: the owners; each class says what it
             holds.
+        feeds: makes those of the loaders.
         ahead: how far the loop runs before it looks up.
         history: what went to the loggers, as columns.
         compile_report: what torch.compile does in this run; None where nothing is compiled.
@@ -76,11 +78,12 @@ class Run:
         self.ahead = Ahead(self.position, settings.steps_per_execution)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
+        self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
         self.evaluation = Evaluation(
-            self.ahead, self.strategy, limits, module, job.loaders, at_start=settings.validate_at_start
+            self.ahead, self.strategy, limits, module, job.loaders, self.feeds, at_start=settings.validate_at_start
         )
         self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
-        self.data = TrainingData(self.ahead, limits, settings.overfit_batches)
+        self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
         self.training = Training(
             self.ahead,
             module,
@@ -189,6 +192,10 @@ class Run:
         gaps, manual = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects), not self.module.automatic_optimization
         loops = loop_counters(self.position, self.data.length, len(self.training.optimizers), manual=manual)
         return written(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
+
+    def look_ahead(self) -> None:
+        """Work out the next batch at which the loop must look up."""
+        self.ahead.run_until(min(owner.next_due() for owner in self.owners))
 
     def save(self) -> None:
         """Write the checkpoints that hooks have asked for."""

@@ -1,9 +1,8 @@
-"""How a run reads its loaders: their feeds, the way of a batch to the device, and how many batches are read."""
+"""How a run reads its loaders: their feeds, and the way of a batch to the device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,7 @@ from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
 from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
-from lt_core.seed import (
-    capture_generators,
-    have_drawn,
-    preserve_generators,
-    restore_generators,
-    seed_of_environment,
-)
+from lt_core.seed import seed_of_environment
 from lt_core.states import Stage
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
@@ -31,7 +24,9 @@ from lt_loops.setup.signatures import fitted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lt_loops.run.frame import Run
+    from lt_loops.arguments.table import Settings
+    from lt_loops.run.position import Position
+    from lt_loops.setup.loaders import Loaders
 
 
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:
@@ -40,28 +35,119 @@ def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | floa
     return [limited(feed.num_batches, getattr(limits, name), name) for feed in feeds]
 
 
-def make_transfer(run: Run, dataloader_idx: int = 0) -> Callable[[Any], Any] | None:
-    """Return what brings a batch to the device with the user's hooks around it; None where nothing is to be done.
+class Feeds:
+    """Makes the feeds of a run: of the user's loaders, for this rank's share, with the way of a batch to the device."""
 
-    The hooks are the datamodule's where it defines them, else the module's.
-    """
-    device = run.strategy.device
-    before, move, after = (_transfer_hook(run, name) for name in _TRANSFER_HOOKS)
-    stays = device.type == "cpu" and not is_overridden(run.strategy, "to_device", Strategy)
-    if before is None and move is None and after is None and stays and not _converts(run.precision):
+    def __init__(
+        self, loaders: Loaders, position: Position, strategy: Strategy, precision: Precision, settings: Settings
+    ) -> None:
+        self._loaders, self._position, self._strategy = loaders, position, strategy
+        self._precision, self._settings = precision, settings
+
+    def are_outdated(self, kind: str) -> bool:
+        """Return whether the loaders of ``kind`` are to be asked for again in this epoch."""
+        every = self._settings.reload_dataloaders_every_n_epochs
+        return bool(every) and self._position.epoch - self._loaders.epochs.get(kind, 0) >= every
+
+    def forget(self, kind: str) -> None:
+        """Have the loaders of ``kind`` asked for again."""
+        self._loaders.forget(kind)
+
+    def train(self) -> Feed:
+        """Return the feed of the training loader or loaders.
+
+        Raises:
+            DataError: when there is none, or it is empty.
+        """
+        loaders, strategy = self._loaders.as_first_asked("train", self._position), self._strategy
+        if loaders is None:
+            raise DataError(
+                "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
+                "module.",
+                code="LT403",
+            )
+        _check_loader(loaders, "train")
+        if self._settings.overfit_batches:
+            loaders = in_order(loaders)
+        several = len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)
+        if several and plugins.find("data", "feed") is None:
+            raise ConfigError(
+                f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}",
+                code="LT104",
+            )
+        gather = strategy.gather_objects if strategy.data_shard.count > 1 else None  # tensor-parallel ranks share
+        feed = make_feed(
+            loaders,
+            stage="fit",
+            shard=self._shard,
+            seed=seed_of_environment() or 0,
+            transfer=self._transfer(),
+            gather=gather,
+        )
+        if feed.num_batches == 0:
+            raise DataError(
+                "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
+                "drop_last=True?",
+                code="LT404",
+            )
+        feed.timed = True
+        return feed
+
+    def evaluation(self, kind: str) -> list[Feed]:
+        """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
+        loaders, strategy = checked_loaders(self._loaders.as_first_asked(kind, self._position), kind), self._strategy
+        if self._settings.overfit_batches and kind == "validate":
+            loaders = [in_order(loader) for loader in loaders]
+        _tell_empty(loaders, kind)
+        capable = strategy.capabilities
+        stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
+        several = stand_ins and strategy.data_shard.count > 1
+        return [
+            make_feed(
+                loader,
+                stage=kind,
+                shard=self._shard,
+                seed=seed_of_environment() or 0,
+                transfer=self._transfer(index),
+                gather=strategy.gather_objects if several else None,
+                stand_ins=stand_ins,
+            )
+            for index, loader in enumerate(loaders)
+        ]
+
+    def _transfer(self, dataloader_idx: int = 0) -> Callable[[Any], Any] | None:
+        """Return what brings a batch to the device with the user's hooks around it; None where nothing is to be done.
+
+        The hooks are the datamodule's where it defines them, else the module's.
+        """
+        strategy, precision = self._strategy, self._precision
+        device = strategy.device
+        before, move, after = (self._transfer_hook(name) for name in _TRANSFER_HOOKS)
+        stays = device.type == "cpu" and not is_overridden(strategy, "to_device", Strategy)
+        if before is None and move is None and after is None and stays and not _converts(precision):
+            return None
+        stages: list[Callable[[Any], Any]] = []
+        if before is not None:
+            stages.append(_hooked(_TRANSFER_HOOKS[0], before, dataloader_idx))
+        if move is not None:
+            stages.append(_hooked(_TRANSFER_HOOKS[1], move, device, dataloader_idx))
+        elif not stays:
+            stages.append(strategy.to_device)
+        if _converts(precision):
+            stages.append(precision.convert_input)
+        if after is not None:
+            stages.append(_hooked(_TRANSFER_HOOKS[2], after, dataloader_idx))
+        return stages[0] if len(stages) == 1 else partial(_in_turn, stages)
+
+    def _transfer_hook(self, name: str) -> Callable[..., Any] | None:
+        for owner in (self._loaders.datamodule, self._loaders.module):
+            if owner is not None and is_overridden(owner, name, DataSource):
+                return fitted(getattr(owner, name), name)
         return None
-    stages: list[Callable[[Any], Any]] = []
-    if before is not None:
-        stages.append(_hooked(_TRANSFER_HOOKS[0], before, dataloader_idx))
-    if move is not None:
-        stages.append(_hooked(_TRANSFER_HOOKS[1], move, device, dataloader_idx))
-    elif not stays:
-        stages.append(run.strategy.to_device)
-    if _converts(run.precision):
-        stages.append(run.precision.convert_input)
-    if after is not None:
-        stages.append(_hooked(_TRANSFER_HOOKS[2], after, dataloader_idx))
-    return stages[0] if len(stages) == 1 else partial(_in_turn, stages)
+
+    @property
+    def _shard(self) -> Shard:
+        return self._strategy.data_shard if self._settings.use_distributed_sampler else Shard()
 
 
 _TRANSFER_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
@@ -77,13 +163,6 @@ def _converts(precision: Precision) -> bool:
     return is_overridden(precision, "convert_input", Precision)
 
 
-def _transfer_hook(run: Run, name: str) -> Callable[..., Any] | None:
-    for owner in (run.job.datamodule, run.module):
-        if owner is not None and is_overridden(owner, name, DataSource):
-            return fitted(getattr(owner, name), name)
-    return None
-
-
 def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], Any]:
     """Return ``hook`` as a stage of the transfer; one that forgets its ``return batch`` is told."""
 
@@ -94,91 +173,6 @@ def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], 
         return changed
 
     return stage
-
-
-@contextmanager
-def _when_asked_for(run: Run, kind: str) -> Iterator[None]:
-    """Stand where the loaders of ``kind`` were asked for first, in epoch and random generators: a resumed run asks as
-    then, and what its loaders draw as they are made changes nothing else.
-    """
-    loaders = run.job.loaders
-    before = loaders.generators.get(kind)
-    with run.position.as_in(loaders.epochs.setdefault(kind, run.position.epoch)):
-        if before is not None:
-            with preserve_generators():
-                restore_generators(before)
-                yield
-            return
-        before = capture_generators()
-        yield
-        if have_drawn(before):
-            loaders.generators[kind] = before
-
-
-def make_train_feed(run: Run) -> Feed:
-    """Return the feed of the training loader or loaders.
-
-    Raises:
-        DataError: when there is none, or it is empty.
-    """
-    with _when_asked_for(run, "train"):
-        loaders = run.job.loaders.get("train")
-    if loaders is None:
-        raise DataError(
-            "fit has nothing to train on: pass train_dataloaders=, a datamodule, or define train_dataloader in the "
-            "module.",
-            code="LT403",
-        )
-    _check_loader(loaders, "train")
-    if run.job.settings.overfit_batches:
-        loaders = in_order(loaders)
-    several = len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)
-    if several and plugins.find("data", "feed") is None:
-        raise ConfigError(
-            f"Training on several loaders at once comes with lt-data: {plugins.install_hint('lt-data')}", code="LT104"
-        )
-    gather = run.strategy.gather_objects if run.strategy.data_shard.count > 1 else None  # tensor-parallel ranks share
-    feed = make_feed(
-        loaders,
-        stage="fit",
-        shard=_shard(run),
-        seed=seed_of_environment() or 0,
-        transfer=make_transfer(run),
-        gather=gather,
-    )
-    if feed.num_batches == 0:
-        raise DataError(
-            "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
-            "drop_last=True?",
-            code="LT404",
-        )
-    feed.timed = True
-    return feed
-
-
-def make_eval_feeds(run: Run, kind: str) -> list[Feed]:
-    """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
-    with _when_asked_for(run, kind):
-        given = run.job.loaders.get(kind)
-    loaders = checked_loaders(given, kind)
-    if run.job.settings.overfit_batches and kind == "validate":
-        loaders = [in_order(loader) for loader in loaders]
-    _tell_empty(loaders, kind)
-    capable = run.strategy.capabilities
-    stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
-    several = stand_ins and run.strategy.data_shard.count > 1
-    return [
-        make_feed(
-            loader,
-            stage=kind,
-            shard=_shard(run),
-            seed=seed_of_environment() or 0,
-            transfer=make_transfer(run, dataloader_idx=index),
-            gather=run.strategy.gather_objects if several else None,
-            stand_ins=stand_ins,
-        )
-        for index, loader in enumerate(loaders)
-    ]
 
 
 def _tell_empty(loaders: list[Any], kind: str) -> None:
@@ -226,7 +220,3 @@ def _check_loader(loader: Any, kind: str) -> None:
         return
     remedy = " Call it." if callable(loader) else ""
     raise ConfigTypeError(f"{expected} {type_name(loader)}, which cannot be iterated.{remedy}", code="LT405")
-
-
-def _shard(run: Run) -> Shard:
-    return run.strategy.data_shard if run.job.settings.use_distributed_sampler else Shard()

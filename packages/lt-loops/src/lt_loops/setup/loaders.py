@@ -12,6 +12,7 @@ from lt_core.errors import ConfigTypeError
 from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.module import LightningModule
 from lt_core.overrides import is_overridden
+from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.run.owner import Owner, Restore, Saved
@@ -19,6 +20,7 @@ from lt_loops.run.owner import Owner, Restore, Saved
 if TYPE_CHECKING:
     from lt_core.files.checkpoint_header import Contents
     from lt_loops.checkpoint.gaps import Gaps
+    from lt_loops.run.position import Position
 
 
 class Loaders(Owner):
@@ -79,6 +81,23 @@ class Loaders(Owner):
             owner = self._owner(kind)
             self.asked[kind] = None if owner is None else getattr(owner, Stage(kind).loader)()
         return self.asked[kind]
+
+    def as_first_asked(self, kind: str, position: Position) -> Any:
+        """Return the loaders of ``kind``, asked for in the epoch, and with the random generators, of the first time.
+
+        So a resumed run asks as the first one did, and what its loaders draw as they are made changes nothing else.
+        """
+        before = self.generators.get(kind)
+        with position.as_in(self.epochs.setdefault(kind, position.epoch)):
+            if before is not None:
+                with preserve_generators():
+                    restore_generators(before)
+                    return self.get(kind)
+            before = capture_generators()
+            found = self.get(kind)
+            if have_drawn(before):
+                self.generators[kind] = before
+            return found
 
     def forget(self, kind: str) -> None:
         """Ask the method again next time (``reload_dataloaders_every_n_epochs``)."""

@@ -24,7 +24,7 @@ from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.reading import check_resumable, place_of_others, read_checkpoint
 from lt_loops.report.announcements import announce_folders, announce_place, speaks
 from lt_loops.run.owner import Restore
-from lt_loops.setup.feeds import checked_loaders, make_train_feed
+from lt_loops.setup.feeds import checked_loaders
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_takes_index
 from lt_loops.setup.misspelt import warn_of_misspelt_hooks, warn_of_misspelt_settings
@@ -33,7 +33,6 @@ from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import BoundHook, fitted
 
 if TYPE_CHECKING:
-    from lt_core.data import Feed
     from lt_loops.run.frame import Run
 
 
@@ -62,7 +61,7 @@ def set_up(run: Run) -> None:
 
 def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
-    ensure_train_feed(run)
+    run.data.ensure()
     _check_schedules(run)
     _tell_about_steps(len(run.training.optimizers), run.job.limits.max_steps)
     run.evaluation.check_interval()
@@ -86,14 +85,6 @@ def _restore_place(run: Run) -> None:
     place = place_of_others(saved, optimizers=len(run.training.optimizers), batches=run.data.length, window=window)
     run.origin.go_on_at(place)
     run.restore(Restore.PLACE_OF_OTHERS)
-
-
-def ensure_train_feed(run: Run) -> Feed:
-    """Return the training feed, made at the first moment where anybody wants its length."""
-    if run.data.feed is None:
-        run.data.keep(make_train_feed(run))
-    assert run.data.feed is not None
-    return run.data.feed
 
 
 def _check_schedules(run: Run) -> None:
