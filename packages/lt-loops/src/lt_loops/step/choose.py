@@ -21,8 +21,11 @@ from lt_loops.step.groups import check_groups
 from lt_loops.step.plan import Plan, params_of, with_arguments
 
 if TYPE_CHECKING:
+    from lt_loops.arguments.limits import Limits
     from lt_loops.run.frame import Run
+    from lt_loops.run.position import Position
     from lt_loops.setup.hook_calls import HookCalls
+    from lt_loops.setup.optimizers import Optimization
 
 
 def make_plan(run: Run) -> Plan:
@@ -34,15 +37,19 @@ def make_plan(run: Run) -> Plan:
     plan = Plan(training.optimizers)
     plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.job.limits.window_of(run.position.epoch)
     _fill_hooks(run.hooks, plan)
-    _fill_slots(run, plan)
-    other = _other_kind(run)
-    plan.kind = _choose(run, plan, other)
-    plan.direct = _goes_direct(run, plan)
+    _fill_slots(plan, run.module, run.strategy, run.precision)
+    plan.clip = _clip_slot(run.module, run.strategy, run.job.limits)
+    _fill_zero_grad(plan, run.module, run.strategy, run.position)
+    other = _other_kind(run.module, training.made)
+    plan.kind = _choose(run.module, training.made, plan, other)
+    if run.strategy.capabilities.syncs_in_forward:
+        plan.direct = _reduces_afterwards(plan, training.made, run.data.length)
     more = () if other is None else other.arguments
     plan.step, plan.takes_index = bind_step(run, "training_step", *more, direct=plan.direct)
     if other is not None:
         plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
-    _check(run, plan)
+    check_groups(run.job.settings, run.strategy)
+    _check(plan, training.made, run.precision)
     if run.job.profiler is not None:
         plan.measure(run.job.profiler, partial(_apply, run.strategy, run.precision))
     if run.job.settings.cuda_graphs:
@@ -90,15 +97,15 @@ def bind_step(run: Run, method: str, *more: str, direct: bool = False) -> tuple[
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 
 
-def _choose(run: Run, plan: Plan, other: StepKind | None) -> str:
-    if not run.module.automatic_optimization:
+def _choose(module: LightningModule, made: Optimization, plan: Plan, other: StepKind | None) -> str:
+    if not module.automatic_optimization:
         return "manual"
-    optimizers, names = plan.optimizers, run.training.made.names
+    optimizers, names = plan.optimizers, made.names
     if other is not None and other.whole:
         return "other"
     if len(optimizers) > 1 or names is not None or not optimizers:
         return "several"
-    if is_overridden(run.module, "optimizer_step", LightningModule) or takes_closure(optimizers[0]):
+    if is_overridden(module, "optimizer_step", LightningModule) or takes_closure(optimizers[0]):
         return "closure"
     return "accumulated" if plan.window > 1 or other is not None else "plain"
 
@@ -124,9 +131,8 @@ def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
     return not (must and closure.default is not closure.empty)
 
 
-def _other_kind(run: Run) -> StepKind | None:
+def _other_kind(module: LightningModule, made: Optimization) -> StepKind | None:
     """Return the kind of a training step that takes what lt has not, by the dialect that its parameters belong to."""
-    made, module = run.training.made, run.module
     names = list(inspect.signature(module.training_step).parameters)
     for dialect in dialects(f"parameter.{name}" for name in names) if made.names is None else ():
         kind = dialect.step_kind(module, names, len(made.optimizers), made.frequencies)
@@ -135,13 +141,10 @@ def _other_kind(run: Run) -> StepKind | None:
     return None
 
 
-def _goes_direct(run: Run, plan: Plan) -> bool:
+def _reduces_afterwards(plan: Plan, made: Optimization, batches: int | None) -> bool:
     """Return whether the plan calls the module itself where the strategy would reduce in the wrapper's forward."""
-    if not run.strategy.capabilities.syncs_in_forward:
-        return False
-    unknown_end = plan.window > 1 and run.data.length is None
-    repeats = plan.kind in ("closure", "other")
-    return plan.kind == "manual" or run.training.made.names is not None or unknown_end or repeats
+    unknown_end = plan.window > 1 and batches is None
+    return plan.kind in ("manual", "closure", "other") or made.names is not None or unknown_end
 
 
 def _fill_hooks(hooks: HookCalls, plan: Plan) -> None:
@@ -151,8 +154,7 @@ def _fill_hooks(hooks: HookCalls, plan: Plan) -> None:
     plan.before_step = hooks["on_before_optimizer_step"]
 
 
-def _fill_slots(run: Run, plan: Plan) -> None:
-    module, strategy, precision = run.module, run.strategy, run.precision
+def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precision: Precision) -> None:
     if is_overridden(precision, "scale_loss", Precision):
         plan.scale = precision.scale_loss
     if is_overridden(precision, "unscale", Precision):
@@ -163,24 +165,20 @@ def _fill_slots(run: Run, plan: Plan) -> None:
         plan.backward = strategy.backward
     if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
         plan.apply = partial(_apply, strategy, precision)
-    plan.clip = _clip_slot(run)
-    plan.zero_grad = partial(_zero_grad, run, fitted(run.module.optimizer_zero_grad, "optimizer_zero_grad"))
-    if _zeroes_directly(run, plan):
-        plan.params = params_of(*plan.optimizers)
 
 
 def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer, **arguments: Any) -> bool:
     return precision.step(optimizer, partial(strategy.optimizer_step, with_arguments(optimizer, arguments)))
 
 
-def _clip_slot(run: Run) -> Callable[[Optimizer], None] | None:
-    value, algorithm = run.job.limits.gradient_clip_val, run.job.limits.gradient_clip_algorithm
-    if is_overridden(run.module, "configure_gradient_clipping", LightningModule):
-        hook = fitted(run.module.configure_gradient_clipping, "configure_gradient_clipping")
+def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> Callable[[Optimizer], None] | None:
+    value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
+    if is_overridden(module, "configure_gradient_clipping", LightningModule):
+        hook = fitted(module.configure_gradient_clipping, "configure_gradient_clipping")
         return lambda optimizer: hook(optimizer, value, algorithm)
     if not value:
         return None
-    clip, limit = run.strategy.clip_gradients, float(value)
+    clip, limit = strategy.clip_gradients, float(value)
     return lambda optimizer: _ignore(clip(params_of(optimizer), limit, algorithm or "norm"))
 
 
@@ -188,26 +186,30 @@ def _ignore(norm: Tensor | None) -> None:
     """Drop what clipping returns."""
 
 
-def _zeroes_directly(run: Run, plan: Plan) -> bool:
-    stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in plan.optimizers)
-    hooked = is_overridden(run.module, "optimizer_zero_grad", LightningModule) or run.hooks["on_before_zero_grad"]
-    return stock and not hooked and not run.strategy.capabilities.owns_zero_grad
+def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:
+    """Have the plan set gradients to None by itself where nobody looks; the hooks of the plan are there."""
+    optimizers, hooks = plan.optimizers, plan.before_zero
+    own = fitted(module.optimizer_zero_grad, "optimizer_zero_grad")
+    overridden = is_overridden(module, "optimizer_zero_grad", LightningModule)
+
+    def zero_grad(optimizer: Optimizer) -> None:
+        for hook in hooks:
+            hook(optimizer)
+        if strategy.capabilities.owns_zero_grad:
+            return
+        if overridden:
+            own(position.epoch, position.batch, optimizer)
+        else:
+            optimizer.zero_grad()
+
+    plan.zero_grad = zero_grad
+    stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers)
+    if stock and not overridden and not hooks and not strategy.capabilities.owns_zero_grad:
+        plan.params = params_of(*optimizers)
 
 
-def _zero_grad(run: Run, hooked: Callable[..., None], optimizer: Optimizer) -> None:
-    for hook in run.hooks["on_before_zero_grad"]:
-        hook(optimizer)
-    if run.strategy.capabilities.owns_zero_grad:
-        return
-    if is_overridden(run.module, "optimizer_zero_grad", LightningModule):
-        hooked(run.position.epoch, run.position.batch, optimizer)
-    else:
-        optimizer.zero_grad()
-
-
-def _check(run: Run, plan: Plan) -> None:
-    check_groups(run.job.settings, run.strategy)
-    if plan.kind == "several" and len(plan.optimizers) > 1 and run.training.made.names is None:
+def _check(plan: Plan, made: Optimization, precision: Precision) -> None:
+    if plan.kind == "several" and len(plan.optimizers) > 1 and made.names is None:
         raise HookError(
             f"configure_optimizers returned {len(plan.optimizers)} optimizers without names, and automatic "
             "optimization cannot know which loss is whose. Return a dict of named ones ({'gen': ..., 'disc': ...}), or "
@@ -223,9 +225,9 @@ def _check(run: Run, plan: Plan) -> None:
                 "and call its step(closure) in training_step.",
                 code="LT515",
             )
-        if needing is not None and run.precision.scales:
+        if needing is not None and precision.scales:
             raise ConfigError(
-                f"{needing} evaluates its closure by itself, which precision={run.precision.name!r} cannot scale. Take "
+                f"{needing} evaluates its closure by itself, which precision={precision.name!r} cannot scale. Take "
                 "precision='32-true' or 'bf16-mixed'.",
                 code="LT302",
             )
