@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lt_core.data import Feed
+    from lt_core.strategy import Strategy
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.frame import Run
+    from lt_loops.run.job import Job
     from lt_loops.setup.hook_calls import HookCalls
 
     Hooks = list[tuple[Callable[..., Any], int]]
@@ -81,16 +83,20 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     if repeats:
         run.evaluation.begins()
     done = run.evaluation.batches_before(feeds) if repeats else 0
-    with sums_reset(run.recorder, group), model_in_eval_mode(run.module, recorder, word), gradients_off(run):
-        opened = _opened_early(run, feeds)
+    with (
+        sums_reset(run.recorder, group),
+        model_in_eval_mode(run.module, recorder, word),
+        gradients_off(run.job, run.strategy),
+    ):
+        opened = _opened_early(feeds, run.position.epoch) if run.job.lenient else None
         run.call(f"on_{word}_start", phase=f"{group}_start")
         run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
         for _ in read(run, group, feeds, limit, done, opened):
             done += 1
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
         complete = not (repeats and run.stopping.leaving)
-        sums = None if complete or _gathers(run) else recorder.sums_of(group)
-        if sums is not None:
+        gathers = complete or _gathers(run.hooks, run.module, run.callbacks)
+        if not gathers and (sums := recorder.sums_of(group)) is not None:
             run.evaluation.stops_at(done, feeds, sums)
         values = recorder.epoch_values(group, gather) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
@@ -114,12 +120,14 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
         set_up(run)
         run.enter_phase("predict")
         collected: list[list[Any]] = [[] for _ in run.evaluation.feeds("predict")]
-        with gradients_off(run):
+        with gradients_off(run.job, run.strategy):
             for loader_idx, output in _predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output)
         if return_predictions:
-            run.keep_outputs(_in_order(run, collected))
+            if run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
+                collected = _in_order(run.strategy, run.evaluation.feeds("predict"), collected)
+            run.keep_outputs(collected[0] if len(collected) == 1 else collected)
         elif run.strategy.world_size > 1:
             run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns
         run.finish()
@@ -134,7 +142,8 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
         predictions = _predictions(run)
         try:
             while True:
-                with gradients_off(run):  # off while a batch is computed, not in the caller's code between two batches
+                # off while a batch is computed, not in the caller's code between two batches
+                with gradients_off(run.job, run.strategy):
                     found = next(predictions, None)
                 if found is None:
                     break
@@ -147,7 +156,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     with model_in_eval_mode(run.module, run.recorder, "predict"):
         feeds = run.evaluation.feeds("predict")
-        opened = _opened_early(run, feeds)
+        opened = _opened_early(feeds, run.position.epoch) if run.job.lenient else None
         run.call("on_predict_start", phase="on_predict_start")
         run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
         yield from read(run, "predict", feeds, opened=opened)
@@ -155,31 +164,28 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
         run.call("on_predict_end", phase="on_predict_end")
 
 
-def _in_order(run: Run, collected: list[list[Any]]) -> Any:
+def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]]) -> list[list[Any]]:
     """Join the ranks' outputs in the order of the data."""
-    if run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
-        everyone = run.strategy.gather_objects(collected)
-        feeds = run.evaluation.feeds("predict")
-        collected = [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]
-    return collected[0] if len(collected) == 1 else collected
+    everyone = strategy.gather_objects(collected)
+    return [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]
 
 
-def _gathers(run: Run) -> bool:
+def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback]) -> bool:
     """Return whether a hook at the end of a validation may use what was gathered of its batches, and no file holds."""
-    if run.hooks["on_validation_epoch_end"] or is_overridden(run.module, "on_validation_end", LightningModule):
+    if hooks["on_validation_epoch_end"] or is_overridden(module, "on_validation_end", LightningModule):
         return True
-    batch_ends = (cb for cb in run.callbacks if is_overridden(cb, "on_validation_batch_end", Callback))
+    batch_ends = (cb for cb in callbacks if is_overridden(cb, "on_validation_batch_end", Callback))
     return any(cb.role != "progress_bar" and is_overridden(cb, "on_validation_end", Callback) for cb in batch_ends)
 
 
-def _opened_early(run: Run, feeds: list[Feed]) -> Iterator[Any] | None:
-    """Make the first loader's iterator before the hooks that begin, as ``TrainingData.open_first``; None where not due.
+def _opened_early(feeds: list[Feed], epoch: int) -> Iterator[Any] | None:
+    """Make the first loader's iterator before the hooks that begin, as ``TrainingData.open_first`` does.
 
     Both may draw random numbers.
     """
-    if not run.job.lenient or not feeds:
+    if not feeds:
         return None
-    feeds[0].set_epoch(run.position.epoch)
+    feeds[0].set_epoch(epoch)
     return iter(feeds[0])
 
 
@@ -199,7 +205,8 @@ def read(
     """
     total = 0
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
-    step, taken = eval_step(run, f"{word}_step", several)
+    method = f"{word}_step"
+    step, taken = eval_step(run.job, run.strategy.bind(run.model, method), method, several)
     starts, ends = batch_hooks(run.hooks, word, several)
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
@@ -236,12 +243,8 @@ def read(
                 if group in stepping and logs_steps:
                     run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
                 yield loader_idx, output
-            if run.ahead.asked and _leaves(run, total):
+            if run.ahead.asked and run.stopping.ends_evaluation(total, in_fit=run.stage == "fit"):
                 return
-
-
-def _leaves(run: Run, batches: int) -> bool:
-    return bool(run.stopping.reason) or (run.stage != "fit" and run.stopping.obeys_signal(batches))
 
 
 def batch_hooks(hooks: HookCalls, word: str, several: bool) -> tuple[Hooks, Hooks]:
@@ -263,20 +266,19 @@ def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:
     return count_arguments(function, (*first, *_OFFERED), spread) - len(first)
 
 
-def eval_step(run: Run, method: str, several: bool) -> tuple[Callable[..., Any], int]:
-    """Return the step, and how many of ``batch, batch_idx, dataloader_idx`` it takes.
+def eval_step(job: Job, bound: Callable[..., Any], method: str, several: bool) -> tuple[Callable[..., Any], int]:
+    """Return a step that the strategy has bound, and how many of ``batch, batch_idx, dataloader_idx`` it takes.
 
     Raises:
         HookError: for several loaders and a step without ``dataloader_idx``.
     """
-    own = getattr(run.module, method)
+    module, profiler = job.module, job.profiler
+    own = getattr(module, method)
     taken = _taken(own, several)
     if several:
-        check_takes_index(run.module, method)
-    step = run.strategy.bind(run.model, method)
-    step = method_of(run.module, method, step) or step
-    step = run.job.parts.eval_precision.wrap_step(step)
-    profiler = run.job.profiler
+        check_takes_index(module, method)
+    step = method_of(module, method, bound) or bound
+    step = job.parts.eval_precision.wrap_step(step)
     if profiler is not None:
         step = profiler.wrap(method, step)
     return step, taken
@@ -315,13 +317,13 @@ def sums_reset(recorder: RunRecorder, group: str) -> Iterator[None]:
 
 
 @contextmanager
-def gradients_off(run: Run) -> Iterator[None]:
+def gradients_off(job: Job, strategy: Strategy) -> Iterator[None]:
     """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``.
 
     Inside ``fit`` it is always ``no_grad``: what a module keeps from a validation (rotary tables, masks, a memory bank)
     is used in training, and a tensor made in inference mode can neither be changed there nor saved for backward.
     """
-    infers = run.job.settings.inference_mode and run.strategy.capabilities.inference_mode and run.stage != "fit"
+    infers = job.settings.inference_mode and strategy.capabilities.inference_mode and job.stage != "fit"
     with torch.inference_mode() if infers else torch.no_grad():
         yield
 

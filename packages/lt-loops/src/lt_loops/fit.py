@@ -9,7 +9,7 @@ from torch import Tensor
 from lt_core.launcher import RunResult
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
-from lt_loops.report.announcements import announce_end, warn_of_eval_mode
+from lt_loops.report import announcements
 from lt_loops.run.boundary import (
     after_batch,
     after_epoch,
@@ -80,7 +80,7 @@ def run_fit(run: Run) -> RunResult:
         _sanity_check(run)
         if run.job.lenient and run.origin.saved is None:
             run.data.open_first()
-        warn_of_eval_mode(run.module)
+        announcements.warn_of_eval_mode(run.module)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():
@@ -93,7 +93,7 @@ def run_fit(run: Run) -> RunResult:
         serve_at_end(run)
         run.finish()
         run.keep_outputs((run.history, run.saves.newest))
-        announce_end(run)
+        run.say(lambda: announcements.end(run.position, run.stopping.reason))
     return run.result()
 
 

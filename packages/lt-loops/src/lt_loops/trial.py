@@ -13,12 +13,14 @@ from torch import Tensor
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
 from lt_core.seed import preserve_generators
-from lt_loops.arguments.limits import LIMITS
+from lt_loops.arguments.limits import LIMITS, Limits
 from lt_loops.fit import train_epoch
 from lt_loops.run.boundary import serve_at_end
 from lt_loops.run.frame import Run
-from lt_loops.run.session import attach
+from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
 
 
@@ -79,10 +81,13 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
     outer.saves.confirm()  # what of it is still being written is not the trial's affair
     with (
         preserve_generators(),
-        _snapshot(outer),
-        _overridden(outer, {"limit_val_batches": 0, **overrides}, max_steps),
+        _snapshot(outer.module, outer.training, outer.precision),
+        outer.recorder.metrics_kept(),
+        outer.without_loggers(),
+        _overridden(outer.job.limits, {"limit_val_batches": 0, **overrides}, max_steps),
     ):
-        inner = _inner_run(outer, [*overrides.get("callbacks", []), losses])
+        inner = outer.child(order_callbacks([*overrides.get("callbacks", []), losses]))
+        inner.attach()
         try:
             return _train(inner, losses)
         finally:
@@ -91,7 +96,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
                 feed.close()
             inner.data.close()
             outer.show()
-            attach(outer)
+            outer.attach()
 
 
 def _train(run: Run, losses: _Losses) -> Trial:
@@ -121,46 +126,39 @@ def _train(run: Run, losses: _Losses) -> Trial:
     )
 
 
-def _inner_run(outer: Run, callbacks: list[Callback]) -> Run:
-    inner = outer.child(order_callbacks(callbacks))
-    attach(inner)
-    return inner
-
-
 @contextmanager
-def _snapshot(run: Run) -> Iterator[None]:
+def _snapshot(module: LightningModule, training: Training, precision: Precision) -> Iterator[None]:
     """Put weights, optimizers, schedulers, precision, modes and gradients back as they were."""
     weights = {
         name: value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)  # extra state
-        for name, value in run.module.state_dict().items()
+        for name, value in module.state_dict().items()
     }
-    buffers = {name: value.detach().clone() for name, value in run.module.named_buffers() if name not in weights}
-    modes = [(part, part.training) for part in run.module.modules()]
-    optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in run.training.optimizers]
-    schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in run.training.schedulers.configs]
-    precision = copy.deepcopy(run.precision.state_dict())
+    buffers = {name: value.detach().clone() for name, value in module.named_buffers() if name not in weights}
+    modes = [(part, part.training) for part in module.modules()]
+    optimizers = [copy.deepcopy(optimizer.state_dict()) for optimizer in training.optimizers]
+    schedulers = [copy.deepcopy(config.scheduler.state_dict()) for config in training.schedulers.configs]
+    scaler = copy.deepcopy(precision.state_dict())
     try:
-        with run.recorder.metrics_kept():
-            yield
+        yield
     finally:
-        run.module.load_state_dict(weights, strict=False)
-        for name, value in run.module.named_buffers():
+        module.load_state_dict(weights, strict=False)
+        for name, value in module.named_buffers():
             if name in buffers:
                 value.copy_(buffers[name])
-        for part, training in modes:
-            part.training = training
-        for optimizer, state in zip(run.training.optimizers, optimizers, strict=True):
+        for part, mode in modes:
+            part.training = mode
+        for optimizer, state in zip(training.optimizers, optimizers, strict=True):
             optimizer.load_state_dict(state)
             optimizer.zero_grad(set_to_none=True)
-        for config, state in zip(run.training.schedulers.configs, schedulers, strict=True):
+        for config, state in zip(training.schedulers.configs, schedulers, strict=True):
             config.scheduler.load_state_dict(state)
-        if precision:
-            run.precision.load_state_dict(precision)
+        if scaler:
+            precision.load_state_dict(scaler)
 
 
 @contextmanager
-def _overridden(run: Run, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
-    limits = {name: value for name, value in overrides.items() if name in LIMITS}
-    limits.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
-    with run.without_loggers(), run.job.limits.overridden(**limits):
+def _overridden(limits: Limits, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
+    given = {name: value for name, value in overrides.items() if name in LIMITS}
+    given.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
+    with limits.overridden(**given):
         yield

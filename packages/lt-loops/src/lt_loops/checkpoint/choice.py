@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lt_core.checkpoint import CheckpointIO
     from lt_core.files.checkpoint_header import Header
     from lt_core.trainer import TrainerAPI
-    from lt_loops.run.frame import Run
 
 
 _REQUESTS_AT_A_TIME = 8
@@ -64,24 +63,30 @@ def choose_checkpoint(
         raise
 
 
-def agreed_choice(run: Run) -> tuple[str | None, Header]:
+def agreed_choice(trainer: TrainerAPI, chosen: str | None, header: Header, stage: str) -> tuple[str | None, Header]:
     """Return, on every rank, the checkpoint that rank 0 chose, and its run: what ranks see of a folder may differ.
+
+    Args:
+        trainer: whose checkpoint callbacks know the files.
+        chosen: what :func:`choose_checkpoint` returned here.
+        header: says which run this is.
+        stage: the run.
 
     Raises:
         CheckpointError: on every rank, where rank 0 found none.
     """
-    strategy, chosen = run.strategy, run.origin.path
+    strategy = trainer.strategy
     if strategy.world_size == 1:
-        return chosen, run.origin.header
-    run.job.parts.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
+        return chosen, header
+    trainer.checkpoint_io.wait()  # a file that rank 0 still writes must be there before others look for it
     error: CheckpointError | None = None
     if strategy.rank == 0 and chosen is not None:
         try:
-            chosen = _meant(run.trainer, chosen, run.stage)
+            chosen = _meant(trainer, chosen, stage)
         except CheckpointError as caught:
             error = caught
     said = None if error is None else (str(error.args[0]), error.code)
-    chosen, header, said = strategy.broadcast((chosen, run.origin.header, said))
+    chosen, header, said = strategy.broadcast((chosen, header, said))
     if error is not None:
         raise error
     if said is not None:

@@ -11,42 +11,36 @@ from lt_core.errors import warn
 from lt_core.terminal.short_path import short_path
 
 if TYPE_CHECKING:
+    from lt_core.callback import Callback
+    from lt_core.logger import Logger
     from lt_core.module import LightningModule
-    from lt_loops.run.frame import Run
+    from lt_core.precision import Precision
+    from lt_core.strategy import Strategy
+    from lt_loops.run.position import Position
 
 
-def speaks(run: Run) -> bool:
-    """Return whether this process says where ``run`` stands."""
-    return run.strategy.rank == 0 and run.job.settings.enable_progress_bar is not False
-
-
-def announce_place(run: Run) -> None:
-    """Say on which devices and in which precision a fit computes."""
-    if not (speaks(run) and run.stage == "fit"):
-        return
-    strategy, device = run.strategy, run.strategy.device
+def place(strategy: Strategy, precision: Precision, num_nodes: int | None, *, compiles: bool) -> str:
+    """Return on which devices and in which precision a fit computes."""
+    device = strategy.device
     if strategy.world_size == 1:
-        place = str(device) if device.type != "cpu" else "the CPU"
+        where = str(device) if device.type != "cpu" else "the CPU"
     else:
-        nodes = run.job.settings.num_nodes or 1
+        nodes = num_nodes or 1
         on_nodes = f" on {nodes} nodes" if nodes > 1 else ""
-        place = f"{strategy.world_size} x {device.type}{on_nodes} by {strategy.name}"
+        where = f"{strategy.world_size} x {device.type}{on_nodes} by {strategy.name}"
     named = getattr(getattr(torch, device.type, None), "get_device_name", None)
     model = f" ({named(device)})" if named is not None else ""
-    compiles = ", compiled: the first batches take longer" if run.compile_report is not None else ""
-    run.trainer.print(f"Training on {place}{model}, precision {run.precision.name}{compiles}")
+    slow = ", compiled: the first batches take longer" if compiles else ""
+    return f"Training on {where}{model}, precision {precision.name}{slow}"
 
 
-def announce_folders(run: Run) -> None:
-    """Say where a fit writes; nothing where it writes nowhere."""
-    if not (speaks(run) and run.stage == "fit"):
-        return
-    files = [logger.log_dir for logger in run.loggers] + [getattr(cb, "dirpath", None) for cb in run.callbacks]
+def folders(loggers: list[Logger], callbacks: list[Callback]) -> str:
+    """Return where a fit writes; empty where it writes nowhere."""
+    files = [logger.log_dir for logger in loggers] + [getattr(cb, "dirpath", None) for cb in callbacks]
     wanted = dict.fromkeys(str(path) for path in files if path)
-    folders = [path for path in wanted if not any(_below(path, other) for other in wanted)]
-    named = [f"{logger.name} {logger.version}" for logger in run.loggers if not logger.log_dir and logger.version]
-    if (folders or named) and not run.job.settings.fast_dev_run:
-        run.trainer.print(f"Writing to {', '.join([*map(short_path, folders), *named])}")
+    found = [path for path in wanted if not any(_below(path, other) for other in wanted)]
+    named = [f"{logger.name} {logger.version}" for logger in loggers if not logger.log_dir and logger.version]
+    return f"Writing to {', '.join([*map(short_path, found), *named])}" if found or named else ""
 
 
 def warn_of_eval_mode(module: LightningModule) -> None:
@@ -64,11 +58,8 @@ def _below(path: str, other: str) -> bool:
     return path != other and Path(path).absolute().is_relative_to(Path(other).absolute())
 
 
-def announce_end(run: Run) -> None:
-    """Say where a fit ended, and why. Epochs are numbered from 0, as in hooks and file names."""
-    if not speaks(run):
-        return
-    position = run.position
+def end(position: Position, reason: str) -> str:
+    """Return where a fit ended, and why. Epochs are numbered from 0, as in hooks and file names."""
     where = f"in epoch {position.epoch}" if position.batch else f"after epoch {position.epoch - 1}"
     where = where if position.epoch or position.batch else "before the first epoch"
-    run.trainer.print(f"Training ended {where}, step {position.step}: {run.stopping.reason}.")
+    return f"Training ended {where}, step {position.step}: {reason}."

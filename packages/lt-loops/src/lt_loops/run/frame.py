@@ -138,6 +138,11 @@ class Run:
         return self.weights.model
 
     @property
+    def speaks(self) -> bool:
+        """Whether this process says where the run stands."""
+        return self.strategy.rank == 0 and self.job.settings.enable_progress_bar is not False
+
+    @property
     def is_live(self) -> bool:
         """Whether hooks of this run are called: it runs, or tells its callbacks of the exception that ended it."""
         return self.status == "running" or self.recorder.phase == "on_exception"
@@ -155,6 +160,22 @@ class Run:
             self.compile_report = CompileReport()
         self.hooks = HookCalls(self.trainer, self.module, self.callbacks, profiler)
         self.open_log(profiler)
+
+    def attach(self) -> None:
+        """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to this run."""
+        self.recorder.module = self.module
+        self.module._attach_run(self.trainer, self.recorder)
+        if self.job.datamodule is not None:
+            self.job.datamodule.trainer = self.trainer  # type: ignore[attr-defined]
+        for callback in self.callbacks:
+            callback._log_as(self.module)
+
+    def detach(self) -> None:
+        """Have nothing log into this run any more."""
+        self.recorder.enter("outside")
+        self.module._detach_run()
+        for callback in self.callbacks:
+            callback._log_as(None)
 
     def show(self) -> None:
         """Have users read of this run from here on."""
@@ -196,6 +217,11 @@ class Run:
     def look_ahead(self) -> None:
         """Work out the next batch at which the loop must look up."""
         self.ahead.run_until(min(owner.next_due() for owner in self.owners))
+
+    def say(self, make: Callable[[], str]) -> None:
+        """Print a text on a fit, where this process says where it stands; nothing for an empty one."""
+        if self.speaks and self.stage == "fit" and (text := make()):
+            self.trainer.print(text)
 
     def save(self) -> None:
         """Write the checkpoints that hooks have asked for."""

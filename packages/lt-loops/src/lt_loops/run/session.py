@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -68,7 +68,7 @@ class Session:
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
             self.forgetting = register_optimizer_step_post_hook(_forget_cast_weights)
         run.begin(run.job.profiler)
-        attach(run)
+        run.attach()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -80,7 +80,9 @@ class Session:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             _explain(run.losses, error)
             if isinstance(error, torch.OutOfMemoryError):
-                self._try(partial(_say_what_holds_memory, run, error))
+                self._try(
+                    partial(_say_what_holds_memory, error, run.module, run.training.optimizers, run.strategy.device)
+                )
             self._try(run.training.settle)
             self._try(partial(run.saves.give_up, error))
             self._try(
@@ -114,7 +116,7 @@ class Session:
         torch.autograd.set_detect_anomaly(self.anomaly)
         self.run.enter_phase("")
         self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
-        detach(self.run)
+        self.run.detach()
         self.silence.__exit__(None, None, None)
 
     def _call_on_exception(self, error: BaseException) -> None:
@@ -166,24 +168,6 @@ def _forget_cast_weights(*step: object) -> None:
     torch.clear_autocast_cache()
 
 
-def attach(run: Run) -> None:
-    """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to the run."""
-    run.recorder.module = run.module
-    run.module._attach_run(run.trainer, run.recorder)
-    if run.job.datamodule is not None:
-        run.job.datamodule.trainer = run.trainer  # type: ignore[attr-defined]
-    for callback in run.callbacks:
-        callback._log_as(run.module)
-
-
-def detach(run: Run) -> None:
-    """Have nothing log into the run any more."""
-    run.recorder.enter("outside")
-    run.module._detach_run()
-    for callback in run.callbacks:
-        callback._log_as(None)
-
-
 def _tear_down_data(source: DataSource | None, stage: str) -> None:
     if source is not None:
         hook = fitted(source.teardown, "teardown")
@@ -199,10 +183,10 @@ def _explain(losses: LossWatch, error: BaseException) -> None:
             error.add_note(f"lt: {meaning}")
 
 
-def _say_what_holds_memory(run: Run, error: BaseException) -> None:
+def _say_what_holds_memory(error: BaseException, *holders: Any) -> None:
     from lt_loops.report.memory import out_of_memory
 
-    error.add_note(f"lt: {out_of_memory(run.module, run.training.optimizers, run.strategy.device)}")
+    error.add_note(f"lt: {out_of_memory(*holders)}")
 
 
 _MEANINGS = {

@@ -122,6 +122,10 @@ class Stopping(Owner):
             self._leave(agreement.signal or 0)
         return self.leaving
 
+    def ends_evaluation(self, batches: int, *, in_fit: bool) -> bool:
+        """Return whether an evaluation ends after so many batches; inside ``fit`` a signal is agreed on in training."""
+        return bool(self.reason) or (not in_fit and self.obeys_signal(batches))
+
     def settle_signal(self) -> None:
         """Have all ranks obey a signal that one of them got when no batch was left to agree on; all call this."""
         if self._agreement is None:

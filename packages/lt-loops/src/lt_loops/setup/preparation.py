@@ -22,7 +22,7 @@ from lt_core.terminal.waiting import waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.reading import check_resumable, place_of_others, read_checkpoint
-from lt_loops.report.announcements import announce_folders, announce_place, speaks
+from lt_loops.report import announcements
 from lt_loops.run.owner import Restore
 from lt_loops.setup.feeds import checked_loaders
 from lt_loops.setup.hook_calls import order_callbacks
@@ -33,25 +33,43 @@ from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import BoundHook, fitted
 
 if TYPE_CHECKING:
+    from lt_core.logger import Logger
+    from lt_core.strategy import Strategy
+    from lt_loops.arguments.limits import Limits
+    from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.frame import Run
+    from lt_loops.run.log import Log
+    from lt_loops.run.owner import Saved
+    from lt_loops.run.training import Training
+    from lt_loops.setup.loaders import Loaders
+    from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
 def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
-    _attach_callbacks(run)
-    _check_hooks(run)
-    run.origin.agreed(*agreed_choice(run))
-    _check_given_loaders(run)
-    announce_place(run)
-    _prepare_data(run)
-    says, io = speaks(run), run.job.parts.checkpoint_io
+    job, says = run.job, run.speaks
+    run.take_callbacks(_with_those_of(run.module, run.callbacks))
+    run.attach()
+    _check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
+    check_signatures(run.hooks.understood, run.trainer, run.module, run.callbacks, job.datamodule)
+    _warn_of_misspelt(run.module, job.datamodule, run.callbacks)
+    run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
+    if run.stage == "fit" and run.evaluation.validates:
+        _check_given_loaders(run.module, job.loaders.given.get("validate"))
+    compiles = run.compile_report is not None
+    run.say(lambda: announcements.place(run.strategy, run.precision, job.settings.num_nodes, compiles=compiles))
+    run.recorder.enter("prepare_data")
+    _prepare_data((job.datamodule, run.module), run.strategy, job.settings.prepare_data_per_node, says=says)
+    io = job.parts.checkpoint_io
     read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
-    _name_the_run(run)
+    _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
     _call_setup(run)
-    announce_folders(run)
+    if not job.settings.fast_dev_run:
+        run.say(lambda: announcements.folders(run.loggers, run.callbacks))
     run.restore(Restore.MODULE)
     run.restore(Restore.DATA)
-    placed = run.strategy.setup(run.module, _optimizer_maker(run), run.precision)
+    maker = _optimizer_maker(run.stage, run.module, run.training, run.recorder)
+    placed = run.strategy.setup(run.module, maker, run.precision)
     run.strategy.supervisor.ready()
     run.placed(*placed)
     if run.stage == "fit" and run.origin.saved is not None:
@@ -62,11 +80,16 @@ def set_up(run: Run) -> None:
 def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
     run.data.ensure()
-    _check_schedules(run)
+    if run.module.automatic_optimization:
+        _check_schedules(run.training.schedulers.configs, run.job.limits, run.ahead.num_batches)
     _tell_about_steps(len(run.training.optimizers), run.job.limits.max_steps)
     run.evaluation.check_interval()
     _restore_place(run)
-    _log_hyperparams(run)
+    params = logged_hparams(run.module, run.job.datamodule)
+    if params and run.origin.saved is None and run.job.settings.enable_autolog_hparams:
+        run.log.each(lambda logger: logger.log_hyperparams(params))
+    run.log.each(lambda logger: logger.log_graph(run.module))
+    run.log.each(lambda logger: logger.save())
 
 
 def _restore_place(run: Run) -> None:
@@ -87,13 +110,10 @@ def _restore_place(run: Run) -> None:
     run.restore(Restore.PLACE_OF_OTHERS)
 
 
-def _check_schedules(run: Run) -> None:
-    limits = run.job.limits
-    if not run.module.automatic_optimization:
-        return
+def _check_schedules(configs: list[SchedulerConfig], limits: Limits, batches: int | float) -> None:
     epochs = float("inf") if limits.max_epochs is None or limits.max_epochs == -1 else limits.max_epochs
-    steps = limits.steps_of_fit(run.ahead.num_batches)
-    for config in run.training.schedulers.configs:
+    steps = limits.steps_of_fit(batches)
+    for config in configs:
         check_schedule_length(config, steps, epochs)
 
 
@@ -108,12 +128,10 @@ def _tell_about_steps(optimizers: int, max_steps: int) -> None:
         )
 
 
-def _attach_callbacks(run: Run) -> None:
-    from lt_loops.run.session import attach
-
-    brought = (
-        run.module.configure_callbacks() if is_overridden(run.module, "configure_callbacks", LightningModule) else None
-    )
+def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[Callback]:
+    """Return the callbacks with those that the module brings, in the order in which they are called."""
+    own = is_overridden(module, "configure_callbacks", LightningModule)
+    brought: Any = module.configure_callbacks() if own else None
     brought = [] if brought is None else brought
     extra: list[Any] = (
         [brought] if isinstance(brought, Callback) or not isinstance(brought, Iterable) else list(brought)
@@ -126,50 +144,51 @@ def _attach_callbacks(run: Run) -> None:
                 code="LT213",
             )
     replaced = {type(callback) for callback in extra}
-    kept = [cb for cb in run.callbacks if type(cb) not in replaced or cb in extra]
-    run.take_callbacks(order_callbacks(kept + [cb for cb in extra if cb not in kept]))
-    problem = repeated("the list of callbacks, with those of configure_callbacks,", run.callbacks)
+    kept = [cb for cb in callbacks if type(cb) not in replaced or cb in extra]
+    ordered = order_callbacks(kept + [cb for cb in extra if cb not in kept])
+    problem = repeated("the list of callbacks, with those of configure_callbacks,", ordered)
     if problem is not None:
         raise ConfigError(f"{problem.text[0].upper()}{problem.text[1:]}", code="LT575")
-    attach(run)
+    return ordered
 
 
-def _check_hooks(run: Run) -> None:
-    """Say before the run what is missing or misspelt."""
-    module, name = run.module, type(run.module).__name__
-    if run.stage == "fit":
+def _check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
+    """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
+    name = type(module).__name__
+    if stage == "fit":
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
-        loaders, has_step = run.job.loaders, is_overridden(module, "validation_step", LightningModule)
+        has_step = is_overridden(module, "validation_step", LightningModule)
         has_loader, asked = loaders.has("validate"), loaders.has("train") and "train" not in loaders.given
         if has_loader and not has_step:
             warn(
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
                 code="LT215",
             )
-        elif has_step and not has_loader and asked and run.job.limits.limit_val_batches:
+        elif has_step and not has_loader and asked and validates:
             warn(
                 f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
                 "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
                 code="LT215",
             )
-    elif run.stage in ("validate", "test"):
-        needed = Stage(run.stage).step
+    elif stage in ("validate", "test"):
+        needed = Stage(stage).step
         if not is_overridden(module, needed, LightningModule):
-            raise HookError(f"{run.stage} needs {name}.{needed}: define it in the module.", code="LT214")
-    if run.stage != "fit" and not run.job.loaders.has(run.stage):
+            raise HookError(f"{stage} needs {name}.{needed}: define it in the module.", code="LT214")
+    if stage != "fit" and not loaders.has(stage):
         raise HookError(
-            f"{run.stage} has no data: pass dataloaders=, a datamodule, or define {Stage(run.stage).loader} in the "
-            "module.",
+            f"{stage} has no data: pass dataloaders=, a datamodule, or define {Stage(stage).loader} in the module.",
             code="LT403",
         )
-    check_signatures(run.hooks.understood, run.trainer, module, run.callbacks, run.job.datamodule)
+
+
+def _warn_of_misspelt(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
     warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | spoken())
-    for owner in (module, run.job.datamodule):
+    for owner in (module, datamodule):
         if owner is not None:
             warn_of_misspelt_settings(owner, _SETTINGS)
-    for callback in run.callbacks:
+    for callback in callbacks:
         warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | spoken())
 
 
@@ -180,39 +199,35 @@ _SETTINGS = (
 """What lt reads of a module and a datamodule, beside their methods."""
 
 
-def _check_given_loaders(run: Run) -> None:
+def _check_given_loaders(module: LightningModule, given: Any) -> None:
     """Look at validation loaders that came as arguments before training; a method is asked for its own when they are
     read, as what it draws from the random generators has its place.
     """
-    given = run.job.loaders.given.get("validate")
-    if run.stage != "fit" or given is None or not run.evaluation.validates:
-        return
-    if len(checked_loaders(given, "validate")) > 1:
-        check_takes_index(run.module, "validation_step")
+    if given is not None and len(checked_loaders(given, "validate")) > 1:
+        check_takes_index(module, "validation_step")
 
 
-def _prepare_data(run: Run) -> None:
-    run.recorder.enter("prepare_data")
-    asked = run.job.settings.prepare_data_per_node
-    for source in (run.job.datamodule, run.module):
+def _prepare_data(
+    sources: tuple[DataSource | None, DataSource], strategy: Strategy, asked: bool | None, *, says: bool
+) -> None:
+    for source in sources:
         if source is not None and is_overridden(source, "prepare_data", DataSource):
             per_node = source.prepare_data_per_node if asked is None else asked
-            with waiting(f"{type(source).__name__}.prepare_data()", says=speaks(run)):
-                prepare(source, run.strategy, per_node=per_node)
+            with waiting(f"{type(source).__name__}.prepare_data()", says=says):
+                prepare(source, strategy, per_node=per_node)
 
 
-def _name_the_run(run: Run) -> None:
+def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Saved | None) -> None:
     """Have rank 0 choose each logger's version, for all ranks; a resumed run continues its own files."""
-    saved = run.origin.saved
     states = [] if saved is None else list(saved.shared.get("loggers", []))
-    for index, logger in enumerate(run.loggers):
+    for index, logger in enumerate(loggers):
         state = states[index] if index < len(states) else None
-        if state is not None and run.strategy.rank == 0:
-            run.log.guarded(logger, partial(logger.load_state_dict, state))
-        version = logger.claim_version(beside=run.loggers[:index]) if run.strategy.rank == 0 else None
-        if run.strategy.world_size > 1:
-            version = run.strategy.broadcast(version)
-            if version is not None and run.strategy.rank != 0:
+        if state is not None and strategy.rank == 0:
+            log.guarded(logger, partial(logger.load_state_dict, state))
+        version = logger.claim_version(beside=loggers[:index]) if strategy.rank == 0 else None
+        if strategy.world_size > 1:
+            version = strategy.broadcast(version)
+            if version is not None and strategy.rank != 0:
                 logger.use_version(version)
 
 
@@ -240,20 +255,18 @@ def _call_setup(run: Run) -> None:
     run.recorder.enter("setup")
     if run.job.datamodule is not None:
         source, hook = run.job.datamodule, fitted(run.job.datamodule.setup, "setup")
-        with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=speaks(run)):
+        with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks):
             setup_once(source, run.stage, lambda: hook(run.stage))
     for callback in run.callbacks:
         fitted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
-        with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=speaks(run)):
+        with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=run.speaks):
             fitted(run.module.setup, "setup")(run.stage)
     make_layers = _layer_maker(run.module)
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():
             make_layers()
-        from lt_loops.run.session import attach
-
-        attach(run)
+        run.attach()
 
 
 def _layer_maker(module: LightningModule) -> Callable[..., Any] | None:
@@ -262,22 +275,13 @@ def _layer_maker(module: LightningModule) -> Callable[..., Any] | None:
     return method_of(module, "configure_model", own)
 
 
-def _optimizer_maker(run: Run) -> Any:
-    training = run.training
-    if run.stage != "fit" or training.optimizers:
+def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:
+    if stage != "fit" or training.optimizers:
         return (lambda: training.optimizers) if training.optimizers else None
 
     def make() -> list[Optimizer]:
-        run.recorder.enter("configure_optimizers")
-        training.take(parse_optimizers(run.module.configure_optimizers(), run.module))
+        recorder.enter("configure_optimizers")
+        training.take(parse_optimizers(module.configure_optimizers(), module))
         return training.optimizers
 
     return make
-
-
-def _log_hyperparams(run: Run) -> None:
-    params = logged_hparams(run.module, run.job.datamodule)
-    if params and run.origin.saved is None and run.job.settings.enable_autolog_hparams:
-        run.log.each(lambda logger: logger.log_hyperparams(params))
-    run.log.each(lambda logger: logger.log_graph(run.module))
-    run.log.each(lambda logger: logger.save())
