@@ -1,7 +1,7 @@
 """A run as plain data, for a checkpoint: what each of its owners gives, between the keys of the file's layout.
 
-The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.files.checkpoint_header`). It has Lightning's layout
-(``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
+The file begins with ``lt_header``, what it says of itself (:mod:`lt_core.files.checkpoint_header`). It has Lightning's
+layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_schedulers``, ``callbacks``,
 ``hyper_parameters``...). What lt needs beyond it to continue exactly is under ``lt``:
 
 - ``position``: the counters (``Position``),
