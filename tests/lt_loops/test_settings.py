@@ -34,6 +34,8 @@ def test_none_stands_for_every_default_but_one():
         ({"compile": True}, "compile", dict),
         ({"silence": ["LT321"]}, "silence", tuple),
         ({"max_time": "00:00:10:00"}, "max_time", timedelta),
+        ({"max_duration": "2 h"}, "max_time", timedelta),
+        ({"max_duration": "1e3 steps"}, "max_steps", int),
         ({"val_check_interval": {"minutes": 5}}, "val_check_interval", timedelta),
         ({"default_root_dir": Path("here")}, "default_root_dir", str),
     ],
@@ -58,7 +60,7 @@ def test_the_root_folder_is_absolute_and_an_address_stays():
     assert Settings.checked({"default_root_dir": "s3://bucket/runs"}).default_root_dir == "s3://bucket/runs"
 
 
-@pytest.mark.parametrize("limit", [{"max_steps": 10}, {"max_time": "00:01:00:00"}])
+@pytest.mark.parametrize("limit", [{"max_steps": 10}, {"max_time": "00:01:00:00"}, {"max_duration": "9 samples"}])
 def test_another_limit_lifts_that_of_epochs(limit):
     settings = Settings.checked(limit)
     assert settings.max_epochs == -1

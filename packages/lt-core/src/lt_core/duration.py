@@ -14,6 +14,8 @@ from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 
 __all__ = ["TIME", "Duration"]
 
+UNITS = ("steps", "epochs", "samples", "run", "seconds")
+
 TIME = "a time: '30 min', 'DD:HH:MM:SS', datetime.timedelta(minutes=30) or {'minutes': 30}"
 """What messages say that a time is."""
 
@@ -89,6 +91,17 @@ class Duration:
             ConfigError: for what is none.
         """
         return timedelta(seconds=cls.of(value, where=where).amount)
+
+    @classmethod
+    def of_any(cls, value: Any) -> Duration:
+        """Return what a user wrote, in any unit."""
+        return cls.of(value, UNITS)
+
+    def in_python(self) -> int | float | timedelta:
+        """Return it without its unit: a timedelta of seconds, a whole number or a fraction of the others."""
+        if self.unit == "seconds":
+            return timedelta(seconds=self.amount)
+        return self.amount if self.amount % 1 else int(self.amount)
 
     def __str__(self) -> str:
         """Return it as a user would write it."""

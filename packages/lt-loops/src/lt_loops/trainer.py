@@ -16,6 +16,7 @@ from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import DataSource, Feed
 from lt_core.dialect import dialects
+from lt_core.duration import Duration
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, silenced, warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
@@ -75,6 +76,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
         min_steps: optimizer steps before which nothing ends training early.
         max_time: training time after which training ends: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta, or its dict.
+        max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``, or
+            ``"1e6 samples"`` of all ranks.
         limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.
         limit_val_batches: the same for each validation loader; default: 1.0.
         limit_test_batches: the same for each test loader; default: 1.0.
@@ -146,6 +149,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         max_steps: int | None = None,
         min_steps: int | None = None,
         max_time: str | timedelta | dict[str, int] | None = None,
+        max_duration: str | timedelta | Duration | None = None,
         limit_train_batches: int | float | None = None,
         limit_val_batches: int | float | None = None,
         limit_test_batches: int | float | None = None,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource
+    from lt_core.duration import Duration
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
@@ -254,6 +255,11 @@ class TrainerView(Collectives):
         return self.settings.reload_dataloaders_every_n_epochs
 
     @property
+    def max_duration(self) -> Duration | None:
+        """How long the fit is, where one argument says it."""
+        return self.settings.max_duration
+
+    @property
     def max_time(self) -> timedelta | None:
         """Training time after which training ends, or None."""
         return self.settings.max_time
@@ -418,8 +424,7 @@ class TrainerView(Collectives):
     @property
     def global_samples(self) -> int:
         """Training samples consumed by all ranks; 0 where batches do not tell their size."""
-        samples = 0 if self._run is None or not self._position.batch else self._run.data.samples
-        return self._position.samples + samples
+        return self._position.samples if self._run is None else self._run.data.global_samples
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
         """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""

@@ -39,6 +39,7 @@ def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
     """
     return [
         *_limits(given),
+        *_durations(given),
         *_barebones(given),
         *_overfitting(given),
         *_validation(given),
@@ -54,6 +55,15 @@ def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(
                 f"{least}={low} and {most}={high}: expected {least} not above {most}. Raise {most} to {low}, or lower "
                 f"{least}."
+            )
+
+
+def _durations(given: Mapping[str, Any]) -> Iterator[Problem]:
+    whole = given.get("max_duration")
+    for name in ("max_epochs", "max_steps", "max_time"):
+        if whole is not None and given.get(name) not in (None, -1):
+            yield Problem(
+                f"max_duration={shown(whole)} and {name}={shown(given[name])}: expected one of both. Leave out either."
             )
 
 

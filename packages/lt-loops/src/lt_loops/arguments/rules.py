@@ -115,6 +115,23 @@ def time(name: str, value: Any, expected: str = TIME) -> Problem | None:
     return None
 
 
+def duration(*units: str) -> Rule:
+    """Accept an amount of training in one of ``units``: whole, but for a time."""
+
+    def rule(name: str, value: Any) -> Problem | None:
+        try:
+            found = Duration.of(value, units, f"{name}={{}}")
+        except ConfigError as error:
+            return Problem(_text(error), wrong_type=isinstance(error, ConfigTypeError))
+        if found.unit == "epochs" and found.amount % 1:
+            return wrong_value(
+                name, value, "a whole number of epochs", f"Write {name}='{math.ceil(found.amount)} epochs'."
+            )
+        return None
+
+    return rule
+
+
 def _text(error: ConfigError) -> str:
     return str(error).removesuffix(f" [{error.code}]")
 

@@ -23,6 +23,7 @@ from typing import Any
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
+from lt_core.duration import Duration
 from lt_core.environment import Environment
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, did_you_mean, silenced, warn
 from lt_core.launcher import Launcher
@@ -105,6 +106,9 @@ class Settings:
     max_steps: int = _row(-1, rules.count(0, "optimizer steps", unlimited=True))
     min_steps: int | None = _row(None, rules.count(0, "optimizer steps"))
     max_time: timedelta | None = _row(None, rules.time, also="str | dict[str, int]", form=rules.as_time)
+    max_duration: Duration | None = _row(
+        None, rules.duration("steps", "epochs", "samples", "seconds"), also="str | timedelta", form=Duration.of_any
+    )
     limit_train_batches: int | float = _row(1.0, rules.part("training"))
     limit_val_batches: int | float = _row(1.0, rules.part("validation"))
     limit_test_batches: int | float = _row(1.0, rules.part("test"))
@@ -202,7 +206,9 @@ class Settings:
     @property
     def has_default_epochs(self) -> bool:
         """Whether nothing limits a fit but our default of :data:`DEFAULT_EPOCHS` epochs."""
-        return self.given.get("max_epochs") is None and self.max_steps == -1 and self.max_time is None
+        return (
+            self.given.get("max_epochs") is None and self.max_steps == -1 and not (self.max_time or self.max_duration)
+        )
 
     def note_default_epochs(self) -> None:
         """Warn when a fit begins that nobody limited."""
@@ -274,11 +280,18 @@ _ELSEWHERE = {
 """Where users look for arguments that live elsewhere."""
 
 
+_LIMIT_OF = {"steps": "max_steps", "epochs": "max_epochs", "seconds": "max_time"}
+"""The argument that ``max_duration`` stands for, by its unit."""
+
+
 def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that follow from others: no limit, overfit_batches, barebones, fast_dev_run."""
     follows: dict[str, Any] = {}
     if "max_epochs" not in written and (written.get("max_steps", -1) != -1 or "max_time" in written):
         follows["max_epochs"] = -1
+    if (duration := written.get("max_duration")) is not None:
+        follows["max_epochs"] = -1
+        follows.update({_LIMIT_OF[duration.unit]: duration.in_python()} if duration.unit in _LIMIT_OF else {})
     if overfit := written.get("overfit_batches"):
         follows["limit_train_batches"] = overfit
         follows["limit_val_batches"] = 0 if written.get("limit_val_batches") == 0 else overfit
@@ -286,7 +299,9 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
         follows.update({name: values[0] for name, values in BAREBONES.items()})
     if batches := int(written.get("fast_dev_run", 0)):
         limits = dict.fromkeys((stage.limit for stage in Stage), batches)
-        follows.update(limits, max_epochs=1, max_steps=batches, max_time=None, min_epochs=None, min_steps=None)
+        follows.update(
+            limits, max_epochs=1, max_steps=batches, max_time=None, max_duration=None, min_epochs=None, min_steps=None
+        )
         follows.update(val_check_interval=1.0, check_val_every_n_epoch=1, num_sanity_val_steps=0)
         follows.update(logger=False, enable_checkpointing=False)
     return follows

@@ -81,6 +81,12 @@ class TrainingData(Owner):
         """Samples of this epoch that all ranks consumed; 0 where batches do not tell their size."""
         return (None if self.feed is None else self.feed.samples) or 0
 
+    @property
+    def global_samples(self) -> int:
+        """Training samples that all ranks consumed in all epochs; 0 where batches do not tell their size."""
+        position = self._ahead.position
+        return position.samples + (self.samples if position.batch else 0)
+
     # ---- reading it --------------------------------------------------------------------------------------------------
 
     def open_first(self) -> None:

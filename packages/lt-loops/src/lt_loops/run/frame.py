@@ -15,6 +15,7 @@ from lt_loops.checkpoint.writing import loop_counters, written
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
+from lt_loops.run.bounds import bounds_of
 from lt_loops.run.callbacks import Callbacks
 from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
@@ -77,13 +78,14 @@ class Run:
         self.recorder: RunRecorder = RunRecorder(single=job.lenient) if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
-        self.stopping = Stopping(self.ahead, self.strategy, limits, settings.max_time)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
         self.evaluation = Evaluation(
             self.ahead, self.strategy, limits, module, job.loaders, self.feeds, at_start=settings.validate_at_start
         )
         self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
         self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
+        bounds = bounds_of(settings, self.ahead, self.strategy, self.data)
+        self.stopping = Stopping(self.ahead, self.strategy, limits, bounds)
         self.training = Training(
             self.ahead,
             module,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import signal
-import time
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lt_core.agreed_time import AgreedTime
 from lt_core.errors import warn
 from lt_loops.arguments.limits import LIMITS
 from lt_loops.run.agreement import Agreement
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.arguments.limits import Limits
     from lt_loops.run.ahead import Ahead
+    from lt_loops.run.bounds import Bound
 
 
 class Stopping(Owner):
@@ -35,12 +34,10 @@ class Stopping(Owner):
         "_agreement",
         "_ahead",
         "_announced",
-        "_deadline",
+        "_bounds",
         "_limits",
-        "_max_time",
         "_position",
         "_strategy",
-        "_until_deadline",
         "_wish",
         "leaving",
         "reason",
@@ -48,11 +45,10 @@ class Stopping(Owner):
         "signal",
     )
 
-    def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, max_time: timedelta | None) -> None:
+    def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, bounds: Sequence[Bound]) -> None:
         """Go on without an end in sight; ``limits`` may change while the run goes on."""
         self._ahead, self._position, self._strategy = ahead, ahead.position, strategy
-        self._limits, self._max_time = limits, max_time
-        self._deadline, self._until_deadline = float("inf"), AgreedTime()
+        self._limits, self._bounds = limits, bounds
         self._agreement: Agreement | None = None
         self._announced = False
         self.reason, self._wish = "", ""
@@ -89,12 +85,10 @@ class Stopping(Owner):
             self._agreement.close()
 
     def begin_training(self) -> None:
-        """Work out when ``max_time`` ends this fit (time of earlier processes counts); say where nothing is left to
-        train.
-        """
+        """Begin to count what ends this fit; say where nothing is left to train."""
         position = self._position
-        if self._max_time is not None:
-            self._deadline = time.perf_counter() + self._max_time.total_seconds() - position.seconds
+        for bound in self._bounds:
+            bound.begin()
         if (position.epoch or position.step) and self.ends_training():
             limit = self.reason.partition("=")[0]
             more = f"set trainer.{limit} = ... to a higher value before fit" if limit in LIMITS else f"raise {limit}"
@@ -109,9 +103,9 @@ class Stopping(Owner):
         due = NEVER
         if self._limits.max_steps >= 0:
             due = self._ahead.batch_of_step(self._limits.max_steps)
-        if self._deadline != float("inf") or self.requested:
+        if self.requested:
             due = min(due, self._position.batch + self._ahead.group)
-        return due
+        return min(due, *(bound.next_due() for bound in self._bounds)) if self._bounds else due
 
     def obeys_signal(self, batches: int | None = None) -> bool:
         """Return whether a signal ends the run at this boundary: after so many batches, default: of training."""
@@ -158,10 +152,8 @@ class Stopping(Owner):
             self._end(f"max_steps={limits.max_steps} reached")
         elif self.fulfils_request():
             self._end(self._wish or "trainer.should_stop was set")
-        elif self._deadline != float("inf") and self._until_deadline.is_over(
-            self._deadline - time.perf_counter(), self._strategy
-        ):
-            self._end(f"max_time={self._max_time} reached")
+        elif reached := next((bound for bound in self._bounds if bound.reached()), None):
+            self._end(f"{reached} reached")
         else:
             return False
         return True
