@@ -86,6 +86,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
             "ddp_find_unused_parameters_false",
             "fsdp",
             "model_parallel",
+            "pipeline",
             "xla",
             "xla_spmd",
             "xla_launch",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lt_strategies.group import leave_group
     from lt_strategies.job import LaunchedEnvironment
     from lt_strategies.mps import Mps
+    from lt_strategies.pipeline import Pipelined, PipelineParallel
     from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
     from lt_strategies.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
     from lt_strategies.script import ScriptLauncher
@@ -41,6 +42,8 @@ __all__ = [
     "ModelParallel",
     "Mpi",
     "Mps",
+    "PipelineParallel",
+    "Pipelined",
     "Plain",
     "ScaledMixed",
     "ScriptLauncher",
@@ -62,6 +65,7 @@ _WHERE = {
     "lt_strategies.group": ("leave_group",),
     "lt_strategies.job": ("LaunchedEnvironment",),
     "lt_strategies.mps": ("Mps",),
+    "lt_strategies.pipeline": ("PipelineParallel", "Pipelined"),
     "lt_strategies.precision": ("Mixed", "ScaledMixed", "TruePrecision"),
     "lt_strategies.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
     "lt_strategies.script": ("ScriptLauncher",),

@@ -204,7 +204,7 @@ class FSDP(Distributed):
         plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
         self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
         if plain:
-            self._shared.append((None, plain))
+            self._shared += self._averaged(module, plain)
         self._opened.on_leave(self, FSDP._drop_group)
         optimizers = make_optimizers() if make_optimizers is not None else []
         for optimizer in optimizers:
@@ -350,6 +350,12 @@ class FSDP(Distributed):
             found.append((self._opened.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
         return found
 
+    def _averaged(
+        self, module: nn.Module, plain: list[nn.Parameter]
+    ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
+        """Return over which ranks the gradients of parameters that are not spread are averaged; None: all."""
+        return [(None, plain)]
+
     def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
         stays = torch.device("cpu") if "offload_policy" in self._arguments else self.device
         spread = is_sharded(module)  # what a plan has split is cut from the same whole on all ranks
@@ -435,6 +441,10 @@ class ModelParallel(FSDP):
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
     ) -> tuple[nn.Module, list[Optimizer]]:
         self._agree_on_random_numbers()
+        self._check_plan(module)
+        return super().setup(module, make_optimizers, precision)
+
+    def _check_plan(self, module: nn.Module) -> None:
         if not is_sharded(module) and self.parallelize is None and self.auto_wrap_policy is None:
             raise ConfigError(
                 "strategy='model_parallel': no parameter of the module is spread over the ranks. Call "
@@ -442,7 +452,6 @@ class ModelParallel(FSDP):
                 "ModelParallel(parallelize=..., auto_wrap_policy=...) a plan; strategy='fsdp' shards by itself.",
                 code="LT741",
             )
-        return super().setup(module, make_optimizers, precision)
 
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
         step = super().bind(module, method)

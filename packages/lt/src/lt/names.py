@@ -195,6 +195,8 @@ NAMES: dict[str, dict[str, str]] = {
         "FSDPStrategy": "lt_strategies.fsdp:FSDP",
         "ModelParallel": "lt_strategies.fsdp:ModelParallel",
         "ModelParallelStrategy": "lt_strategies.fsdp:ModelParallel",
+        "PipelineParallel": "lt_strategies.pipeline:PipelineParallel",
+        "Pipelined": "lt_strategies.pipeline:Pipelined",
         "ParallelStrategy": "lt_strategies.distributed:Distributed",
         "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
         "Strategy": "lt_core.strategy:Strategy",

@@ -12,6 +12,8 @@ from lt_strategies.fsdp import FSDP as FSDPStrategy
 from lt_strategies.fsdp import ModelParallel as ModelParallel
 from lt_strategies.fsdp import ModelParallel as ModelParallelStrategy
 from lt_strategies.group import leave_group as leave_group
+from lt_strategies.pipeline import PipelineParallel as PipelineParallel
+from lt_strategies.pipeline import Pipelined as Pipelined
 from lt_strategies.xla import XLA as XLA
 from lt_strategies.xla import XLA as XLAStrategy
 from lt_strategies.xla import XLASPMD as XLASPMD
@@ -26,6 +28,8 @@ __all__ = [
     "ModelParallel",
     "ModelParallelStrategy",
     "ParallelStrategy",
+    "PipelineParallel",
+    "Pipelined",
     "SingleDeviceStrategy",
     "Strategy",
     "XLA",

@@ -1,0 +1,95 @@
+"""Layers spread over ranks by torch's pipelining train as one process does, and their checkpoint is one file."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lt_core import LightningModule
+from lt_loops import Trainer
+from lt_strategies import Pipelined, PipelineParallel
+
+pytestmark = pytest.mark.fsdp
+
+
+class Words(LightningModule):
+    def __init__(self, file=None):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))  # in no layer: every rank has it
+        self.file = file
+
+    def configure_model(self):
+        if hasattr(self, "net"):
+            return
+        layers = [nn.Embedding(12, 8), *(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4)), nn.Linear(8, 12)]
+        self.net = Pipelined(layers, nn.functional.cross_entropy)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.net(*batch) * self.scale
+        self.log("loss", loss, on_step=False, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.net(*batch))
+        self.log("right", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
+
+    def on_train_end(self):
+        self.trainer.save_checkpoint(self.file)
+
+    def configure_optimizers(self):
+        decayed = [param for param in self.parameters() if param.ndim > 1]
+        others = [param for param in self.parameters() if param.ndim < 2]
+        return torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0.0}], lr=0.05)
+
+
+def data():
+    words = torch.randint(12, (48,), generator=torch.Generator().manual_seed(1))
+    return TensorDataset(words, words.roll(1))
+
+
+def trained(folder, epochs, batch, ckpt_path=None, **arguments):
+    torch.manual_seed(3)
+    trainer = Trainer(
+        accelerator="cpu", max_epochs=epochs, gradient_clip_val=0.5, accumulate_grad_batches=2, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        default_root_dir=folder, **arguments,
+    )  # fmt: skip
+    module = Words(folder / f"{epochs}.ckpt")
+    loader = DataLoader(data(), batch_size=batch)
+    trainer.fit(module, loader, DataLoader(data(), batch_size=batch), ckpt_path=ckpt_path)
+    return torch.load(folder / f"{epochs}.ckpt", weights_only=True), trainer.callback_metrics
+
+
+def assert_alike(found, wanted):
+    (file, metrics), (alone, expected) = found, wanted
+    assert list(file["state_dict"]) == list(alone["state_dict"])
+    for name, value in alone["state_dict"].items():
+        torch.testing.assert_close(file["state_dict"][name], value, rtol=1e-5, atol=1e-6, msg=name)
+    (state,), (other,) = file["optimizer_states"], alone["optimizer_states"]
+    assert [group["params"] for group in state["param_groups"]] == [group["params"] for group in other["param_groups"]]
+    for number, entry in other["state"].items():
+        torch.testing.assert_close(state["state"][number], entry, rtol=1e-4, atol=1e-6)
+    for name in ("loss", "val_loss", "right"):
+        torch.testing.assert_close(metrics[name], expected[name], rtol=1e-5, atol=1e-6, msg=name)
+
+
+WAYS = [
+    (2, {}, 12),
+    (4, {"schedule": "GPipe", "micro_batches": 3, "layers_per_rank": [1, 2, 2, 1]}, 12),
+    (4, {"mesh": {"data_replicate": "auto", "pipeline": 2}}, 6),
+]
+
+
+@pytest.mark.parametrize(("devices", "arguments", "batch"), WAYS, ids=["2", "4", "with data"])
+def test_a_pipeline_trains_logs_and_saves_as_one_process_and_each_goes_on_from_the_other(
+    tmp_path, devices, arguments, batch
+):
+    ways = {"devices": devices, "strategy": PipelineParallel(launcher="fork", **arguments)}
+    alone = trained(tmp_path / "alone", 1, 12)
+    first = trained(tmp_path / "ranks", 1, batch, **ways)
+    assert_alike(first, alone)
+    expected = trained(tmp_path / "alone", 2, 12)
+    if devices == 2 and not arguments:
+        assert_alike(trained(tmp_path / "alone", 2, 12, tmp_path / "ranks" / "1.ckpt"), expected)
+    ways["strategy"] = PipelineParallel(launcher="fork", **arguments)
+    assert_alike(trained(tmp_path / "ranks", 2, batch, tmp_path / "alone" / "1.ckpt", **ways), expected)

@@ -1,0 +1,85 @@
+"""What a pipeline over ranks does in one process and when it is used again, and what it refuses."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from tests.patience import PATIENCE
+from torch import nn
+
+from lt_core.checkpoint import Stored
+from lt_core.errors import ConfigError
+from lt_core.precision import Precision
+from lt_strategies import Pipelined, PipelineParallel, ScaledMixed
+
+pytestmark = pytest.mark.fsdp
+
+
+class Rows(nn.Module):
+    def __init__(self, layers=3):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = Pipelined([nn.Linear(4, 4) for _ in range(layers)], nn.functional.mse_loss)
+
+
+def gradients(module, rows, factor=1.0):
+    for param in module.parameters():
+        param.grad = None
+    (module.net(rows, rows) * factor).backward()
+    return {name: param.grad for name, param in module.named_parameters()}
+
+
+def as_one_process_and_again(strategy):
+    rows = torch.arange(24.0).view(6, 4) / 24
+    module, alone = Rows(), Rows()
+    for _ in range(2):  # a second run finds the layers where they are
+        strategy.setup(module, None, Precision())
+        found, wanted = gradients(module, rows, 3.0), gradients(alone, rows, 3.0)
+        assert 0 < len(found) < len(wanted)
+        for name, value in found.items():
+            torch.testing.assert_close(value, wanted[name])
+        with torch.no_grad():
+            torch.testing.assert_close(module.net(rows, rows), alone.net(rows, rows))
+            torch.testing.assert_close(module.net(rows[:5]), alone.net(rows[:5]))  # 5 is cut into 1
+    torch.testing.assert_close(strategy.full_module_state(module), alone.state_dict())
+    missing = strategy.load_module_state(module, {"net.layers.0.weight": torch.ones(4, 4)}, strict=False).missing_keys
+    assert missing
+    assert not set(missing) - set(found)
+    copied = copy.deepcopy(module)
+    with pytest.raises(ConfigError, match="one part of a pipeline's layers"):
+        copied.net(rows)
+    pickle.dumps(module)
+
+
+def refused(strategy):
+    with pytest.raises(ConfigError, match=r"no part of the module is a Pipelined"):
+        strategy.setup(nn.Linear(2, 2), None, Precision())
+    with pytest.raises(ConfigError, match="of together the 1 layers"):
+        strategy.setup(Rows(1), None, Precision())
+    tied = Rows()
+    tied.net.layers[2].weight = tied.net.layers[0].weight
+    with pytest.raises(ConfigError, match="is a parameter of layer 0 too"):
+        strategy.setup(tied, None, Precision())
+    with pytest.raises(ConfigError, match="scales the loss"):
+        strategy.setup(Rows(), list, ScaledMixed())
+    module = Rows()
+    _, (optimizer,) = strategy.setup(module, lambda: [torch.optim.SGD(module.parameters())], Precision())
+    with pytest.raises(ConfigError, match="lt ckpt convert"):
+        strategy.load_optimizer_state(module, optimizer, {"state": Stored()})
+
+
+def test_a_pipeline_on_two_ranks_can_be_used_again_and_refuses_what_it_cannot_do(ranks):
+    def facts(strategy):
+        as_one_process_and_again(strategy)
+        refused(strategy)
+
+    ranks(facts, 2, PipelineParallel(timeout=PATIENCE))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"mesh": {"data_shard": 2}}, {"mesh": {"tensor": 2, "pipeline": 2}}, {"state_dict_type": "sharded"}]
+)
+def test_a_pipeline_that_splits_or_shards_layers_is_refused(arguments):
+    with pytest.raises(ConfigError, match="nothing that splits or shards layers"):
+        PipelineParallel(**arguments)
