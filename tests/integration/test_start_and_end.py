@@ -67,6 +67,6 @@ def test_a_quiet_fit_says_nothing(fit):
 
 
 def test_slow_preparation_says_what_it_waits_for(fit, monkeypatch):
-    monkeypatch.setattr("lt_core.terminal.waiting.waiting.__wrapped__.__kwdefaults__", {"says": True, "after": 0.0})
+    monkeypatch.setattr("lt_core.terminal.waiting.__wrapped__.__kwdefaults__", {"says": True, "after": 0.0})
     monkeypatch.setattr(Net, "prepare_data", lambda self: None)
     assert "Net.prepare_data() took 0 s." in fit(max_epochs=1)

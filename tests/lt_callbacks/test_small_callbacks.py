@@ -24,7 +24,7 @@ from lt_callbacks.monitors.spike import TrainingSpikeException
 from lt_core import LightningModule
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtWarning
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.strategy import Strategy
 from lt_testing import FakeTrainer
 

@@ -1,8 +1,7 @@
 import time
 from pathlib import Path
 
-from lt_core.terminal.short_path import short_path
-from lt_core.terminal.waiting import waiting
+from lt_core.terminal import short_path, waiting
 
 
 def test_paths_below_the_working_directory_are_short(monkeypatch, tmp_path):

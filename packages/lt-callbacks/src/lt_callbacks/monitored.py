@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lt_core.errors import LogError, did_you_mean, nearest_name, warn
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from lt_cli.config_places import ConfigPlaces, Place
 from lt_cli.plugin_classes import plugin_names
 from lt_core.errors import did_you_mean
-from lt_core.terminal.short_path import short_path
+from lt_core.terminal import short_path
 
 __all__ = ["explain", "subclasses", "with_places"]
 

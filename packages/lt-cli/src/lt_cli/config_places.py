@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import yaml
 
-from lt_core.terminal.short_path import short_path
+from lt_core.terminal import short_path
 
 __all__ = ["ConfigPlaces", "Place", "config_files"]
 

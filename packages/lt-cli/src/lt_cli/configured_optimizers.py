@@ -12,8 +12,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.argument_parser import LightningArgumentParser, ReduceLROnPlateau
 from lt_core.errors import ConfigError, warn
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 
 __all__ = [
     "ConfiguredOptimizers",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lt_cli.run_metrics import has_metrics
-from lt_core.terminal.short_path import short_path
+from lt_core.terminal import short_path
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI

@@ -21,7 +21,7 @@ from lt_cli.tested_run import WritesIntoTestedRun
 from lt_cli.trainer_outline import TRAINING
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, warn
-from lt_core.terminal.short_path import short_path
+from lt_core.terminal import short_path
 
 __all__ = ["TrainingCommand", "main"]
 

@@ -28,7 +28,7 @@ from torch.utils.data import IterableDataset
 
 from lt_compat.demos import BoringDataModule, BoringModel, RandomDataset
 from lt_compat.faces import AcceleratorConnector
-from lt_core import overrides
+from lt_core import interface
 from lt_core.batch import batch_size_of, move_to_device
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -302,7 +302,7 @@ def is_overridden(method_name: str, instance: object = None, parent: type | None
     base = parent or next((kind for kind in bases if isinstance(instance, kind)), None)
     if base is None:
         raise ValueError(f"is_overridden({method_name!r}, ...) expected a module, a datamodule or a callback.")
-    return overrides.is_overridden(instance, method_name, base)
+    return interface.is_overridden(instance, method_name, base)
 
 
 def auto_move_data(function: Callable[..., Any]) -> Callable[..., Any]:

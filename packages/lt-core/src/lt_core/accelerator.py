@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lt_core.errors import ConfigError, ConfigTypeError
-from lt_core.older import Interface
+from lt_core.interface import Interface
 
 __all__ = ["Accelerator", "Copies", "Cpu", "Graphs", "SupportsCopies", "SupportsGraphs", "open_device", "opened"]
 

@@ -28,7 +28,7 @@ from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, Missin
 from lt_core.files.atomic_file import clean_leftovers, name_beside, sync_directory, write_atomically, writing_errors
 from lt_core.files.checkpoint_header import Header
 from lt_core.files.plain_data import plain_tree
-from lt_core.older import Interface
+from lt_core.interface import Interface
 from lt_core.ranks import Ranks
 
 __all__ = [

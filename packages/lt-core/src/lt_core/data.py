@@ -12,7 +12,7 @@ import torch
 from lt_core import plugins
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
-from lt_core.older import Interface
+from lt_core.interface import Interface
 from lt_core.strategy import Shard
 
 __all__ = ["DataSource", "Feed", "each_loader", "holds_loaders", "length_of", "make_feed", "set_epoch"]

@@ -9,7 +9,7 @@ from typing import Any
 from lt_core import plugins
 from lt_core.data import DataSource
 from lt_core.errors import ConfigError
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.ranks import Ranks
 from lt_core.states import Stage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from lt_core.older import Interface
+from lt_core.interface import Interface
 from lt_core.rank import set_alone
 
 __all__ = ["Environment"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lt_core.older import Interface
+from lt_core.interface import Interface
 from lt_core.ranks import Ranks
 
 __all__ = ["Launcher", "RunResult", "end_with_parent", "is_interactive"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from lt_core.older import Interface
+from lt_core.interface import Interface
 from lt_core.rank import process_rank
 
 if TYPE_CHECKING:

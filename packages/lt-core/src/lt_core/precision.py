@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from lt_core.older import Interface
+from lt_core.interface import Interface
 
 __all__ = ["Precision"]
 

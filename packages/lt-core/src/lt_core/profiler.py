@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from lt_core.older import Interface
-from lt_core.overrides import is_overridden
+from lt_core.interface import Interface, is_overridden
 from lt_core.rank import process_rank
 
 __all__ = ["ActionProfiler", "Profiler", "by_action"]

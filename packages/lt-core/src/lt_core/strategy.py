@@ -18,8 +18,8 @@ from lt_core.batch import move_to_device
 from lt_core.checkpoint import CheckpointIO, SupportsShards, is_remote, need_shards, shards_of
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
+from lt_core.interface import Interface
 from lt_core.launcher import Launcher, RunResult
-from lt_core.older import Interface
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
 

@@ -12,9 +12,9 @@ from torch import nn
 
 from lt_core.callback import Callback
 from lt_core.dialect import method_of
+from lt_core.interface import is_overridden
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.states import Stage
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits

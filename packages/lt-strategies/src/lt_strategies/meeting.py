@@ -11,7 +11,7 @@ from itertools import islice
 from torch.distributed.distributed_c10d import Store
 
 from lt_core.errors import RankError
-from lt_core.terminal.waiting import SLOW
+from lt_core.terminal import SLOW
 
 __all__ = ["meet", "say_bye"]
 

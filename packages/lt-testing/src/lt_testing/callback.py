@@ -24,7 +24,7 @@ import torch
 from lt_core.callback import Callback
 from lt_core.files.plain_data import is_plain
 from lt_core.hooks import CALLBACK_HOOKS
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.plugins import ROLES
 from lt_testing.kit import Kit
 from lt_testing.training import KitModule, assert_same, installed_trainer, kit_data, same, seeded

@@ -11,7 +11,7 @@ from lt_callbacks.checkpoint.files import CheckpointFiles, mark_of, path_in, rea
 from lt_callbacks.checkpoint.pending_saves import PendingSave, PendingSaves
 from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_core.errors import CheckpointError, warn
-from lt_core.terminal.short_path import short_path
+from lt_core.terminal import short_path
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI

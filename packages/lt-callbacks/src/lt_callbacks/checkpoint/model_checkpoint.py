@@ -26,7 +26,7 @@ from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError, warn
 from lt_core.files.partial_save import check_patterns
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:

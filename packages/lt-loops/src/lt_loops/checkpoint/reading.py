@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
-from lt_core.terminal.short_path import short_path
-from lt_core.terminal.waiting import waiting
+from lt_core.terminal import short_path, waiting
 from lt_loops.checkpoint.gaps import listed
 from lt_loops.former_names import understood_by
 from lt_loops.run.owner import Saved

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from lt_core.errors import warn
-from lt_core.terminal.short_path import short_path
+from lt_core.terminal import short_path
 
 if TYPE_CHECKING:
     from lt_core.callback import Callback

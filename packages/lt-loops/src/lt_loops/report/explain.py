@@ -13,8 +13,8 @@ from lt_core.callback import Callback
 from lt_core.data import each_loader
 from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.limits import limited
 from lt_loops.report.memory import memory

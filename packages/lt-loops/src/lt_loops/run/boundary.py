@@ -7,8 +7,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lt_core.errors import DataError, warn
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
 from lt_loops.step.choose import make_plan

@@ -10,8 +10,8 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from lt_core.agreed_time import AgreedTime
 from lt_core.errors import ConfigError
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_loops.run.position import NEVER
 from lt_loops.setup.signatures import fitted
 

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.data_setup import teardown
 from lt_core.errors import silenced, warn
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.precision import Precision
 from lt_loops.run.signals import Signals
 from lt_loops.setup.signatures import fitted

@@ -12,8 +12,8 @@ from lt_core.errors import warn
 from lt_core.files.from_checkpoint import load_state_dict_strictly
 from lt_core.files.partial_save import check_left_out, leave_out
 from lt_core.hparams import saved_hparams, settle_hparams
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_loops.run.owner import Owner, Restore, Saved
 
 if TYPE_CHECKING:

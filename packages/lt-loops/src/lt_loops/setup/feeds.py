@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
 from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.precision import Precision
 from lt_core.seed import seed_of_environment
 from lt_core.states import Stage

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.callback import Callback
 from lt_core.dialect import HookAdapter, dialects
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
 from lt_loops.setup.signatures import CURRENT, BoundHook, fitted, understood
 

@@ -14,8 +14,8 @@ from lt_core.data import DataSource
 from lt_core.dialect import spoken
 from lt_core.errors import HookError, did_you_mean, nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by

@@ -10,8 +10,8 @@ from torch import nn
 from lt_core.data import DataSource
 from lt_core.errors import ConfigTypeError
 from lt_core.hparams import HyperparametersMixin, saved_hparams
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name

@@ -15,9 +15,9 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO, default_io, need_shards
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, ConfigTypeError, PluginError, did_you_mean
+from lt_core.interface import is_overridden
 from lt_core.launcher import Launcher, is_interactive
 from lt_core.logger import DummyLogger, Logger
-from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Placement, Strategy

@@ -15,10 +15,10 @@ from lt_core.dialect import method_of, spoken
 from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.hparams import HyperparametersMixin, plain_hparams
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.states import Stage
-from lt_core.terminal.waiting import waiting
+from lt_core.terminal import waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.reading import check_resumable, place_of_others, read_checkpoint

@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 
 from lt_core.errors import HookError, LtDeprecationWarning, did_you_mean, warn
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_loops.arguments.problems import shown, type_name
 
 __all__ = ["SchedulerConfig", "check_schedule_length", "read_scheduler"]

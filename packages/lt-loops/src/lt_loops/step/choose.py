@@ -12,8 +12,8 @@ from torch.optim import LBFGS, Optimizer
 
 from lt_core.dialect import StepKind, dialects, method_of
 from lt_core.errors import ConfigError, HookError
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.overrides import is_overridden
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import count_arguments, fitted

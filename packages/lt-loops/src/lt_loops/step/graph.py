@@ -24,7 +24,7 @@ from torch import Tensor
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_loops.run.position import NEVER
 from lt_loops.step.capture import Captured, Layout
 from lt_loops.step.losses import loss_and_weight

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lt_core.errors import ConfigError
-from lt_core.overrides import is_overridden
+from lt_core.interface import is_overridden
 from lt_core.ranks import Supervisor
 from lt_core.strategy import Strategy
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError
+from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
-from lt_core.overrides import is_overridden
 from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import fitted
 from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss

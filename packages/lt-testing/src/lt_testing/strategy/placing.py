@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from lt_core.older import untaken
+from lt_core.interface import untaken
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Strategy
 from lt_testing.strategy.bench import Bench, SmallNet, sgd

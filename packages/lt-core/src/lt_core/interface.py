@@ -1,4 +1,4 @@
-"""Plug-ins that were written for an older interface: arguments that came later are dropped.
+"""What a class overrides of an interface, and those written for an older one: arguments that came later are dropped.
 
 A class is adapted while it is made, before there is an object of it: members are called from loops, callbacks and the
 user's own code, so a look at the signature where one of these calls would leave out the others.
@@ -15,7 +15,7 @@ from typing import Any
 
 from lt_core.errors import ConfigError, warn
 
-__all__ = ["Interface", "untaken"]
+__all__ = ["Interface", "is_overridden", "untaken"]
 
 _CHANGES_NUMBERS = frozenset({"algorithm", "closure", "inputs", "op", "src"})
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -34,6 +34,19 @@ class Interface:
             if Interface in interface.__bases__:
                 for name in untaken(cls, interface):
                     setattr(cls, name, _dropping(cls, name, vars(cls)[name], getattr(interface, name)))
+
+
+def is_overridden(owner: object, name: str, base: type) -> bool:
+    """Return whether ``owner`` has its own ``name``, by its class or on the instance (mocks, compiled methods).
+
+    None in its place (``test_step = None``) takes a parent's away. A class that does not have ``base`` among its
+    parents is taken at its word: whatever it defines counts.
+    """
+    own = getattr(owner, "__dict__", {})
+    if name in own:
+        return own[name] is not None
+    mine = getattr(type(owner), name, None)
+    return mine is not None and mine is not getattr(base, name, None)
 
 
 def untaken(cls: type, interface: type) -> dict[str, list[str]]:

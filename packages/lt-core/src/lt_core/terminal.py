@@ -1,17 +1,26 @@
-"""What a process says of work that takes long before the first step."""
+"""What people read of a run in the terminal: paths, and work that takes long before the first step."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Timer
 from time import monotonic
 
-__all__ = ["SLOW", "waiting"]
+__all__ = ["SLOW", "short_path", "waiting"]
 
 SLOW = 5.0
 """Seconds after which a person who waits wants to know for what."""
+
+
+def short_path(path: str | os.PathLike[str]) -> str:
+    """Return the path as seen from the working directory where it lies below it; a URL as it is."""
+    text, here = os.fspath(path), Path.cwd()
+    absolute = Path(text).absolute()
+    return str(absolute.relative_to(here)) if "://" not in text and absolute.is_relative_to(here) else text
 
 
 @contextmanager

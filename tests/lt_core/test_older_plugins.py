@@ -10,9 +10,9 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.data import Feed
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, LtWarning
+from lt_core.interface import Interface, untaken
 from lt_core.launcher import Launcher
 from lt_core.logger import Logger
-from lt_core.older import Interface, untaken
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy

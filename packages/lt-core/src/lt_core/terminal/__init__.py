@@ -1,1 +1,0 @@
-"""What people read of a run: paths, and what it waits for."""
