@@ -118,6 +118,22 @@ def test_of_what_waits_under_one_name_the_newest_is_uploaded(tmp_path, there, ne
     assert net.tries <= 2
 
 
+def test_nothing_is_deleted_there_while_something_newer_waits(tmp_path, there, net, monkeypatch):
+    deleted = []
+    monkeypatch.setattr(upload, "remove_remote", lambda url, options: deleted.append((url[-6], names(there))))
+    io = UploadingCheckpointIO(there)
+    saved(io, {"step": 0}, tmp_path / "0.ckpt")
+    net.open.clear()
+    for number in (1, 2, 3):  # each replaces the one before, faster than it can be uploaded
+        io.save_checkpoint({"step": number}, tmp_path / f"{number}.ckpt")
+        io.wait()
+        io.remove_checkpoint(tmp_path / f"{number - 1}.ckpt")
+        io.wait()
+    net.let_go(io)
+    assert deleted
+    assert all("3.ckpt" in found for _, found in deleted)
+
+
 def test_an_upload_that_fails_is_tried_again(tmp_path, there, net):
     net.broken = 2
     io = UploadingCheckpointIO(there, pause=0.001)

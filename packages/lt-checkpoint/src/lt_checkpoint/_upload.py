@@ -175,7 +175,8 @@ class _Uploads:
                 if not self._jobs:
                     self._thread = None
                     return
-                job = self._jobs.popleft()
+                job = next((job for job in self._jobs if job.file is not None), self._jobs[0])  # nothing goes before
+                self._jobs.remove(job)  # what is newer has come
             try:
                 self._do(job)
             finally:
