@@ -82,3 +82,11 @@ def test_behind_a_url(tmp_path):
     pytest.importorskip("fsspec")
     lt_checkpoint.save({"state_dict": {"w": torch.ones(3)}}, "memory://st/a.safetensors")
     assert lt_checkpoint.load("memory://st/a.safetensors")["state_dict"]["w"].sum() == 3
+
+
+@pytest.mark.parametrize("text", ['{"__tuple__": 5}', "[" * 100_000], ids=["no tuple", "nested"])
+def test_what_describes_the_weights_and_is_damaged_is_said(tmp_path, text):
+    file = tmp_path / "a.safetensors"
+    safetensors.save_file({"w": torch.ones(2)}, file, {"written_by": "lt-checkpoint", "hyper_parameters": text})
+    with pytest.raises(CheckpointError, match="is damaged"):
+        lt_checkpoint.load(file)

@@ -139,11 +139,12 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict
             metadata = _metadata(lambda start, end: _part(source, start, end))
             source.seek(0)
             weights = library.load(source.read())
+        described = _undescribed(metadata)
     except FileNotFoundError as error:
         raise MissingCheckpointError(f"{shown} is not there.{near_files(Path(shown))}", code="LT656") from error
     except OSError as error:
         raise CheckpointError(f"{shown} could not be read: {error.strerror or error}.", code="LT656") from error
-    except Exception as error:  # SafetensorError, or JSON that is none
+    except Exception as error:  # SafetensorError, or JSON that is none, or nested without end
         raise CheckpointError(
             f"{shown} is damaged, or no file of safetensors: {error}. Take an older checkpoint.", code="LT657"
         ) from error
@@ -154,7 +155,7 @@ def read(source: Path | IO[bytes], shown: str, map_location: Any = None) -> dict
     if isinstance(map_location, (str, torch.device)):
         moved = {id(tensor): tensor.to(map_location) for tensor in state.values()}
         state = {name: moved[id(tensor)] for name, tensor in state.items()}
-    return {"epoch": 0, "global_step": 0, **_undescribed(metadata), "state_dict": state}
+    return {"epoch": 0, "global_step": 0, **described, "state_dict": state}
 
 
 def read_metadata(read: Callable[[int, int], bytes]) -> dict[str, Any]:
