@@ -96,6 +96,12 @@ def test_a_fit_that_raises_leaves_collection_as_it_was(was_on):
         gc.enable()
 
 
+def test_batches_are_counted_on_through_epochs_that_are_shorter_than_a_report():
+    monitor = SlowRankMonitor(every_n_batches=15)
+    Trainer(max_epochs=2, callbacks=[monitor], **QUIET).fit(Net(), DataLoader(Samples(), batch_size=2))
+    assert [times.rank for times in monitor.times] == [0]
+
+
 @pytest.mark.parametrize("arguments", [{"every_n_batches": 1}, {"ratio": 0.5}])
 def test_what_cannot_be_measured_is_refused(arguments):
     with pytest.raises(ConfigError, match=r"SlowRankMonitor\("):

@@ -52,7 +52,7 @@ class SlowRankMonitor(Callback):
     rank 0 prints a line where one of them takes ``ratio`` times as long as the ranks do at the median.
 
     Args:
-        every_n_batches: batches between two reports, 2 or more.
+        every_n_batches: batches between two reports, counted on through the epochs, 2 or more.
         ratio: how much slower a rank must be to be named.
 
     Attributes:
@@ -91,7 +91,7 @@ class SlowRankMonitor(Callback):
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Compare the ranks where it is due."""
-        if (batch_idx + 1) % self.every_n_batches == 0 and trainer.world_size > 1:
+        if trainer.total_batches % self.every_n_batches == 0:
             self._compare(trainer)
         self._ended = perf_counter()
 
@@ -105,8 +105,8 @@ class SlowRankMonitor(Callback):
         self._loading, self._forward = [], []
         self.times = trainer.strategy.gather_objects(mine)
         slowest = max(self.times, key=lambda times: times.seconds)
-        usual = median(times.seconds for times in self.times if times is not slowest)
-        if slowest.seconds > self.ratio * usual:
+        usual = _median([times.seconds for times in self.times if times is not slowest])
+        if len(self.times) > 1 and slowest.seconds > self.ratio * usual:
             trainer.print(
                 f"Rank {slowest.rank} on {slowest.host} keeps the others waiting: {slowest.seconds * 1e3:.1f} ms a "
                 f"batch before its backward ({slowest.loading * 1e3:.1f} ms of them for the loader), the others "
