@@ -1,9 +1,11 @@
-"""The metric that a callback goes by, and what is said where it is not there when it is due."""
+"""What a callback goes by: a metric, with what is said where it is not there when it is due, or the loss of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
@@ -12,7 +14,7 @@ from lt_core.module import LightningModule
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "loss_of"]
 
 
 class Monitor:
@@ -87,3 +89,9 @@ class Monitor:
                 code="LT531",
             )
         return None
+
+
+def loss_of(outputs: Any) -> Tensor | None:
+    """Return the loss in what ``training_step`` returned, shape ``()``, or None."""
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    return loss if isinstance(loss, Tensor) else None

@@ -42,7 +42,7 @@ from lt_loops.run.results import take_over
 from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.run.stopping import Stopping
-from lt_loops.setup.events import call_event
+from lt_loops.setup.hook_calls import call_event
 from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders, module_of
 from lt_loops.setup.parts import look_up, resolve

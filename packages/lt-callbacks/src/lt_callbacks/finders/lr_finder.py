@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.finders.tuned_attribute import TunedAttribute
-from lt_callbacks.monitors.step_outputs import loss_of
+from lt_callbacks.monitored import loss_of
 from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback

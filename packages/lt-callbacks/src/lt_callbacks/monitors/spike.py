@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lt_callbacks.arguments import choice, whole
-from lt_callbacks.monitors.step_outputs import loss_of
+from lt_callbacks.monitored import loss_of
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtError

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lt_callbacks.profilers.advanced import AdvancedProfiler as AdvancedProfiler
-    from lt_callbacks.profilers.pass_through import PassThroughProfiler as PassThroughProfiler
     from lt_callbacks.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
     from lt_callbacks.profilers.simple import SimpleProfiler as SimpleProfiler
     from lt_callbacks.profilers.speed import SpeedProfiler as SpeedProfiler
     from lt_callbacks.profilers.xla import XLAProfiler as XLAProfiler
+    from lt_core.profiler import Profiler as PassThroughProfiler
 
 _WHERE = {
     "AdvancedProfiler": "advanced",
-    "PassThroughProfiler": "pass_through",
     "PyTorchProfiler": "pytorch",
     "SimpleProfiler": "simple",
     "SpeedProfiler": "speed",
@@ -34,6 +33,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "PassThroughProfiler":  # Lightning's name for the default of lt-core
+        from lt_core.profiler import Profiler
+
+        return Profiler
     module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Which hooks a run calls: looked up once, so that one that nobody defines costs nothing."""
+"""Which hooks a run calls: looked up once, so that one that nobody defines costs nothing; and users' own events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lt_core.callback import Callback
 from lt_core.dialect import HookAdapter, dialects
+from lt_core.errors import ConfigError
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
@@ -116,6 +118,20 @@ def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     """Return whether two hooks are one method, bound to Trainer and module or not."""
     own = [hook.func if isinstance(hook, BoundHook) else hook for hook in (one, other)]
     return own[0] == own[1]
+
+
+def call_event(trainer: TrainerAPI, event: str, *args: Any, **kwargs: Any) -> None:
+    """Call the method ``event`` of each callback and of the module; see ``Trainer.call``."""
+    if event in CALLBACK_HOOKS | MODULE_HOOKS:
+        raise ConfigError(
+            f"trainer.call({event!r}): this is a hook, which the loop calls. Give your event another name.",
+            code="LT234",
+        )
+    module = trainer.lightning_module
+    heard = [(getattr(callback, event, None), (trainer, module)) for callback in trainer.callbacks]
+    for method, first in [*heard, (getattr(module, event, None), ())]:
+        if callable(method):
+            method(*first, *args, **kwargs)
 
 
 def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
