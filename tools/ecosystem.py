@@ -2,7 +2,7 @@
 
 uv run python tools/ecosystem.py                 all of tests/ecosystem, each in an environment made for it
 uv run python tools/ecosystem.py chemprop darts  these files only
-uv run python tools/ecosystem.py --slice         the small ones, for CI
+uv run python tools/ecosystem.py --slice         five small ones, in two to three minutes: too long for each commit
 uv run python tools/ecosystem.py --keep          an environment for each is kept under .nox, for the next time
 uv run python tools/ecosystem.py --table         runs nothing: writes the results into docs/migration.md
 
@@ -12,7 +12,7 @@ A file says in its head what it needs and how it is run:
     # domain: forecasting                  for the table
     # compat: --pickle                     options of `python -m lt.compat`
     # suite: tests/train -k "not cuda"     no script, but these tests out of the package's sdist, by pytest
-    # slice:                               one of those that CI runs
+    # slice:                               one of the small ones
     # differs: <why>                       a difference that is known; its reason stands in docs/migration.md
     # fails: <why>                         runs on Lightning alone, and why; that it fails on lt is checked too
 
@@ -68,7 +68,7 @@ def main() -> int:
     """Run what the command line names; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="files of tests/ecosystem, without .py")
-    parser.add_argument("--slice", action="store_true", help="those that CI runs")
+    parser.add_argument("--slice", action="store_true", help="the small ones")
     parser.add_argument("--keep", action="store_true", help="keep an environment for each")
     parser.add_argument("--table", action="store_true", help="write the table into docs/migration.md, run nothing")
     chosen = parser.parse_args()
