@@ -172,7 +172,7 @@ class Training(Owner):
             "position": self._ahead.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
             "pending": self.pending.state_dict(),
             "precision": self._precision.state_dict(),
-            "optimizers": [type(optimizer).__qualname__ for optimizer in self.optimizers],
+            "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
         }
 
     def rank_state(self) -> dict[str, Any]:
@@ -208,9 +208,9 @@ class Training(Owner):
                 "with the same ones, or warm-start from the weights (load_from_checkpoint).",
                 code="LT603",
             )
-        kinds = saved.shared.get("optimizers") or [type(o).__qualname__ for o in optimizers]
+        kinds = saved.shared.get("optimizers") or [_kind(optimizer) for optimizer in optimizers]
         for optimizer, state, kind in zip(optimizers, states, kinds, strict=True):
-            mine = type(optimizer).__qualname__
+            mine = _kind(optimizer)
             groups, asked = len(state["param_groups"]), len(optimizer.param_groups)
             if kind != mine or groups != asked:
                 raise CheckpointError(
@@ -253,3 +253,9 @@ class Training(Owner):
             used = {id(p) for group in groups for p in group["params"]}
             found = {name: p for name, p in found.items() if id(p) in used}
         return {name: p.grad.cpu() for name, p in found.items() if p.grad is not None}
+
+
+def _kind(optimizer: Optimizer) -> str:
+    """Return the class whose state it saves: of torch's ``ZeroRedundancyOptimizer`` that of the one it spreads."""
+    spread = getattr(optimizer, "optim", optimizer) if hasattr(optimizer, "consolidate_state_dict") else optimizer
+    return type(spread).__qualname__
