@@ -45,6 +45,11 @@ def test_what_cannot_be_exported_is_said():
         check_serving(Branches(), torch.ones(2))
 
 
+def test_inputs_may_be_named_and_a_process_that_takes_too_long_is_said():
+    with pytest.raises(ConfigError, match=r"Net, exported, had not answered .* after 0.01 seconds.*LT231"):
+        check_serving(Net(), {"scale": torch.tensor(2.0), "x": torch.rand(3, 4)}, timeout=0.01)
+
+
 @pytest.mark.slow
 def test_other_outputs_are_an_error():
     with pytest.raises(ConfigError, match=r"(?s)Other, exported, has other outputs than here.*LT232"):
@@ -54,6 +59,14 @@ def test_other_outputs_are_an_error():
 def test_without_an_example_there_is_nothing_to_call_it_with():
     with pytest.raises(ConfigError, match="example_input_array"):
         check_serving(nn.Linear(1, 1))
+
+
+def test_named_inputs_serve_in_the_precision_of_the_trainer(monkeypatch):
+    trainer, check = FakeTrainer(), ServingCheck({"scale": torch.tensor(2.0), "x": torch.rand(3, 4)}, repeats=1)
+    doubled = lambda inputs: {name: tensor.double() for name, tensor in inputs.items()}  # noqa: E731
+    monkeypatch.setattr(trainer.precision_plugin, "convert_input", doubled)
+    check.on_train_start(trainer, Net().double())
+    assert check.report.largest_difference < 1e-5
 
 
 def test_the_callback_checks_before_training(monkeypatch):

@@ -30,12 +30,12 @@ folder, repeats = sys.argv[1], int(sys.argv[2])
 start = time.perf_counter()
 module = torch.export.load(f"{folder}/program.pt2").module()
 loaded = time.perf_counter() - start
-inputs = torch.load(f"{folder}/inputs.pt", weights_only=True)
+args, kwargs = torch.load(f"{folder}/inputs.pt", weights_only=True)
 seconds = []
 with torch.inference_mode():
     for _ in range(repeats + 1):
         start = time.perf_counter()
-        outputs = module(*inputs)
+        outputs = module(*args, **kwargs)
         for output in torch.utils._pytree.tree_leaves(outputs):
             if isinstance(output, torch.Tensor) and output.is_cuda:
                 torch.cuda.synchronize(output.device)
@@ -83,7 +83,8 @@ def check_serving(
 
     Args:
         module: any module; it is in eval mode meanwhile.
-        example: inputs of ``forward``: a tensor, or a tuple of several; default: ``module.example_input_array``.
+        example: inputs of ``forward``: a tensor, a tuple of several, or a dict by name; default:
+            ``module.example_input_array``.
         dynamic_shapes: which sizes may differ, as ``torch.export.export`` takes it.
         repeats: calls that are timed.
         rtol: how far outputs may differ, relative to their size.
@@ -102,13 +103,14 @@ def check_serving(
             "module.example_input_array.",
             code="LT230",
         )
-    inputs = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    kwargs = given if isinstance(given, dict) else {}
+    args = () if kwargs else tuple(given) if isinstance(given, (tuple, list)) else (given,)
     modes = [(part, part.training) for part in module.modules()]
     try:
         module.eval()
         with torch.no_grad():
-            expected = tree_leaves(module(*inputs))
-            program = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+            expected = tree_leaves(module(*args, **kwargs))
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise ConfigError(
             f"{kind} cannot be exported: {type(error).__name__}: {error}\nforward must be made of what torch.export "
@@ -121,9 +123,16 @@ def check_serving(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "program.pt2"
         torch.export.save(program, file)
-        torch.save(inputs, Path(folder) / "inputs.pt")
+        torch.save((args, kwargs), Path(folder) / "inputs.pt")
         command = [sys.executable, "-c", _SERVER, folder, str(repeats)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise ConfigError(
+                f"{kind}, exported, had not answered in a fresh process after {timeout:g} seconds. Give it more: "
+                "timeout=..., or make fewer calls: repeats=...",
+                code="LT231",
+            ) from None
         if done.returncode:
             raise ConfigError(
                 f"{kind}, exported, fails in a fresh process:\n{done.stderr.strip()[-2000:]}", code="LT231"
@@ -171,6 +180,8 @@ class ServingCheck(Callback):
                 code="LT230",
             )
         given = self.example if self.example is not None else pl_module.example_input_array
-        example = trainer.strategy.to_device(given) if given is not None else None
+        example = None
+        if given is not None:
+            example = trainer.precision_plugin.convert_input(trainer.strategy.to_device(given))
         self.report = check_serving(pl_module, example, **self.options)
         trainer.print(f"{type(pl_module).__qualname__} {self.report}.")
