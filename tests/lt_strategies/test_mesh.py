@@ -7,7 +7,7 @@ import torch
 from tests.patience import PATIENCE
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from lt_core.errors import ConfigError
@@ -206,6 +206,37 @@ def test_an_optimizer_never_takes_split_and_whole_parameters_at_a_time(ranks):
     assert ranks(facts, 2, planned({"tensor": 2})())[0] == (False, True, False)
     sharded = planned({"data_shard": 2}, parallelize=None, auto_wrap_policy={Block})()
     assert ranks(facts, 2, sharded)[0] == (None, True, None)
+
+
+def test_torch_s_context_parallel_computes_causal_attention_on_the_cpu_where_the_mask_is_sharded(ranks):
+    from torch.distributed.tensor.experimental import _context_parallel as context
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    class Attention(nn.Module):
+        def forward(self, queries, keys, values):
+            return nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=self.mask)
+
+    def facts(strategy):
+        rows = torch.randn(2, 2, 8, 4, generator=torch.Generator().manual_seed(0))
+        mask = torch.ones(8, 8).tril().bool()
+        whole = rows.clone().requires_grad_()
+        alone, module = Attention(), Attention()
+        alone.mask = mask
+        wanted = alone(whole, whole, whole)
+        wanted.square().sum().backward()
+        mesh = strategy.device_mesh["context"]
+        part = rows.chunk(2, 2)[strategy.rank].clone().requires_grad_()
+        kind = context._ContextParallel.AttentionType.SDPA
+        module.mask = distribute_tensor(mask, mesh, [Shard(0)])
+        parallelize_module(module, mesh, context._ContextParallel(seq_dim=2, attention_type=kind))
+        context._enable_context_parallel_dispatcher()
+        with sdpa_kernel(SDPBackend.MATH):
+            found = module(part, part, part)
+            found.square().sum().backward()
+        torch.testing.assert_close(found, wanted.chunk(2, 2)[strategy.rank])
+        torch.testing.assert_close(part.grad, whole.grad.chunk(2, 2)[strategy.rank])
+
+    ranks(facts, 2, ModelParallel(mesh={"context": 2}, timeout=PATIENCE))
 
 
 # ---- random numbers --------------------------------------------------------------------------------------------------
