@@ -25,6 +25,7 @@ SAYS = {
     "basics/argparse_trainer.py": "1 epochs, 10 steps: accuracy",
     "basics/dataloaders.py": "All three are equal: True",
     "basics/loggers.py": "The lowest loss stands at step",
+    "basics/micro_batches.py": "the same weights, but for rounding: True",
     "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",
     "basics/own_events.py": "the learning rate was lowered: True",
     "basics/own_loop.py": "rank(s): accuracy",

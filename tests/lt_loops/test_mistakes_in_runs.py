@@ -201,6 +201,17 @@ MODELS = [
         way_out="self.automatic_optimization = False",
         kind=HookError,
     ),
+    row(
+        "fit(Manual(), loader, accumulate_grad_batches='auto')",
+        "automatic_optimization=False",
+        way_out="accumulate_grad_batches=4 with a quarter of the batch",
+    ),
+    row(
+        "fit(net, [(torch.ones(2, 2), torch.ones(3))], accumulate_grad_batches='auto')",
+        "batch[0]: 2, batch[1]: 3",
+        way_out="Put what is not by samples elsewhere",
+        kind=HookError,
+    ),
     row("fit(WrongMonitor(), loader, loader)", "'val_los', which was not logged", way_out="Did you mean 'val_loss'?"),
     row("fit(OnPlateau(), loader)", "'val_loss', which was not logged", way_out="Log it", kind=LtWarning),
     row("fit(Frozen(), loader)", "no parameter leads to", way_out="all parameters are frozen", kind=RuntimeError),
@@ -322,6 +333,12 @@ class NoStep(LightningModule):
 class NoOptimizer(LightningModule):
     def training_step(self, batch, batch_idx):
         return None
+
+
+class Manual(Net):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
 
 
 class TwoOptimizers(Net):

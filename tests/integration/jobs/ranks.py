@@ -141,6 +141,26 @@ class GAN(LightningModule):
         return {"gen": self.gen_loss(fake), "disc": self.disc_loss(batch[0], fake)}
 
 
+def short(kind, where="forward"):
+    """Return the same where rank 1 of several has memory for one sample only."""
+
+    class Short(kind):
+        def training_step(self, batch, batch_idx):
+            fails = self.global_rank == 1 and len(batch[1]) > 1
+            if fails and where == "forward":
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            if fails:
+                next(iter(self.parameters())).register_hook(self.fail)
+            return super().training_step(batch, batch_idx)
+
+        def fail(self, gradient):
+            if self.trainer.training and self.global_rank == 1 and not hasattr(self, "failed"):
+                self.failed = True
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    return Short
+
+
 class ManualGAN(GAN):
     def __init__(self):
         super().__init__()
@@ -189,6 +209,12 @@ CASES = {
     "manual GAN": (ManualGAN, {}),
     "manual GAN, clipped": (ManualGAN, {"gradient_clip_val": 0.05}),
     "manual GAN, accumulated": (ManualGAN, {"accumulate_grad_batches": 2}),
+    "memory short on one rank": (short(Net), {"accumulate_grad_batches": "auto", "gradient_clip_val": 0.1}),
+    "memory short in backward": (short(Net, "backward"), {"accumulate_grad_batches": "auto"}),
+    "memory short, weighted": (short(Masked), {"accumulate_grad_batches": "auto"}),
+    "memory short, own optimizer_step": (short(OwnStep), {"accumulate_grad_batches": "auto"}),
+    "memory short, GAN": (short(GAN), {"accumulate_grad_batches": "auto"}),
+    "memory short, skips": (short(SkipsOnRankOne), {"samples": 24, "accumulate_grad_batches": "auto"}),
     "two fits": (Scheduled, {"stops": [3, 6]}),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,7 +38,7 @@ class TrainerAPI(Protocol):
     min_epochs: int | None
     max_steps: int
     min_steps: int | None
-    accumulate_grad_batches: int | dict[int, int]
+    accumulate_grad_batches: int | Literal["auto"] | dict[int, int]
     gradient_clip_val: float | None
     gradient_clip_algorithm: str | None
     limit_train_batches: int | float | None

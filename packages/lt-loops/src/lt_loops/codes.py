@@ -22,6 +22,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT333",
         "LT334",
         "LT341",
+        "LT365",
         "LT406",
         "LT408",
         "LT416",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
@@ -93,7 +93,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         enable_checkpointing: whether a default ModelCheckpoint is added.
         enable_progress_bar: whether a progress bar is shown.
         enable_model_summary: whether the weights summary is printed.
-        accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches; default: 1.
+        accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches; or ``"auto"``: one,
+            cut into micro-batches where memory is short; default: 1.
         gradient_clip_val: the limit to which gradients are clipped.
         gradient_clip_algorithm: ``"norm"`` (total norm) or ``"value"``.
         deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none; default: False.
@@ -163,7 +164,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         enable_checkpointing: bool | None = None,
         enable_progress_bar: bool | None = None,
         enable_model_summary: bool | None = None,
-        accumulate_grad_batches: int | dict[int, int] | None = None,
+        accumulate_grad_batches: int | Literal["auto"] | dict[int, int] | None = None,
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
         deterministic: bool | str | None = None,

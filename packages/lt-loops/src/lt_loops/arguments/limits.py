@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from lt_core.errors import ConfigError
 from lt_loops.arguments.problems import raise_problems
@@ -33,7 +33,7 @@ class Limits:
     min_epochs: int | None
     max_steps: int
     min_steps: int | None
-    accumulate_grad_batches: int | dict[int, int]
+    accumulate_grad_batches: int | Literal["auto"] | dict[int, int]
     gradient_clip_val: float | None
     gradient_clip_algorithm: str | None
     limit_train_batches: int | float
@@ -66,14 +66,17 @@ class Limits:
     def window_of(self, epoch: int) -> int:
         """Return how many micro-batches make an optimizer step in ``epoch``."""
         asked = self.accumulate_grad_batches
-        return asked if isinstance(asked, int) else int(asked[max(start for start in asked if start <= epoch)])
+        if not isinstance(asked, dict):
+            return 1 if asked == "auto" else asked
+        return asked[max(start for start in asked if start <= epoch)]
 
     def steps_of_fit(self, batches: int | float) -> int | float:
         """Return the optimizer steps of a fit with so many batches an epoch; ``inf`` where nothing bounds them."""
         steps: int | float = float("inf") if self.max_steps == -1 else self.max_steps
         if self.max_epochs is None or self.max_epochs == -1 or batches == float("inf"):
             return steps
-        starts = [0] if isinstance(self.accumulate_grad_batches, int) else sorted(self.accumulate_grad_batches)
+        asked = self.accumulate_grad_batches
+        starts = sorted(asked) if isinstance(asked, dict) else [0]
         total = 0
         for start, end in zip(starts, [*starts[1:], self.max_epochs], strict=True):
             epochs = max(min(end, self.max_epochs) - start, 0)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from lt_core import plugins
 from lt_core.callback import Callback
@@ -139,6 +139,8 @@ def _text(error: ConfigError) -> str:
 def windows(name: str, value: Any) -> Problem | None:
     """Accept a count of batches for each optimizer step, or one for each epoch from which it holds."""
     single = count(1, "batches", instead=f"Write {name}=1 for a step after each batch.")
+    if value == "auto":
+        return None
     if not isinstance(value, Mapping):
         return single(name, value)
     expected = "a schedule {epoch: batches}, epochs from 0 on, batches from 1 on"
@@ -394,10 +396,10 @@ def as_interval(value: Any) -> int | float | timedelta:
     return as_plain(value) if is_number(value) else as_time(value)
 
 
-def as_windows(value: Any) -> int | dict[int, int]:
+def as_windows(value: Any) -> int | Literal["auto"] | dict[int, int]:
     """Return a schedule in the order of its epochs, from epoch 0 on."""
     if not isinstance(value, Mapping):
-        return int(value)
+        return "auto" if value == "auto" else int(value)
     return {0: 1, **{int(epoch): int(batches) for epoch, batches in sorted(value.items())}}
 
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
@@ -128,7 +128,7 @@ class Settings:
     enable_checkpointing: bool | None = _row(None, rules.flag)
     enable_progress_bar: bool | None = _row(None, rules.flag)
     enable_model_summary: bool | None = _row(None, rules.flag)
-    accumulate_grad_batches: int | dict[int, int] = _row(1, rules.windows, form=rules.as_windows)
+    accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = _row(1, rules.windows, form=rules.as_windows)
     gradient_clip_val: float | None = _row(None, rules.clip)
     gradient_clip_algorithm: str | None = _row(None, rules.choice("norm", "value"), form=rules.as_word)
     deterministic: bool | str = _row(False, rules.choice(True, False, "warn"), form=rules.as_word)

@@ -69,8 +69,8 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
         if reserved > 1.2 * used:
             text += f". {(reserved - used) / 1e9:.3f} lie between: PYTORCH_ALLOC_CONF=expandable_segments:True"
     return (
-        f"{text}. Smaller batches with Trainer(accumulate_grad_batches=n), precision='bf16-mixed' and activation "
-        "checkpointing leave less to activations; strategy='fsdp' spreads the rest over the ranks. [LT354]"
+        f"{text}. Trainer(accumulate_grad_batches='auto'), precision='bf16-mixed' and activation checkpointing "
+        "leave less to activations; strategy='fsdp' spreads the rest over the ranks. [LT354]"
     )
 
 

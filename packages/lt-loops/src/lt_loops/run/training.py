@@ -46,11 +46,13 @@ class Training(Owner):
         pending: what the unfinished accumulation window has seen.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         held_back: what does several steps together; None where each is done by itself.
+        micro_batch_size: samples of a rank for which its memory sufficed, with ``accumulate_grad_batches="auto"``; 0
+            where it did for whole batches.
     """
 
     __slots__ = (
-        *("_ahead", "_module", "_precision", "_strategy", "_weights", "dirty", "held_back", "made", "open_gradients"),
-        *("pending", "plan", "schedulers"),
+        *("_ahead", "_module", "_precision", "_strategy", "_weights", "dirty", "held_back", "made", "micro_batch_size"),
+        *("open_gradients", "pending", "plan", "schedulers"),
     )
 
     def __init__(
@@ -68,6 +70,7 @@ class Training(Owner):
         self.pending = Pending()
         self.open_gradients: list[Optimizer] = []
         self.held_back: Waiting | None = None
+        self.micro_batch_size = 0
         self.dirty = False
         self.plan: Plan
 
@@ -102,7 +105,7 @@ class Training(Owner):
     def go_on_from(self, last: Training) -> None:
         """Take over all that another fit of the same module trained with."""
         self.take(last.made)
-        self.pending = last.pending
+        self.pending, self.micro_batch_size = last.pending, last.micro_batch_size
 
     # ---- how ---------------------------------------------------------------------------------------------------------
 
@@ -115,6 +118,10 @@ class Training(Owner):
         """Train by ``plan``; it knows of all that changed so far."""
         self.plan, self.dirty = plan, False
         self._ahead.step_by(plan.window)
+
+    def found_to_fit(self, samples: int) -> None:
+        """Train on so many samples of a batch together from now on."""
+        self.micro_batch_size = samples
 
     def hold_back(self, several: Waiting) -> None:
         """Have ``several`` do steps together."""
@@ -172,6 +179,7 @@ class Training(Owner):
             "position": self._ahead.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
             "pending": self.pending.state_dict(),
             "precision": self._precision.state_dict(),
+            "micro_batch_size": self.micro_batch_size,
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
         }
 
@@ -229,6 +237,7 @@ class Training(Owner):
         A step averages over the ranks what each has gathered. Where there are more or fewer ranks now, each goes on
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
+        self.micro_batch_size = saved.shared.get("micro_batch_size", 0)
         parts = [saved.mine] if saved.same_ranks else saved.ranks
         pending = dict(saved.shared["pending"])
         share = 1 if saved.same_ranks else saved.world_size if pending["weighted"] else len(parts)

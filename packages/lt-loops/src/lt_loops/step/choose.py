@@ -41,7 +41,8 @@ def make_plan(run: Run) -> Plan:
     plan.clip = _clip_slot(run.module, run.strategy, run.job.limits)
     _fill_zero_grad(plan, run.module, run.strategy, run.position)
     other = _other_kind(run.module, training.made)
-    plan.kind = _choose(run.module, training.made, plan, other)
+    cuts = run.job.limits.accumulate_grad_batches == "auto"
+    plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts)
     if run.strategy.capabilities.syncs_in_forward:
         plan.direct = _reduces_afterwards(plan, training.made, run.data.length)
     more = () if other is None else other.arguments
@@ -50,6 +51,11 @@ def make_plan(run: Run) -> Plan:
         plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
     check_groups(run.job.settings, run.strategy)
     _check(plan, training.made, run.precision)
+    if cuts:
+        from lt_loops.step.micro_batches import check_micro_batches
+
+        closures = [type(o).__name__ for o in plan.optimizers if takes_closure(o, must=True)]
+        check_micro_batches(run, closures, own_split=other is not None)
     if run.job.profiler is not None:
         plan.measure(run.job.profiler, partial(_apply, run.strategy, run.precision))
     if run.job.settings.cuda_graphs:
@@ -63,9 +69,11 @@ def make_plan(run: Run) -> Plan:
         plan.run_batch, plan.flush = manual.run_batch, manual.flush
     elif plan.kind != "plain":
         from lt_loops.step.closure import ClosureWindow
+        from lt_loops.step.micro_batches import MicroBatches
         from lt_loops.step.window import Window
 
-        window = ClosureWindow(run, plan) if plan.kind == "closure" else Window(run, plan)
+        kinds: dict[str, type[Window]] = {"closure": ClosureWindow, "auto": MicroBatches}
+        window = kinds.get(plan.kind, Window)(run, plan)
         plan.run_batch, plan.flush = window.run_batch, window.flush
         if other is not None and plan.kind == "other":
             plan.run_batch = partial(other.run_batch, window)
@@ -97,14 +105,16 @@ def bind_step(run: Run, method: str, *more: str, direct: bool = False) -> tuple[
     return (step if profiler is None else profiler.wrap(method, step)), takes_index
 
 
-def _choose(module: LightningModule, made: Optimization, plan: Plan, other: StepKind | None) -> str:
+def _choose(module: LightningModule, made: Optimization, plan: Plan, other: StepKind | None, *, cuts: bool) -> str:
     if not module.automatic_optimization:
         return "manual"
     optimizers, names = plan.optimizers, made.names
     if other is not None and other.whole:
         return "other"
     if len(optimizers) > 1 or names is not None or not optimizers:
-        return "several"
+        return "auto" if cuts and names is not None else "several"
+    if cuts:
+        return "auto"
     if is_overridden(module, "optimizer_step", LightningModule) or takes_closure(optimizers[0]):
         return "closure"
     return "accumulated" if plan.window > 1 or other is not None else "plain"
@@ -144,7 +154,7 @@ def _other_kind(module: LightningModule, made: Optimization) -> StepKind | None:
 def _reduces_afterwards(plan: Plan, made: Optimization, batches: int | None) -> bool:
     """Return whether the plan calls the module itself where the strategy would reduce in the wrapper's forward."""
     unknown_end = plan.window > 1 and batches is None
-    return plan.kind in ("manual", "closure", "other") or made.names is not None or unknown_end
+    return plan.kind in ("manual", "auto", "closure", "other") or made.names is not None or unknown_end
 
 
 def _fill_hooks(hooks: HookCalls, plan: Plan) -> None:

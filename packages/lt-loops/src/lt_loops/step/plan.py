@@ -24,8 +24,8 @@ class Plan:
     ``run_batch`` made of the methods here.
 
     Attributes:
-        kind: ``"manual"``, ``"other"`` (of a dialect), ``"several"``, ``"closure"``, ``"accumulated"`` or
-            ``"plain"``, in order of choice.
+        kind: ``"manual"``, ``"other"`` (of a dialect), ``"several"``, ``"auto"`` (micro-batches), ``"closure"``,
+            ``"accumulated"`` or ``"plain"``, in order of choice.
         step: what computes a batch: ``step(batch)``, or ``step(batch, batch_idx)`` where ``takes_index``.
         params: parameters whose ``grad`` is set to None directly; None where ``zero_grad`` must be called.
         zero_grad: the overridden hook or the optimizer's own way, with ``on_before_zero_grad``.

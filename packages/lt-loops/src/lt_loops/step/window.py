@@ -48,6 +48,7 @@ class Window:
         self.step_hook = fitted(self.module.optimizer_step, "optimizer_step")
         self.unzeroed: list[Optimizer] = []
         self.backward_to: Callable[..., None] | None = None
+        self.samples = 1  # what the micro-batch in hand counts for
 
     # ---- one micro-batch ---------------------------------------------------------------------------------------------
 
@@ -86,17 +87,16 @@ class Window:
         if not losses:
             self.losses.missing()
             if self.strategy.world_size > 1:
-                self.pending.counted += 1  # its zero gradients count, so that all ranks divide by the same number
+                self.pending.counted += (
+                    self.samples
+                )  # its zero gradients count, so that all ranks divide by the same number
                 if not plan.direct:
                     plan.run_backward(zero_loss(self.module))
             return output
-        self.pending.counted += 1
+        self.pending.counted += self.samples
         feed = self.feed
         share = feed.weight if feed is not None and feed.uneven else 1.0
-        if weight is None:
-            factor: Weight = share / self.pending.divisor
-        else:
-            factor = self.pending.add_weight(weight if share else 0.0)  # a stand-in for no sample weighs nothing
+        factor = self._factor(weight, share)
         for number, (loss, name) in enumerate(losses):
             loss = self._scaled(loss, factor)
             if name is None:
@@ -106,6 +106,11 @@ class Window:
                 self.backward_to = self.backward_to or _backward_to(self.module, self.strategy)
                 plan.run_backward(loss, by=self.backward_to, inputs=inputs, retain_graph=number + 1 < len(losses))
         return output
+
+    def _factor(self, weight: Weight | None, share: float) -> Weight:
+        if weight is None:
+            return share * self.samples / self.pending.divisor
+        return self.pending.add_weight(weight if share else 0.0)  # a stand-in for no sample weighs nothing
 
     def _scaled(self, loss: Tensor, factor: Weight) -> Tensor:
         if isinstance(factor, Tensor):
