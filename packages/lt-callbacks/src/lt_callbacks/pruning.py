@@ -53,7 +53,7 @@ class ModelPruning(Callback):
         make_pruning_permanent: put plain weights in checkpoints, and in the module when training ends.
         use_lottery_ticket_hypothesis: after pruning give the weights left their first values again; or a function of
             the epoch.
-        resample_parameters: give them freshly drawn values instead.
+        resample_parameters: give them newly sampled values instead.
         pruning_dim: dimension along which structured pruning cuts.
         pruning_norm: the norm of ``"ln_structured"``.
         verbose: 1 says the share that is pruned, 2 says it for each layer.
@@ -102,7 +102,7 @@ class ModelPruning(Callback):
 
     @property
     def state_key(self) -> str:
-        """The class with what tells several of one run apart."""
+        """The class and the settings that make several of one run distinct."""
         given = self._parameters_to_prune
         return self._generate_state_key(
             pruning_fn=self._method.__name__,
@@ -217,7 +217,7 @@ class ModelPruning(Callback):
             self._say(trainer, before)
 
     def apply_lottery_ticket_hypothesis(self) -> None:
-        """Give weights the values that they had at first, or freshly drawn ones; masks stay."""
+        """Give weights the values that they had at first, or newly sampled ones; masks stay."""
         if self._resample:
             layers = {id(layer): layer for _, layer, _ in self._pruned}
             for layer in layers.values():
@@ -335,7 +335,7 @@ def _seeded(epoch: int) -> Iterator[None]:
 
 
 def _redraw(layer: nn.Module) -> None:
-    """Let a layer draw its values anew, through the originals where it is pruned."""
+    """Initialize a layer again, through the originals where it is pruned."""
     reset = getattr(layer, "reset_parameters", None)
     if reset is None:
         return

@@ -442,7 +442,7 @@ def _check_depth(root: Any) -> None:
 
 
 def _checked_value(value: Any) -> Any:
-    """Return what may be kept in a container: everything but functions, which are there to be called at once."""
+    """Return what may be kept in a container: everything but functions, which a pickle may only call."""
     if type(value) is _Global and (value.name in _CALLS or stand_ins.is_callable(value.name)):
         raise RefusedError(f"it keeps {value.name} as if it were data")
     return value

@@ -1,7 +1,7 @@
 """Reading checkpoints: checked first, then by ``torch.load(weights_only=True)``; no code of the file runs.
 
 Order of the checks: what kind of file it is, the archive's directory, the pickle by a dry run, sizes of all records,
-their checksums. Each failure is one :class:`CheckpointError` that names the path, the reason and the way out.
+their checksums. Each failure is one :class:`CheckpointError` that names the path, the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_checkpoint(
 
     Args:
         source: a path, or a file open for reading in binary. Only a path can be mapped (``mmap``).
-        map_location: as in ``torch.load``. (What lt writes was on the CPU.)
+        map_location: as in ``torch.load``. lt writes tensors from the CPU.
         trusted: read it even if it is more than plain data.
         mmap: map tensors from the file; checksums are then not compared.
         verify: compare the checksum of every record.
@@ -128,7 +128,7 @@ def _open(path: Path, shown: str) -> IO[bytes]:
 
 
 def _verifying(archive: Archive | None, path: Path | None, verify: bool) -> AbstractContextManager[None]:
-    """Return a context that compares checksums while its block loads; small files are compared at once."""
+    """Return a context that compares checksums while its block loads; small files are compared before it."""
     if archive is None or not verify:
         return nullcontext()
     if path is not None and archive.size >= _BIG:

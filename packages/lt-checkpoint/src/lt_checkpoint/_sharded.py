@@ -1,6 +1,6 @@
 """Sharded checkpoints: a folder to which every rank writes its part by torch's DCP, complete or not there.
 
-Beside DCP's files lies ``rest.ckpt``: all that is no tensor of module or optimizers, and the manifest of the folder's
+Beside DCP's files lies ``rest.ckpt``: all but the tensors of module and optimizers, and the manifest of the folder's
 files with their checksums, which DCP itself does not keep.
 """
 
@@ -264,17 +264,17 @@ def _write(ranks: Ranks, io: CheckpointIO, tree: dict[str, Any], draft: Path, ta
 
 @contextmanager
 def _shared_error(ranks: Ranks, target: Path) -> Iterator[None]:
-    """Have an error of the file system on one rank raised on all: none may wait for it, or think that it is saved."""
+    """Raise an error of the file system on one rank on all: none may wait for it, or take the checkpoint for saved."""
     mine: Exception | None = None
     try:
         yield
     except (CheckpointError, OSError) as error:
         mine = error
-    told = [text for text in ranks.gather_objects("" if mine is None else str(mine)) if text]
+    failures = [text for text in ranks.gather_objects("" if mine is None else str(mine)) if text]
     if mine is not None:
         raise mine
-    if told:
-        raise CheckpointError(f"{target} could not be written: {told[0]}", code="LT747")
+    if failures:
+        raise CheckpointError(f"{target} could not be written: {failures[0]}", code="LT747")
 
 
 def _read(tensors: dict[str, Any], folder: Path) -> None:

@@ -1,5 +1,5 @@
-"""Names of Lightning 2.6 without a counterpart: they can be imported and asked for in ``isinstance``, and say what to
-use instead when somebody makes or calls one. So a package whose every tenth user needs DeepSpeed serves the others.
+"""Names of Lightning 2.6 without a counterpart: they can be imported and used in ``isinstance``, and say what to
+use instead when one is instantiated or called. So a package of which one part needs DeepSpeed works without that part.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _PRIVATE = ("NeptuneLogger", "_CheckpointConnector", "_ResultMetric")
 
 
 class _StandIn:
-    """Of its subclasses no object can be made."""
+    """Its subclasses cannot be instantiated."""
 
     advice = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let users' classes be made of it: whoever makes an object is told."""
+        """Accept users' subclasses; making an object of one raises."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         from lt_core.errors import ConfigError  # with torch, which names alone do not need

@@ -38,7 +38,7 @@ class CallbackBase:
         return type(self).__qualname__
 
     def _generate_state_key(self, **settings: Any) -> str:
-        """Return a state key made of the class's name and the settings that tell two of a class apart."""
+        """Return a state key made of the class's name and the settings in which two of a class differ."""
         return f"{type(self).__qualname__}{settings!r}"
 
     def state_dict(self) -> dict[str, Any]:

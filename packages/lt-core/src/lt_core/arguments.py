@@ -42,7 +42,7 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
 
 
 def _kinds(annotation: Any) -> Iterator[str]:
-    """Yield the kinds that an annotation (in words) allows; none where it says something else too."""
+    """Yield the kinds that an annotation (a string) allows; none where it says something else too."""
     parts = [part.strip().split("[")[0] for part in str(annotation).split(" | ")]
     return iter(parts if all(part in _KINDS for part in parts) and _closed(str(annotation)) else ())
 

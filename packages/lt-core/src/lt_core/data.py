@@ -149,7 +149,7 @@ class Feed(Interface):
     def __iter__(self) -> Iterator[Any]:
         """Make the loader's iterator, and yield this epoch's batches on the device; after a resume, the rest of them.
 
-        The loader's iterator is made at once, not at the first ``next``: making it may draw random numbers.
+        The loader's iterator is made here, not at the first ``next``: making it may use random numbers.
         """
         return self._deliver(self._open())
 
@@ -218,7 +218,7 @@ class Feed(Interface):
         return {**state, "batches": max(state["batches"] - 1, 0)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the next iteration continue at the place that :meth:`state_dict` told, if it is of the same epoch."""
+        """Make the next iteration continue where :meth:`state_dict` was taken, if it is of the same epoch."""
         self._resume = state
 
     def in_order(self, by_rank: Sequence[Sequence[Any]]) -> list[Any]:
@@ -234,7 +234,7 @@ class Feed(Interface):
         return "DataLoader(num_workers=...) reads in other processes while the model computes."
 
     def wait_hint(self) -> str | None:
-        """Return what to tell the user where more than a tenth of the reading time went to waiting, else None.
+        """Return a hint for the user where more than a tenth of the reading time went to waiting, else None.
 
         Waits that come to less than two seconds are not worth a word. :attr:`timed` must have been set.
         """

@@ -71,7 +71,7 @@ class LtError(Exception):
         self.code = code
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.args, self.code), self.__dict__  # notes, which tell rank and place
+        return _rebuild, (type(self), self.args, self.code), self.__dict__  # notes, which name rank and place
 
 
 def _rebuild(kind: type[LtError], args: tuple[object, ...], code: str | None) -> LtError:

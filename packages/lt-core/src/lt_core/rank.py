@@ -26,7 +26,7 @@ _alone = False
 
 
 def set_alone(alone: bool) -> None:
-    """Say whether this process is a job of its own, whatever the variables of a scheduler say."""
+    """Set whether this process is a job of its own, whatever the variables of a scheduler say."""
     global _alone
     _alone = alone
 
@@ -65,9 +65,9 @@ class RankZeroOnly:
         return process_rank()
 
     def __call__(self, function: Callable[P, R], default: R | None = None) -> Callable[P, R | None]:
-        """Return ``function`` that runs on rank 0 and returns ``default`` at once on the others.
+        """Return ``function`` that runs on rank 0 and returns ``default`` on the others.
 
-        Never put a collective (``all_reduce``, ``barrier``) into it: rank 0 would wait for the others for ever.
+        Never put a collective (``all_reduce``, ``barrier``) into it: rank 0 would wait for the others forever.
         """
 
         @wraps(function)

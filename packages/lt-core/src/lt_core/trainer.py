@@ -197,7 +197,7 @@ class TrainerAPI(Protocol):
 
     @property
     def global_samples(self) -> int:
-        """Training samples consumed by all ranks; 0 where batches do not tell their size."""
+        """Training samples consumed by all ranks; 0 where the size of batches is unknown."""
 
     @property
     def num_training_batches(self) -> int | float:
@@ -257,7 +257,7 @@ class TrainerAPI(Protocol):
         """What the progress bar shows."""
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Send numbers to the loggers at once, at ``step`` (default: the optimizer step)."""
+        """Send numbers to the loggers now, at ``step`` (default: the optimizer step)."""
 
     def log_media(self, name: str, value: Any, step: int | None = None) -> None:
         """Send an image, figure, histogram, text, table, audio or video to the loggers."""
@@ -296,7 +296,7 @@ class TrainerAPI(Protocol):
         Args:
             path: the file.
             weights_only: leave out what a resume needs.
-            owner: told by ``on_saved(path)``.
+            owner: its ``on_saved(path)`` is called.
             trainable_only: leave out frozen parameters.
             exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``).
             mark: goes into the file's header (``checkpoint_io.header(path).mark``), so that the owner knows its files

@@ -30,7 +30,7 @@ class FitResult:
         stop_reason: why it ended, as a short text.
         epochs: training epochs done; this and the following numbers count earlier processes of a resumed fit too.
         steps: optimizer steps taken.
-        samples: training samples that all ranks consumed; 0 where batches do not tell their size.
+        samples: training samples that all ranks consumed; 0 where the size of batches is unknown.
         seconds: of training, validations left out.
     """
 

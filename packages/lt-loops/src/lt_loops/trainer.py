@@ -461,7 +461,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self.print(text)
 
     def speed_report(self) -> str:
-        """Return where the time of the last run went, as the profiler tells it.
+        """Return where the time of the last run went, as the profiler measured it.
 
         With ``Trainer(profiler="speed")``: shares of the time, the lines that wait for the device, and the settings
         that would help most. The end of a run prints it too.
@@ -563,7 +563,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self.strategy.remove_checkpoint(self.checkpoint_io, path)
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Send numbers to the loggers at once, at ``step`` (default: the last optimizer step)."""
+        """Send numbers to the loggers now, at ``step`` (default: the last optimizer step)."""
         if self._run is not None:
             self._run.log.send(metrics, step)
 

@@ -423,7 +423,7 @@ class TrainerView(Collectives):
 
     @property
     def global_samples(self) -> int:
-        """Training samples consumed by all ranks; 0 where batches do not tell their size."""
+        """Training samples consumed by all ranks; 0 where the size of batches is unknown."""
         return self._position.samples if self._run is None else self._run.data.global_samples
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:

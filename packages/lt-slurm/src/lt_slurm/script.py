@@ -26,7 +26,7 @@ class Job:
         gpus: on each node, with a process for each; 0: none.
         tasks: processes on each node; default: one for each GPU.
         cpus: cores of each process; 0 leaves it to the cluster.
-        signal: seconds before the limit at which the training is told to save and end.
+        signal: seconds before the limit at which the training receives the signal to save and end.
         requeues: how often a job that was stopped is put into the queue again.
         output: where the log goes, in SLURM's pattern; it is appended to after a requeue.
         options: further options of sbatch, such as ``"--partition=a100"``.

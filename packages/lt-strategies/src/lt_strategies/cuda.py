@@ -102,7 +102,7 @@ class SideStream:
     """Copies to a GPU on a stream of their own.
 
     Sparse, nested and quantized tensors, and those made of others, are copied on the stream of the step: torch's
-    allocator cannot be told which streams use their memory (``record_stream`` has no kernel for them).
+    allocator cannot know which streams use their memory (``record_stream`` has no kernel for them).
     """
 
     pinned = True

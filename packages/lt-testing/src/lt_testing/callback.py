@@ -129,10 +129,10 @@ class CallbackKit(Kit):
         try:
             trainer.fit(seeded(fails_at=3), kit_data(), kit_data())
         except ArithmeticError as error:
-            told = str(error)
+            message = str(error)
         else:
-            told = "nothing was raised"
-        assert "on purpose" in told
+            message = "nothing was raised"
+        assert "on purpose" in message
         left = [thread for thread in set(threading.enumerate()) - before if not thread.daemon]
         assert left == []
 

@@ -208,12 +208,12 @@ class EnvironmentKit(Kit):
         try:
             found = self.environment.detect()
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            clear = isinstance(error, ConfigError) or name in told or (value is not None and value in told)
+            message = f"{type(error).__name__}: {error}"
+            clear = isinstance(error, ConfigError) or name in message or (value is not None and value in message)
         else:
-            told = f"rank {place.rank} of {place.world_size} takes itself for {found}"
+            message = f"rank {place.rank} of {place.world_size} takes itself for {found}"
             clear = found is None or _who(found) == _who(place)
-        assert clear, f"with {name}={value!r}: {told}"
+        assert clear, f"with {name}={value!r}: {message}"
 
 
 def _who(environment: Environment) -> tuple[int, ...]:

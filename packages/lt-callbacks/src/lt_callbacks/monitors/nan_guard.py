@@ -31,12 +31,12 @@ class NonFiniteError(LtError, ArithmeticError):
 class NaNGuard(Callback):
     """Watches losses, and gradients where asked for, and names the first optimizer step that was not finite.
 
-    Nothing waits for the device between two looks: each step leaves one flag there. All ranks act together.
+    Nothing waits for the device between two checks: each step leaves one flag there. All ranks act together.
 
     Args:
-        every_n_steps: optimizer steps between two looks; the end of an epoch is always one.
+        every_n_steps: optimizer steps between two checks; the end of an epoch is always one.
         gradients: watch the gradients too, and so name the parameter; costs one pass over them in each step. Where the
-            loss is scaled (``"16-mixed"``) they overflow now and then, and such steps are skipped: none counts there.
+            loss is scaled (``"16-mixed"``) they may overflow, and such steps are skipped: none counts there.
         action: ``"raise"`` an error, ``"stop"`` training, or ``"warn"`` once.
 
     Attributes:
@@ -54,19 +54,19 @@ class NaNGuard(Callback):
         self.action = choice("NaNGuard", "action", action, ("raise", "stop", "warn"))
         self.first_step: int | None = None
         self._first: Tensor | None = None
-        self._looked = 0
-        self._told = False
+        self._checked = 0
+        self._reported = False
 
     def state_dict(self) -> dict[str, Any]:
-        return {"first_step": self.first_step, "told": self._told}
+        return {"first_step": self.first_step, "told": self._reported}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.first_step, self._told = state_dict["first_step"], bool(state_dict["told"])
+        self.first_step, self._reported = state_dict["first_step"], bool(state_dict["told"])
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin with nothing seen."""
+        """Start without a step that was not finite."""
         self._first = torch.full((), _NEVER, dtype=torch.int64, device=trainer.strategy.device)
-        self._looked = trainer.global_step
+        self._checked = trainer.global_step
 
     def on_before_backward(self, trainer: TrainerAPI, pl_module: LightningModule, loss: Tensor) -> None:
         """Leave a flag for the loss."""
@@ -84,27 +84,27 @@ class NaNGuard(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Look at the flag, now and then."""
-        if trainer.global_step - self._looked >= self.every_n_steps:
-            self._look(trainer, pl_module)
+        """Check the flag every few steps: reading it waits for the device."""
+        if trainer.global_step - self._checked >= self.every_n_steps:
+            self._check(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Look at the flag."""
-        self._look(trainer, pl_module)
+        """Check the flag."""
+        self._check(trainer, pl_module)
 
     def _note(self, step: int, finite: Tensor) -> None:
         if self._first is not None:
             bad_here = torch.where(finite.to(self._first.device), _NEVER, step)
             self._first = torch.minimum(self._first, bad_here)
 
-    def _look(self, trainer: TrainerAPI, module: LightningModule) -> None:
-        self._looked = trainer.global_step
-        if self._first is None or self._told:
+    def _check(self, trainer: TrainerAPI, module: LightningModule) -> None:
+        self._checked = trainer.global_step
+        if self._first is None or self._reported:
             return
         first = int(trainer.strategy.all_reduce(self._first, "min"))
         if first == _NEVER:
             return
-        self.first_step, self._told = first, True
+        self.first_step, self._reported = first, True
         message = (
             f"The loss{' or a gradient' if self.gradients else ''} was not finite at optimizer step {self.first_step} "
             f"(epoch {trainer.current_epoch}). {_culprits(module)} Try a lower learning rate, gradient clipping, or "

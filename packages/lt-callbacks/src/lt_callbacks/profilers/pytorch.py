@@ -32,7 +32,7 @@ class PyTorchProfiler(SimpleProfiler):
     Args:
         dirpath: folder of traces and report; None: see above.
         filename: name of the report without ending; None: rank 0 prints it.
-        group_by_input_shapes: tell operators apart by the shapes of their inputs.
+        group_by_input_shapes: list operators by the shapes of their inputs too.
         emit_nvtx: mark ranges for Nsight Systems in place of tracing.
         export_to_chrome: write traces.
         row_limit: operators in the report, -1 for all.

@@ -294,12 +294,12 @@ def _is_lazy(module: nn.Module) -> bool:
 
 
 def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
-    """Return the hyperparameters of a file that the module has otherwise, as text."""
+    """Return the hyperparameters that differ between file and module, as text."""
     own = dict(getattr(module, "hparams", {}))
     shown, mine = plain_hparams(saved), plain_hparams(own)
     other = [name for name in saved if name in own and repr(shown[str(name)]) != repr(mine[str(name)])]
-    told = ", ".join(f"{name}={saved[name]!r} (here {own[name]!r})" for name in other[:_MOST])
-    return f": {told}" if told else ""
+    listed = ", ".join(f"{name}={saved[name]!r} (here {own[name]!r})" for name in other[:_MOST])
+    return f": {listed}" if listed else ""
 
 
 def _differences(

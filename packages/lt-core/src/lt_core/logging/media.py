@@ -1,14 +1,14 @@
 """What can be logged beside numbers: images, figures, histograms, texts, tables, audio and video.
 
 ``trainer.log_media(name, value)`` takes raw values where their kind is plain to see; :func:`as_media` says which that
-is. The classes here say it where it is not (a matrix as a histogram), or add what a raw value cannot tell (a sample
+is. The classes here say it where it is not (a matrix as a histogram), or add what a raw value lacks (a sample
 rate)::
 
     trainer.log_media("sample", images[0])                         # a tensor of shape (3, H, W): an image
     trainer.log_media("weights", Histogram(layer.weight))
     trainer.log_media("speech", Audio(samples, sample_rate=16_000))
 
-Each class holds a copy made at once, in one form, so that a logger needs one branch for each kind that it can show.
+Each class copies its value, into one form, so that a logger needs one branch for each kind that it can show.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def wrong_value(name: str, value: object, expected: str, remedy: str = "") -> Pr
 
 
 def problem_of(error: ConfigError) -> Problem:
-    """Return the problem that an error tells; it is raised itself where nothing else is wrong."""
+    """Return the problem that an error describes; it is raised itself where nothing else is wrong."""
     return Problem(str(error), isinstance(error, ConfigTypeError), error)
 
 

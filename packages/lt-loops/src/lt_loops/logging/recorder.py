@@ -28,7 +28,7 @@ from lt_loops.logging.slot import GROUPS, PHASES, Key, SingleSlot, Slot
 class RunRecorder(Recorder):
     """Collects what a run logs. The loop calls :meth:`enter` once per phase; ``self.log`` finds its slot by name.
 
-    Values on the CPU are read at once, which costs less than keeping a tensor and cannot be changed by a later ``+=``
+    Values on the CPU are read here, which costs less than keeping a tensor and cannot be changed by a later ``+=``
     of the user's. Values on a device are copied there, stay there, and are summed in bunches: nothing waits for the
     device until a logger, a bar or a callback reads.
 

@@ -1,4 +1,4 @@
-"""``Trainer(compile=...)``: the compiled step, and what torch.compile made of it, told after the first epoch."""
+"""``Trainer(compile=...)``: the compiled step, and what torch.compile made of it, reported after the first epoch."""
 
 from __future__ import annotations
 

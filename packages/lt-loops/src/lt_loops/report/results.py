@@ -48,7 +48,7 @@ def _drawable(table: str) -> str:
 
 
 def _plain(name: str, loader: int) -> str:
-    """Return a metric's name without the suffix that tells loaders apart; the columns do so here."""
+    """Return a metric's name without the suffix that names its loader; the columns do so here."""
     return name.removesuffix(f"/dataloader_idx_{loader}")
 
 

@@ -164,7 +164,7 @@ def _converts(precision: Precision) -> bool:
 
 
 def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], Any]:
-    """Return ``hook`` as a stage of the transfer; one that forgets its ``return batch`` is told."""
+    """Return ``hook`` as a stage of the transfer; one without ``return batch`` is an error."""
 
     def stage(batch: Any) -> Any:
         changed = hook(batch, *more)

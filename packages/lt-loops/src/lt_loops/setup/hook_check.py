@@ -182,7 +182,7 @@ def _bind(function: Callable[..., Any], name: str, offered: Sequence[str]) -> No
     try:
         signature = inspect.signature(function)
         signature.bind(*offered)
-    except ValueError:  # no signature can be told, as of built-in functions
+    except ValueError:  # built-in functions may have no signature
         return
     except TypeError:
         some = offered or isinstance(function, BoundHook)

@@ -147,7 +147,7 @@ def takes_first(function: Callable[..., Any], count: int) -> bool:
         inspect.signature(function).bind_partial(*[None] * count)
     except TypeError:
         return False
-    except ValueError:  # no signature can be told
+    except ValueError:  # built-in functions may have none
         return True
     return True
 
