@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -199,6 +200,16 @@ def test_workers_of_ray_train_are_the_ranks_and_report_as_one(tmp_path):
     here.fit(line())
     assert found.metrics == found.metrics | {"step": 2 * 4, "loss": here.callback_metrics["loss_epoch"].item()}
     assert torch.equal(line_of(found).layer.weight, here.lightning_module.layer.weight)
+
+
+def test_a_rank_that_has_reported_leaves_the_file_which_rank_0_still_hands_over(tmp_path, monkeypatch):
+    context = SimpleNamespace(report=lambda metrics, checkpoint: None)
+    monkeypatch.setattr("lt_ray.report._context", lambda: context)
+    file = tmp_path / "made" / RayReport.FILE
+    file.parent.mkdir()
+    trainer = SimpleNamespace(is_global_zero=False, save_checkpoint=lambda path: file.touch())
+    RayReport()._save_and_report(trainer, {}, str(file))
+    assert file.exists()
 
 
 def test_a_report_outside_of_ray_says_where_it_belongs():

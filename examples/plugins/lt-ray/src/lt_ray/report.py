@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,13 @@ class RayReport(Callback):
         try:
             trainer.save_checkpoint(path)
             saved = train.Checkpoint.from_directory(folder) if trainer.is_global_zero else None
-            _context().report(metrics, checkpoint=saved)  # returns when Ray has copied it
+            _context().report(metrics, checkpoint=saved)  # returns, on rank 0, when Ray has copied it
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if trainer.is_global_zero:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:  # on another node it is empty; on rank 0's, Ray still copies what is in it
+                with suppress(OSError):
+                    folder.rmdir()
 
     def _chosen(self, trainer: TrainerAPI) -> dict[str, float]:
         """Return the metrics to report, as numbers, with the counters of the fit."""
