@@ -1,4 +1,4 @@
-"""Figures of the house that must not get worse: import circles, foreign writes, names that are no promise, lines.
+"""Figures of the house that must not get worse: circles, foreign writes, who takes a run, unpromised names, lines.
 
 uv run python tools/house.py           prints them, with what is behind each
 tests/workspace/test_house.py          holds each at the limit in LIMITS
@@ -18,6 +18,7 @@ LIMITS = {
     "files in the largest circle": 0,
     "files that write slots of Run or its owners": 0,
     "fields of Position and Pending with several writers": 0,
+    "functions that take a whole run": 39,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_010,
@@ -160,6 +161,19 @@ def slots_of_owners(files: dict[str, Path]) -> dict[str, int]:
     return found
 
 
+def takers_of_run(files: dict[str, Path]) -> dict[str, list[str]]:
+    """Return the functions of lt_loops that take a whole run, by module: all others are an owner's, or take parts."""
+    found: dict[str, list[str]] = {}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))) if name.startswith("lt_loops.") else ():
+            if isinstance(node, ast.FunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                types = [ast.unparse(a.annotation).strip("'\"") for a in arguments if a.annotation is not None]
+                if any(kind in ("Run", "Run | None") for kind in types):
+                    found.setdefault(name, []).append(node.name)
+    return found
+
+
 def unpromised(files: dict[str, Path]) -> dict[str, set[str]]:
     """Return the names of other packages that a package uses and that are in no api.txt, by user."""
     promised: dict[str, set[str]] = {}
@@ -207,6 +221,7 @@ def figures() -> dict[str, int]:
         "fields of Position and Pending with several writers": sum(
             len(writers) > 1 for writers in writers_of_data(files).values()
         ),
+        "functions that take a whole run": sum(map(len, takers_of_run(files).values())),
         "slots of the largest owner": max(slots_of_owners(files).values()),
         "unpromised names that siblings use": len(unpromised(files)),
         "lines of lt-core": sum(count for name, count in lines.items() if name.partition(".")[0] == "lt_core"),
@@ -226,6 +241,8 @@ def main() -> None:
         print(f"{module} writes {', '.join(sorted(written))}")
     for field, writers in sorted(writers_of_data(files).items()):
         print(f"{field} is written by {', '.join(sorted(writers))}")
+    for module, functions in sorted(takers_of_run(files).items()):
+        print(f"{module} hands a whole run to {', '.join(functions)}")
     for owner, slots in sorted(slots_of_owners(files).items()):
         print(f"{owner} has {slots} slots")
     for name, users in sorted(unpromised(files).items()):

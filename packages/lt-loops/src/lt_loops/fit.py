@@ -133,7 +133,9 @@ def train_epoch(run: Run) -> None:
                 output = run_batch(batch, index)
             else:
                 output = step(batch, index) if takes_index else step(batch)
-                loss = output if output.__class__ is Tensor and not output.ndim else balanced(run, output)
+                loss = output
+                if output.__class__ is not Tensor or output.ndim:
+                    loss = balanced(output, losses, run.module, run.strategy, training.pending, feed)
                 if loss is not None:
                     if params is None:
                         zero_grad(optimizer)
@@ -146,7 +148,7 @@ def train_epoch(run: Run) -> None:
                         loss = scale(loss)
                     for hook in before_backward:
                         hook(loss)
-                    loss.backward() if backward is None else backward(loss)  # type: ignore[no-untyped-call]
+                    loss.backward() if backward is None else backward(loss)
                     for hook in after_backward:
                         hook()
                     if unscale is not None:

@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
     from lt_core.accelerator import Graphs
     from lt_core.module import LightningModule
+    from lt_core.precision import Precision
+    from lt_core.strategy import Strategy
     from lt_loops.run.frame import Run
+    from lt_loops.setup.hook_calls import HookCalls
+    from lt_loops.setup.scheduler_config import SchedulerConfig
     from lt_loops.step.plan import Plan
 
 
@@ -54,7 +58,15 @@ def graphed_step(run: Run, plan: Plan) -> GraphedStep:
     Raises:
         ConfigError: names everything that stands in the way of a capture.
     """
-    if reasons := [*_reasons(run, plan), *_reasons_for_single_steps(run)]:
+    reasons = _reasons(plan, run.strategy, run.precision)
+    reasons += [
+        f"{what} captures graphs by itself; take another mode"
+        for what in _captures_inside(run.module, run.job.compile_options)
+    ]
+    if (size := run.job.settings.steps_per_execution) > 1:
+        configs = run.training.schedulers.configs
+        reasons += _reasons_for_single_steps(size, run.hooks, run.callbacks, run.module, configs)
+    if reasons:
         raise ConfigError(
             f"cuda_graphs=True cannot capture this run's step: {'; '.join(reasons)}. Change that, or leave cuda_graphs "
             "away (compile=True makes steps of many small kernels faster too).",
@@ -74,13 +86,13 @@ def _is_same(one: Plan, other: Plan) -> bool:
     return one.optimizers == other.optimizers and tensors[0] == tensors[1]
 
 
-def _reasons(run: Run, plan: Plan) -> list[str]:
+def _reasons(plan: Plan, strategy: Strategy, precision: Precision) -> list[str]:
     """Return what a graph could not hold: other devices, processes, Python in the middle of a step."""
     found = []
-    if not hasattr(run.strategy.placement.accelerator, "graphs"):
-        found.append(f"it runs on {run.strategy.device.type}, where nothing can be captured; accelerator='cuda' can")
-    if run.strategy.world_size > 1:
-        found.append(f"it runs on {run.strategy.world_size} processes, expected one")
+    if not hasattr(strategy.placement.accelerator, "graphs"):
+        found.append(f"it runs on {strategy.device.type}, where nothing can be captured; accelerator='cuda' can")
+    if strategy.world_size > 1:
+        found.append(f"it runs on {strategy.world_size} processes, expected one")
     if plan.kind != "plain":
         found.append(f"its optimization is {plan.kind!r}, expected one optimizer and a step for each batch")
     hooks = {
@@ -93,7 +105,7 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
     if plan.params is None:
         found.append("optimizer_zero_grad is overridden, or the strategy clears gradients by itself")
     if plan.scale is not None or plan.unscale is not None:
-        found.append(f"precision={run.precision.name!r} looks at its scale in each step; take 'bf16-mixed'")
+        found.append(f"precision={precision.name!r} looks at its scale in each step; take 'bf16-mixed'")
     elif plan.apply is not None:
         found.append("the strategy or the precision takes the optimizer's step by itself")
     for optimizer in plan.optimizers:
@@ -103,10 +115,6 @@ def _reasons(run: Run, plan: Plan) -> list[str]:
         if any(_is_read_in_python(group) for group in optimizer.param_groups):
             kind = type(optimizer).__name__
             found.append(f"{kind} reads its learning rate, a tensor on a device, in Python; give it a number")
-    found += [
-        f"{what} captures graphs by itself; take another mode"
-        for what in _captures_inside(run.module, run.job.compile_options)
-    ]
     return found
 
 
@@ -122,20 +130,19 @@ def _captures_inside(module: LightningModule, options: dict[str, Any] | None) ->
             yield f"torch.compile of {name or type(part).__name__}"
 
 
-def _reasons_for_single_steps(run: Run) -> Iterator[str]:
-    """Yield what must happen between two steps, where several are one graph."""
-    size = run.job.settings.steps_per_execution
-    if size == 1:
-        return
+def _reasons_for_single_steps(
+    size: int, hooks: HookCalls, callbacks: list[Callback], module: LightningModule, configs: list[SchedulerConfig]
+) -> Iterator[str]:
+    """Yield what must happen between two steps, where ``size`` of them are one graph."""
     instead = f"which steps_per_execution={size} does not stop for"
     for name in ("on_train_batch_start", "on_train_batch_end"):
-        callbacks = [cb for cb in run.callbacks if is_overridden(cb, name, Callback)]
-        owners = [type(cb).__name__ for cb in callbacks if cb.batch_hooks_every == 1]
-        if len(run.hooks[name]) > len(callbacks):
-            owners.append(type(run.module).__name__)
+        hooked = [cb for cb in callbacks if is_overridden(cb, name, Callback)]
+        owners = [type(cb).__name__ for cb in hooked if cb.batch_hooks_every == 1]
+        if len(hooks[name]) > len(hooked):
+            owners.append(type(module).__name__)
         if owners:
             yield f"{name} of {' and '.join(owners)} is to be called for each step, {instead}"
-    if any(config.interval == "step" and not config.reduce_on_plateau for config in run.training.schedulers.configs):
+    if any(config.interval == "step" and not config.reduce_on_plateau for config in configs):
         yield f"a learning rate schedule has interval='step', {instead}"
 
 
@@ -160,9 +167,7 @@ class GraphedStep:
         self._held: Any = None
         self._memory: _Memory
         self._rates = [_Rate(group, run.strategy.device) for o in plan.optimizers for group in o.param_groups]
-        for (
-            optimizer
-        ) in plan.optimizers:  # torch says that nothing is captured: the warm-up, and batches of other shapes
+        for optimizer in plan.optimizers:  # torch warns of what is not captured: the warm-up, other shapes
             vars(optimizer).setdefault("_warned_capturable_if_run_uncaptured", True)
 
     def run_batch(self, batch: Any, index: int) -> Any:

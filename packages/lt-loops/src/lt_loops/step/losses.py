@@ -15,9 +15,11 @@ from lt_loops.arguments.problems import shown
 from lt_loops.former_names import OUTPUTS, understood_by
 
 if TYPE_CHECKING:
+    from lt_core.data import Feed
     from lt_core.module import LightningModule
     from lt_core.strategy import Strategy
-    from lt_loops.run.frame import Run
+    from lt_loops.run.losses import LossWatch
+    from lt_loops.run.position import Pending
 
 
 Weight = float | Tensor
@@ -71,20 +73,21 @@ def read_losses(output: Any, names: list[str] | None) -> tuple[list[tuple[Tensor
     return [(_scalar(value), name) for name, value in kept], None if weight is None else _read(weight)
 
 
-def balanced(run: Run, output: Any) -> Tensor | None:
+def balanced(
+    output: Any, losses: LossWatch, module: LightningModule, strategy: Strategy, pending: Pending, feed: Feed
+) -> Tensor | None:
     """Return the loss of a plain step that returned no bare tensor; weighted over ranks where it asked for it."""
     loss, weight = loss_and_weight(output)
-    log_returned(run.module, output)
+    log_returned(module, output)
     if loss is None:
-        run.losses.missing()
-    strategy, pending, feed = run.strategy, run.training.pending, run.data.feed
+        losses.missing()
     if strategy.world_size == 1:
         return loss
     if loss is None:
-        loss, weight = zero_loss(run.module), 0.0 if pending.weighted else None
+        loss, weight = zero_loss(module), 0.0 if pending.weighted else None
     if weight is None:
         return loss
-    share = feed.weight if feed is not None else 1.0
+    share = feed.weight
     pending.weighted = True
     weight = weight if share else 0.0  # a stand-in for no sample weighs nothing
     # the loop multiplies by the share of an uneven batch, which the weights hold already
