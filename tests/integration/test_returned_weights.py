@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from lt_core import LightningModule
 from lt_core.errors import LtWarning
 from lt_loops import Trainer
-from lt_loops.run.results import take_weights
+from lt_loops.run.take_over import take_weights
 
 pytest.importorskip("lt_strategies")
 pytest.importorskip("lt_data")

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import Accelerator, LightningModule
 from lt_core.strategy import Capabilities, Strategy
-from lt_loops.run.losses import LossWatch
+from lt_loops.run.loss_watch import LossWatch
 from lt_loops.step.losses import sum_weights, times
 
 

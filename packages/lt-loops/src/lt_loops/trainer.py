@@ -38,10 +38,10 @@ from lt_loops.report.explain import explain, imagine
 from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
-from lt_loops.run.results import take_over
 from lt_loops.run.saves import SaveRequest
 from lt_loops.run.signals import EXIT_STATUS, exits_process
 from lt_loops.run.stopping import Stopping
+from lt_loops.run.take_over import take_over
 from lt_loops.setup.hook_calls import call_event
 from lt_loops.setup.hook_check import methods_of_others
 from lt_loops.setup.loaders import Loaders, module_of

@@ -35,7 +35,7 @@ LAYOUT_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""
 
 
-def written(
+def checkpoint_of(
     contents: Contents,
     origin: Origin,
     position: Position,

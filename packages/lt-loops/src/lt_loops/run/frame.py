@@ -11,17 +11,17 @@ from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_loops.checkpoint.gaps import Gaps, listed
-from lt_loops.checkpoint.writing import loop_counters, written
+from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.bounds import bounds_of
-from lt_loops.run.callbacks import Callbacks
+from lt_loops.run.callback_states import CallbackStates
 from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.history import History
 from lt_loops.run.log import Log
-from lt_loops.run.losses import LossWatch
+from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.origin import Origin
 from lt_loops.run.position import Position
 from lt_loops.run.saves import Saves
@@ -72,7 +72,7 @@ class Run:
         self.module, self.strategy, self.precision = module, parts.strategy, parts.precision
         self.callbacks, self.loggers = parts.callbacks, parts.loggers
         quiet = bool(settings.fast_dev_run or settings.barebones)
-        self.called = Callbacks(self.callbacks, job.trainer, module, quiet=quiet)
+        self.callback_states = CallbackStates(self.callbacks, job.trainer, module, quiet=quiet)
         self.weights = Weights(module, parts.strategy)
         self.position = Position()
         self.recorder: RunRecorder = RunRecorder(single=job.lenient) if last is None else last.recorder
@@ -130,7 +130,7 @@ class Run:
         The user's code hears of a checkpoint in this order: callbacks, the datamodule (of the loaders), the module.
         """
         return (
-            *(self.called, self.job.loaders, self.training, self.weights),
+            *(self.callback_states, self.job.loaders, self.training, self.weights),
             *(self.evaluation, self.log, self.data, self.stopping),
         )
 
@@ -214,7 +214,7 @@ class Run:
         """
         gaps, manual = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects), not self.module.automatic_optimization
         loops = loop_counters(self.position, self.data.length, len(self.training.optimizers), manual=manual)
-        return written(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
+        return checkpoint_of(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
 
     def look_ahead(self) -> None:
         """Work out the next batch at which the loop must look up."""
@@ -231,7 +231,7 @@ class Run:
 
     def take_callbacks(self, callbacks: list[Callback]) -> None:
         """Have these be called from here on, in this order."""
-        self.called.take(callbacks)
+        self.callback_states.take(callbacks)
         self.hooks.forget()
 
     @contextmanager
@@ -276,7 +276,7 @@ class Run:
     def result(self) -> RunResult:
         """Return what the run leaves behind."""
         crosses, gaps = self.strategy.capabilities.returns_results, Gaps(objects=True)
-        states = self.called.states(gaps) if crosses else {}
+        states = self.callback_states.states(gaps) if crosses else {}
         files = self.log.places(gaps) if crosses else []
         if gaps.found:
             missing = listed(gaps.found)

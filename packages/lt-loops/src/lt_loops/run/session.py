@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lt_core.data import DataSource
     from lt_loops.run.frame import Run
-    from lt_loops.run.losses import LossWatch
+    from lt_loops.run.loss_watch import LossWatch
 
 
 class Session:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lt_core.data import Feed
     from lt_core.module import LightningModule
     from lt_core.strategy import Strategy
-    from lt_loops.run.losses import LossWatch
+    from lt_loops.run.loss_watch import LossWatch
     from lt_loops.run.position import Pending
 
 

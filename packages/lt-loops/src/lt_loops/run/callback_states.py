@@ -1,4 +1,4 @@
-"""The callbacks of a run, in the order in which they are called, and their states."""
+"""The states of a run's callbacks, and their hooks that see a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lt_loops.checkpoint.gaps import Gaps
 
 
-class Callbacks(Owner):
+class CallbackStates(Owner):
     """Saves the states of the callbacks, and calls their hooks that see a checkpoint.
 
     Attributes:
