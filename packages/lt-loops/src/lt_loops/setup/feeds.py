@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
-
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
-from lt_core.errors import ConfigError, ConfigTypeError, DataError, HookError, warn
+from lt_core.errors import ConfigError, DataError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.precision import Precision
 from lt_core.seed import seed_of_environment
 from lt_core.states import Stage
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
-from lt_loops.arguments.problems import shown, type_name
+from lt_loops.setup.loaders import check_loader, checked_loaders
 from lt_loops.setup.overfit import in_order
 from lt_loops.setup.signatures import fitted
 
@@ -66,7 +64,7 @@ class Feeds:
                 "module.",
                 code="LT403",
             )
-        _check_loader(loaders, "train")
+        check_loader(loaders, "train")
         if self._settings.overfit_batches:
             loaders = in_order(loaders)
         several = len(each_loader(loaders)) > 1 or isinstance(loaders, Mapping)
@@ -185,38 +183,3 @@ def _tell_empty(loaders: list[Any], kind: str) -> None:
                 "drop_last=True?",
                 code="LT408",
             )
-
-
-def checked_loaders(given: Any, kind: str) -> list[Any]:
-    """Return the flat list of loaders to validate, test or predict on.
-
-    Raises:
-        ConfigTypeError: for one from which no batches can be read.
-    """
-    loaders = each_loader(given)
-    for loader in loaders:
-        _check_loader(loader, kind)
-    return loaders
-
-
-def _check_loader(loader: Any, kind: str) -> None:
-    """Refuse a class, a module, a datamodule in the wrong place, and what cannot be iterated."""
-    argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
-    expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
-    for part in loader if isinstance(loader, (list, tuple)) else ():
-        if isinstance(part, (DataSource, type)):
-            _check_loader(part, kind)
-    if isinstance(loader, DataSource):
-        raise ConfigTypeError(
-            f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405"
-        )
-    if isinstance(loader, type):
-        raise ConfigTypeError(
-            f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405"
-        )
-    if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
-        raise ConfigTypeError(f"{expected} {shown(loader)} ({type(loader).__name__}).", code="LT405")
-    if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
-        return
-    remedy = " Call it." if callable(loader) else ""
-    raise ConfigTypeError(f"{expected} {type_name(loader)}, which cannot be iterated.{remedy}", code="LT405")

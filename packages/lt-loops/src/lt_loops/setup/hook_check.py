@@ -1,4 +1,4 @@
-"""Hooks that lt could not call as they are defined, and monitors that nothing logs: found before their turn comes."""
+"""What is refused of hooks, steps and monitors before a run: missing, or not to be called as they are defined."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from lt_loops.setup.signatures import (
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
+    from lt_loops.setup.loaders import Loaders
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
@@ -208,3 +209,34 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
                 "when it is due, the run ends with an error.",
                 code="LT572",
             )
+
+
+def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
+    """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
+    name = type(module).__name__
+    if stage == "fit":
+        for needed in ("training_step", "configure_optimizers"):
+            if not is_overridden(module, needed, LightningModule):
+                raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
+        has_step = is_overridden(module, "validation_step", LightningModule)
+        has_loader, asked = loaders.has("validate"), loaders.has("train") and "train" not in loaders.given
+        if has_loader and not has_step:
+            warn(
+                f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
+                code="LT215",
+            )
+        elif has_step and not has_loader and asked and validates:
+            warn(
+                f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
+                "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
+                code="LT215",
+            )
+    elif stage in ("validate", "test"):
+        needed = Stage(stage).step
+        if not is_overridden(module, needed, LightningModule):
+            raise HookError(f"{stage} needs {name}.{needed}: define it in the module.", code="LT214")
+    if stage != "fit" and not loaders.has(stage):
+        raise HookError(
+            f"{stage} has no data: pass dataloaders=, a datamodule, or define {Stage(stage).loader} in the module.",
+            code="LT403",
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from torch import nn
+from torch import Tensor, nn
 
-from lt_core.data import DataSource
+from lt_core.data import DataSource, each_loader
 from lt_core.errors import ConfigTypeError
 from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.interface import is_overridden
@@ -179,3 +180,38 @@ def module_of(model: Any, stage: str) -> tuple[LightningModule, bool]:
         else ""
     )
     raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.{way}", code="LT131")
+
+
+def checked_loaders(given: Any, kind: str) -> list[Any]:
+    """Return the flat list of loaders to validate, test or predict on.
+
+    Raises:
+        ConfigTypeError: for one from which no batches can be read.
+    """
+    loaders = each_loader(given)
+    for loader in loaders:
+        check_loader(loader, kind)
+    return loaders
+
+
+def check_loader(loader: Any, kind: str) -> None:
+    """Refuse a class, a module, a datamodule in the wrong place, and what cannot be iterated."""
+    argument = {"train": "train_dataloaders", "validate": "val_dataloaders"}.get(kind, "dataloaders")
+    expected = f"{argument}: expected a DataLoader or another iterable of batches (or a list or dict of them), got"
+    for part in loader if isinstance(loader, (list, tuple)) else ():
+        if isinstance(part, (DataSource, type)):
+            check_loader(part, kind)
+    if isinstance(loader, DataSource):
+        raise ConfigTypeError(
+            f"{expected} the datamodule {type(loader).__name__}. Pass it as datamodule=.", code="LT405"
+        )
+    if isinstance(loader, type):
+        raise ConfigTypeError(
+            f"{expected} the class {loader.__name__}. Pass an instance: {loader.__name__}(...).", code="LT405"
+        )
+    if isinstance(loader, (str, bytes, nn.Module, int, float, Tensor)):
+        raise ConfigTypeError(f"{expected} {shown(loader)} ({type(loader).__name__}).", code="LT405")
+    if isinstance(loader, Mapping) or hasattr(loader, "__iter__") or hasattr(loader, "__getitem__"):
+        return
+    remedy = " Call it." if callable(loader) else ""
+    raise ConfigTypeError(f"{expected} {type_name(loader)}, which cannot be iterated.{remedy}", code="LT405")

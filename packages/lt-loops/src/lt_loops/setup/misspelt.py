@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from lt_core.callback import Callback
+from lt_core.dialect import spoken
 from lt_core.errors import nearest_name, warn
+from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
+from lt_core.module import LightningModule
 
-__all__ = ["warn_of_misspelt_hooks", "warn_of_misspelt_settings"]
+if TYPE_CHECKING:
+    from lt_core.data import DataSource
 
 
-def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> None:
+def warn_of_misspelt(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
+    """Warn of what the user's objects have that is nearly a hook of theirs, or an attribute that lt reads."""
+    _warn_of_hooks(module, LightningModule, MODULE_HOOKS | spoken())
+    for owner in (module, datamodule):
+        if owner is not None:
+            _warn_of_settings(owner, _SETTINGS)
+    for callback in callbacks:
+        _warn_of_hooks(callback, Callback, CALLBACK_HOOKS | spoken())
+
+
+_SETTINGS = (
+    *("automatic_optimization", "example_input_array", "prepare_data_per_node"),
+    *("strict_loading", "trains_without_loss"),
+)
+"""What lt reads of a module and a datamodule, beside their methods."""
+
+
+def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
     """Warn of public methods of a module's or callback's class, those of ``base`` aside, that are nearly a hook."""
     for name in _own_methods(type(owner), base):
         if name in known or hasattr(base, name):
@@ -27,7 +49,7 @@ def warn_of_misspelt_hooks(owner: object, base: type, known: frozenset[str]) -> 
             )
 
 
-def warn_of_misspelt_settings(owner: object, known: Iterable[str]) -> None:
+def _warn_of_settings(owner: object, known: Iterable[str]) -> None:
     """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads (``known``)."""
     names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
     for name in sorted(names.difference(known, _TORCHS)):

@@ -11,23 +11,21 @@ from torch.optim import Optimizer
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare, setup_once
-from lt_core.dialect import method_of, spoken
-from lt_core.errors import ConfigError, ConfigTypeError, HookError, warn
-from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
+from lt_core.dialect import method_of
+from lt_core.errors import ConfigError, ConfigTypeError, warn
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.states import Stage
 from lt_core.terminal import waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.reading import check_resumable, place_of_others, read_checkpoint
 from lt_loops.report import announcements
 from lt_loops.run.owner import Restore
-from lt_loops.setup.feeds import checked_loaders
 from lt_loops.setup.hook_calls import order_callbacks
-from lt_loops.setup.hook_check import check_signatures, check_takes_index
-from lt_loops.setup.misspelt import warn_of_misspelt_hooks, warn_of_misspelt_settings
+from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes_index
+from lt_loops.setup.loaders import checked_loaders
+from lt_loops.setup.misspelt import warn_of_misspelt
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import check_schedule_length
 from lt_loops.setup.signatures import BoundHook, fitted
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from lt_loops.run.log import Log
     from lt_loops.run.owner import Saved
     from lt_loops.run.training import Training
-    from lt_loops.setup.loaders import Loaders
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
@@ -50,9 +47,9 @@ def set_up(run: Run) -> None:
     job, says = run.job, run.speaks
     run.take_callbacks(_with_those_of(run.module, run.callbacks))
     run.attach()
-    _check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
+    check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
     check_signatures(run.hooks.understood, run.trainer, run.module, run.callbacks, job.datamodule)
-    _warn_of_misspelt(run.module, job.datamodule, run.callbacks)
+    warn_of_misspelt(run.module, job.datamodule, run.callbacks)
     run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
     if run.stage == "fit" and run.evaluation.validates:
         _check_given_loaders(run.module, job.loaders.given.get("validate"))
@@ -150,53 +147,6 @@ def _with_those_of(module: LightningModule, callbacks: list[Callback]) -> list[C
     if problem is not None:
         raise ConfigError(f"{problem.text[0].upper()}{problem.text[1:]}", code="LT575")
     return ordered
-
-
-def _check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
-    """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
-    name = type(module).__name__
-    if stage == "fit":
-        for needed in ("training_step", "configure_optimizers"):
-            if not is_overridden(module, needed, LightningModule):
-                raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
-        has_step = is_overridden(module, "validation_step", LightningModule)
-        has_loader, asked = loaders.has("validate"), loaders.has("train") and "train" not in loaders.given
-        if has_loader and not has_step:
-            warn(
-                f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
-                code="LT215",
-            )
-        elif has_step and not has_loader and asked and validates:
-            warn(
-                f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
-                "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
-                code="LT215",
-            )
-    elif stage in ("validate", "test"):
-        needed = Stage(stage).step
-        if not is_overridden(module, needed, LightningModule):
-            raise HookError(f"{stage} needs {name}.{needed}: define it in the module.", code="LT214")
-    if stage != "fit" and not loaders.has(stage):
-        raise HookError(
-            f"{stage} has no data: pass dataloaders=, a datamodule, or define {Stage(stage).loader} in the module.",
-            code="LT403",
-        )
-
-
-def _warn_of_misspelt(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:
-    warn_of_misspelt_hooks(module, LightningModule, MODULE_HOOKS | spoken())
-    for owner in (module, datamodule):
-        if owner is not None:
-            warn_of_misspelt_settings(owner, _SETTINGS)
-    for callback in callbacks:
-        warn_of_misspelt_hooks(callback, Callback, CALLBACK_HOOKS | spoken())
-
-
-_SETTINGS = (
-    *("automatic_optimization", "example_input_array", "prepare_data_per_node"),
-    *("strict_loading", "trains_without_loss"),
-)
-"""What lt reads of a module and a datamodule, beside their methods."""
 
 
 def _check_given_loaders(module: LightningModule, given: Any) -> None:
