@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class FakeTrainer(Collectives):
         self.min_epochs: int | None = None
         self.max_steps = -1
         self.min_steps: int | None = None
-        self.accumulate_grad_batches: int | dict[int, int] = 1
+        self.accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = 1
         self.gradient_clip_val: float | None = None
         self.gradient_clip_algorithm: str | None = None
         self.limit_train_batches: int | float | None = None
@@ -181,7 +181,9 @@ class FakeTrainer(Collectives):
     def window_of(self, epoch: int) -> int:
         """Return how many batches make an optimizer step in ``epoch``."""
         asked = self.accumulate_grad_batches
-        return asked if isinstance(asked, int) else asked[max(start for start in asked if start <= epoch)]
+        if isinstance(asked, dict):
+            return asked[max(start for start in asked if start <= epoch)]
+        return 1 if asked == "auto" else asked
 
     def train_feed(self) -> Feed:
         """Return a feed that reads ``train_dataloader``."""
