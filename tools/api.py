@@ -24,6 +24,7 @@ MODULES = {
     "lt-core": (
         "lt_core.accelerator",
         "lt_core.agreed_time",
+        "lt_core.duration",
         "lt_core.arguments",
         "lt_core.batch",
         "lt_core.checkpoint",

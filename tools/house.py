@@ -21,10 +21,10 @@ LIMITS = {
     "functions that take a whole run": 41,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 8_010,
-    "lines of lt-loops": 12_900,
-    "lines of all packages": 62_150,
-    "files in the fullest folder": 40,
+    "lines of lt-core": 8_290,
+    "lines of lt-loops": 13_540,
+    "lines of all packages": 63_200,
+    "files in the fullest folder": 35,
     "members of Strategy": 33,
 }
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from lt_core.duration import Duration
+from lt_core.duration import UNITS as ALL
+from lt_core.duration import Duration, Every
 from lt_core.errors import ConfigError, ConfigTypeError
-
-ALL = ("steps", "epochs", "samples", "run", "seconds")
+from lt_testing import FakeTrainer
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,8 @@ def test_a_time_of_any_form_is_seconds(written, seconds):
         ("1e6 samples", 1_000_000, "samples"),
         ("10_000 samples", 10_000, "samples"),
         ("0.1 run", 0.1, "run"),
+        ("2.5e9 tokens", 2.5e9, "tokens"),
+        ("3 batches", 3, "batches"),
     ],
 )
 def test_an_amount_of_training_is_a_number_and_a_unit(written, amount, unit):
@@ -73,3 +75,31 @@ def test_what_cannot_be_read_is_an_error_with_the_way_out(written, units, messag
 def test_a_number_alone_is_refused():
     with pytest.raises(ConfigTypeError, match="For seconds write"):
         Duration.of(5)
+
+
+def test_multiples_are_due_once_each_whatever_a_call_jumps_over():
+    trainer = FakeTrainer()
+    every = Every(Duration(10, "tokens"), trainer)
+    found = []
+    for tokens in (4, 9, 10, 12, 35, 39, 40):
+        trainer.global_tokens = tokens
+        if every.is_due():
+            found.append((tokens, every.reached))
+    assert found == [(10, 1), (35, 3), (40, 4)]
+
+
+def test_thirty_of_a_hundred_are_three_tenths():
+    trainer = FakeTrainer()
+    every = Every(Duration(0.1 * 3, "run"), trainer)
+    trainer.elapsed = lambda unit, at_start=False: 0.0 if at_start else 30 / 100
+    assert every.is_due()
+
+
+def test_another_fit_of_the_same_trainer_counts_from_its_own_start():
+    trainer = FakeTrainer(global_step=40)
+    every = Every(Duration(10, "steps"), trainer)
+    assert every.is_due()
+    trainer.global_step = 9
+    assert not every.is_due()
+    trainer.global_step = 10
+    assert every.is_due()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from lt_core.duration import UNITS, Duration, Every
 from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["Filtered", "when"]
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
+Span = Duration | timedelta | str
+"""A duration as it may be written."""
 
 
-def when(*, every: int | None = None, once: int | None = None) -> Callable[[_Hook], _Hook]:
+def when(*, every: int | Span | None = None, once: int | Span | None = None) -> Callable[[_Hook], _Hook]:
     """Decorate a hook of a callback, of a module, or a function of a ``LambdaCallback``: it runs only now and then.
 
     Hooks of training batches, backward and step count the training batches of all epochs, all others epochs; a resume
-    goes on counting. ``every=100``: the 100th, the 200th... ``once=3``: the third alone.
+    goes on counting. ``every=100``: the 100th, the 200th... ``once=3``: the third alone. A duration of another unit
+    (``every="1e6 tokens"``, ``once="0.5 run"``, ``every="10 min"``): the first call at which a multiple is reached.
 
     Args:
         every: call it at each multiple of this.
@@ -40,11 +46,14 @@ def when(*, every: int | None = None, once: int | None = None) -> Callable[[_Hoo
 
         LambdaCallback(on_train_epoch_end=when(once=1)(lambda trainer, module: trainer.print("one epoch is done")))
     """
-    number = every if once is None else once
-    if (every is None) == (once is None) or number is None or number < 1:
+    asked = every if once is None else once
+    if (every is None) == (once is None) or (isinstance(asked, int) and asked < 1):
         raise ConfigError(
-            f"when(every={every!r}, once={once!r}): expected one of both, a number from 1 on.", code="LT233"
+            f"when(every={every!r}, once={once!r}): expected one of both, a number from 1 on or a duration.",
+            code="LT233",
         )
+    name = "once" if every is None else "every"
+    number = asked if isinstance(asked, int) else Duration.of(asked, UNITS, f"when({name}={{}})")
 
     def decorate(hook: _Hook) -> _Hook:
         return cast("_Hook", Filtered(hook, number, repeats=every is not None))
@@ -55,8 +64,9 @@ def when(*, every: int | None = None, once: int | None = None) -> Callable[[_Hoo
 class Filtered:
     """A hook, as a function or in a class, that is called only now and then."""
 
-    def __init__(self, hook: Callable[..., Any], number: int, *, repeats: bool) -> None:
+    def __init__(self, hook: Callable[..., Any], number: int | Duration, *, repeats: bool) -> None:
         self._hook, self._number, self._repeats = hook, number, repeats
+        self._multiples: WeakKeyDictionary[Any, Every] = WeakKeyDictionary()  # by owner: callback or module
         functools.update_wrapper(self, hook)
         self._name = ""
         name = getattr(hook, "__name__", "")
@@ -85,20 +95,29 @@ class Filtered:
         @functools.wraps(bound)
         def called(*args: Any, **kwargs: Any) -> Any:
             trainer: Any = owner.trainer if isinstance(owner, nn.Module) else args[0]
-            return bound(*args, **kwargs) if self._is_due(trainer) else None
+            return bound(*args, **kwargs) if self._is_due(trainer, owner) else None
 
         return called
 
     def __call__(self, trainer: TrainerAPI, *args: Any, **kwargs: Any) -> Any:
         """Be called as a function: with the Trainer first."""
-        return self._hook(trainer, *args, **kwargs) if self._is_due(trainer) else None
+        return self._hook(trainer, *args, **kwargs) if self._is_due(trainer, self) else None
 
-    def _is_due(self, trainer: TrainerAPI) -> bool:
+    def _is_due(self, trainer: TrainerAPI, owner: Any) -> bool:
+        if isinstance(self._number, Duration):
+            return self._is_reached(self._number, trainer, owner)
         if "train_batch" in self._name or self._name.startswith(("on_before_", "on_after_")):
             here = trainer.total_batches + (not self._name.endswith("_end"))
         else:
             here = trainer.current_epoch + 1
         return here % self._number == 0 if self._repeats else here == self._number
+
+    def _is_reached(self, number: Duration, trainer: TrainerAPI, owner: Any) -> bool:
+        multiples = self._multiples.get(owner)
+        if multiples is None:
+            multiples = self._multiples[owner] = Every(number, trainer)
+        before = multiples.reached
+        return multiples.is_due() and (self._repeats or before == 0)
 
 
 def _other_batches(name: str) -> bool:

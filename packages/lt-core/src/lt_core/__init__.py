@@ -8,6 +8,7 @@ from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource, Feed, make_feed
+from lt_core.duration import Duration
 from lt_core.environment import Environment
 from lt_core.errors import (
     CheckpointError,
@@ -48,6 +49,7 @@ __all__ = [
     "ConfigTypeError",
     "DataError",
     "DataSource",
+    "Duration",
     "Environment",
     "Feed",
     "HookError",

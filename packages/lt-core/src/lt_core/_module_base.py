@@ -96,6 +96,14 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
         """Step a scheduler; ``metric`` is the monitored value, or None where it monitors nothing."""
         scheduler.step() if metric is None else scheduler.step(metric)
 
+    def count_tokens(self, batch: Batch) -> int:
+        """Return how many tokens a training batch has, on this rank; define it for durations in tokens.
+
+        A number that the batch's shape tells (``batch["input_ids"].numel()``) waits for no device; a sum over a mask
+        on a GPU does. On several ranks the counts are added up after each batch.
+        """
+        raise NotImplementedError("count_tokens(self, batch)")
+
     def freeze(self) -> Self:
         """Turn gradients off for all parameters and go to eval mode; return the module."""
         return self.requires_grad_(False).eval()

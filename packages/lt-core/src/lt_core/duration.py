@@ -8,21 +8,43 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, Protocol, get_args
 
+from lt_core.agreed_time import AgreedTime
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 
-__all__ = ["TIME", "Duration"]
+__all__ = ["SLACK", "TIME", "UNITS", "Duration", "Elapsing", "Every", "Unit", "expected_of", "multiples"]
 
-UNITS = ("steps", "epochs", "samples", "run", "seconds")
+Unit = Literal["batches", "steps", "epochs", "samples", "tokens", "run", "seconds"]
+"""What a duration counts."""
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
 
 TIME = "a time: '30 min', 'DD:HH:MM:SS', datetime.timedelta(minutes=30) or {'minutes': 30}"
 """What messages say that a time is."""
 
+SLACK = 1e-9
+"""Of an interval: 30 steps are three tenths of 100, whatever 0.3 * 100 is in floating point."""
+
 _SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600}
 _SECONDS |= {"hour": 3600, "d": 86400, "day": 86400, "week": 604800}
-_COUNTS = {"step": "steps", "epoch": "epochs", "run": "run", "sample": "samples"}
-_EXAMPLES = {"steps": "500 steps", "epochs": "2 epochs", "run": "0.1 run", "samples": "1e6 samples"}
+_COUNTS: Mapping[str, Unit] = {
+    "step": "steps",
+    "batch": "batches",
+    "batche": "batches",
+    "epoch": "epochs",
+    "run": "run",
+    "sample": "samples",
+    "token": "tokens",
+}
+_EXAMPLES: Mapping[str, str] = {
+    "steps": "500 steps",
+    "epochs": "2 epochs",
+    "run": "0.1 run",
+    "samples": "1e6 samples",
+    "tokens": "1e9 tokens",
+}
 _TIMES = ("seconds", "minutes", "hours", "days", "weeks")
 _PART = r"\s*([\d._]+(?:e[+-]?\d+)?)\s*([a-z]+)\s*"
 _CLOCK = re.compile(r"(\d+):(\d+):(\d+):(\d+)")
@@ -35,14 +57,15 @@ class Duration:
 
     Attributes:
         amount: how much; a whole number of steps and samples, a share above 0 and up to 1 of a run.
-        unit: ``"steps"`` (optimizer steps), ``"epochs"``, ``"samples"`` (of all ranks), ``"run"`` or ``"seconds"``.
+        unit: ``"batches"`` (training batches of a rank), ``"steps"`` (optimizer steps), ``"epochs"``, ``"samples"`` and
+            ``"tokens"`` (of all ranks), ``"run"`` or ``"seconds"``.
     """
 
     amount: float
-    unit: str
+    unit: Unit
 
     @classmethod
-    def of(cls, value: Any, units: Sequence[str] = ("seconds",), where: str = "{}") -> Duration:
+    def of(cls, value: Any, units: Sequence[Unit] = ("seconds",), where: str = "{}") -> Duration:
         """Return what a user wrote.
 
         Args:
@@ -66,16 +89,16 @@ class Duration:
             found = _read(value, units, shown)
         else:
             raise ConfigTypeError(
-                f"{shown}: expected {expected(units)}; received {_type_name(value)}.{_remedy(value, units)}",
+                f"{shown}: expected {expected_of(units)}; received {_type_name(value)}.{_remedy(value, units)}",
                 code="LT355",
             )
         if found.unit not in units:
-            raise ConfigError(f"{shown}: expected {expected(units)}.", code="LT355")
+            raise ConfigError(f"{shown}: expected {expected_of(units)}.", code="LT355")
         if not 0 < found.amount < math.inf:
-            raise ConfigError(f"{shown}: expected {expected(units)} that is longer than nothing.", code="LT355")
+            raise ConfigError(f"{shown}: expected {expected_of(units)} that is longer than nothing.", code="LT355")
         if found.unit == "run" and found.amount > 1:
             raise ConfigError(f"{shown}: expected a share of the run above 0 and up to 1.", code="LT355")
-        if found.unit in ("steps", "samples") and found.amount % 1:
+        if found.unit in ("steps", "batches", "samples") and found.amount % 1:
             raise ConfigError(
                 f"{shown}: expected a whole number of {found.unit}, 1 or more. Write "
                 f"'{max(round(found.amount), 1)} {found.unit}'.",
@@ -108,7 +131,58 @@ class Duration:
         return str(timedelta(seconds=self.amount)) if self.unit == "seconds" else f"{self.amount:.12g} {self.unit}"
 
 
-def expected(units: Sequence[str]) -> str:
+class Elapsing(Protocol):
+    """A Trainer, as far as durations look at it."""
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+
+    def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
+        """Return how much of the fit is done, or was when this process began to train."""
+
+    def broadcast(self, value: Any, src: int = 0) -> Any:
+        """Return what rank ``src`` gave, on each."""
+
+
+class Every:
+    """Says when multiples of a duration are reached: at the same batches on all ranks, and after a resume.
+
+    Attributes:
+        reached: how many there are so far.
+    """
+
+    def __init__(self, duration: Duration, trainer: Elapsing) -> None:
+        self._duration, self._trainer = duration, trainer
+        self._start()
+
+    def _start(self) -> None:
+        self._elapsed = self._trainer.elapsed(self._duration.unit, at_start=True)
+        self.reached = multiples(self._elapsed, self._duration)
+        self._clock = AgreedTime()
+
+    def is_due(self) -> bool:
+        """Return whether a multiple was reached since the last call; all ranks call it equally often."""
+        duration, now = self._duration, self._trainer.elapsed(self._duration.unit)
+        if now < self._elapsed:  # another fit
+            self._start()
+        self._elapsed = now
+        if duration.unit == "seconds":
+            reached = self.reached + self._clock.is_over((self.reached + 1) * duration.amount - now, self._trainer)
+        else:
+            reached = multiples(now, duration)
+        due = reached > self.reached
+        if due:
+            self.reached, self._clock = reached, AgreedTime()
+        return due
+
+
+def multiples(elapsed: float, duration: Duration) -> int:
+    """Return how often a duration fits into what has elapsed."""
+    return math.floor(elapsed / duration.amount + SLACK)
+
+
+def expected_of(units: Sequence[str]) -> str:
     """Return what messages say that was expected: examples of ``units``."""
     examples = ", ".join(repr(_EXAMPLES[unit]) for unit in units if unit in _EXAMPLES)
     return " or ".join(part for part in (examples, TIME * ("seconds" in units)) if part)
@@ -120,7 +194,7 @@ def _read(text: str, units: Sequence[str], shown: str) -> Duration:
         days, hours, minutes, seconds = map(int, clock.groups())
         return Duration(timedelta(days, seconds, minutes=minutes, hours=hours).total_seconds(), "seconds")
     if not re.fullmatch(f"(?:{_PART})+", text.lower()):
-        raise ConfigError(f"{shown}: expected {expected(units)}.{_half_an_hour(units)}", code="LT355")
+        raise ConfigError(f"{shown}: expected {expected_of(units)}.{_half_an_hour(units)}", code="LT355")
     parts = [_part(number, word, units, shown) for number, word in re.findall(_PART, text.lower())]
     kinds = {part.unit for part in parts}
     if len(parts) > 1 and kinds != {"seconds"}:
@@ -134,14 +208,14 @@ def _part(number: str, word: str, units: Sequence[str], shown: str) -> Duration:
     try:
         amount = float(number)
     except ValueError:
-        raise ConfigError(f"{shown}: {number!r} is no number; expected {expected(units)}.", code="LT355") from None
+        raise ConfigError(f"{shown}: {number!r} is no number; expected {expected_of(units)}.", code="LT355") from None
     if singular in _SECONDS:
         return Duration(amount * _SECONDS[singular], "seconds")
     if singular in _COUNTS:
         return Duration(amount, _COUNTS[singular])
     known = [*(unit for unit in units if unit != "seconds"), *(_TIMES if "seconds" in units else ())]
     raise ConfigError(
-        f"{shown}: expected {expected(units)}; {word!r} is no unit of it.{did_you_mean(word, known)}"
+        f"{shown}: expected {expected_of(units)}; {word!r} is no unit of it.{did_you_mean(word, known)}"
         f"{_half_an_hour(units)}",
         code="LT355",
     )

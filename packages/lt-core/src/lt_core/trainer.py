@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lt_core.accelerator import Accelerator
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource, Feed
+    from lt_core.duration import Unit
     from lt_core.logger import Logger
     from lt_core.logging.recorder import Recorder
     from lt_core.precision import Precision
@@ -198,6 +199,13 @@ class TrainerAPI(Protocol):
     @property
     def global_samples(self) -> int:
         """Training samples consumed by all ranks; 0 where the size of batches is unknown."""
+
+    @property
+    def global_tokens(self) -> int:
+        """Training tokens consumed by all ranks; 0 where the module has no ``count_tokens``."""
+
+    def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
+        """Return how much of the fit is done, or was when this process began to train, in a unit of a Duration."""
 
     @property
     def num_training_batches(self) -> int | float:

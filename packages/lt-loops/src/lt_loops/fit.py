@@ -81,6 +81,7 @@ def run_fit(run: Run) -> RunResult:
         if run.job.lenient and run.origin.saved is None:
             run.data.open_first()
         announcements.warn_of_eval_mode(run.module)
+        run.progress.begin_training(run.hooks, run.training.schedulers)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():

@@ -31,6 +31,7 @@ class FitResult:
         epochs: training epochs done; this and the following numbers count earlier processes of a resumed fit too.
         steps: optimizer steps taken.
         samples: training samples that all ranks consumed; 0 where the size of batches is unknown.
+        tokens: training tokens that all ranks consumed; 0 where the module has no ``count_tokens``.
         seconds: of training, validations left out.
     """
 
@@ -44,6 +45,7 @@ class FitResult:
     epochs: int
     steps: int
     samples: int
+    tokens: int
     seconds: float
 
     @classmethod
@@ -62,6 +64,7 @@ class FitResult:
             epochs=run.position.epoch,
             steps=run.position.step,
             samples=trainer.global_samples,
+            tokens=trainer.global_tokens,
             seconds=run.position.seconds,
         )
 

@@ -76,15 +76,15 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
         min_steps: optimizer steps before which nothing ends training early.
         max_time: training time after which training ends: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta, or its dict.
-        max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``, or
-            ``"1e6 samples"`` of all ranks.
+        max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``,
+            ``"1e6 samples"`` or ``"1e9 tokens"`` of all ranks.
         limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.
         limit_val_batches: the same for each validation loader; default: 1.0.
         limit_test_batches: the same for each test loader; default: 1.0.
         limit_predict_batches: the same for each loader to predict on; default: 1.0.
         overfit_batches: train and validate on only so many batches; default: 0.0.
-        val_check_interval: validate after this fraction of an epoch (float), this many batches (int), or this time;
-            default: 1.0.
+        val_check_interval: validate after this fraction of an epoch (float), this many batches (int), or this duration
+            (``"500 steps"``, ``"0.1 run"``, ``"1e9 tokens"``, ``"30 min"``); default: 1.0.
         check_val_every_n_epoch: validate in every n-th epoch; None counts batches across epochs; default: 1.
         num_sanity_val_steps: validation batches before training, -1 for all; default: 2.
         validate_at_start: validate before the first training batch, logged as any other, in place of the sanity check;
@@ -156,7 +156,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         limit_test_batches: int | float | None = None,
         limit_predict_batches: int | float | None = None,
         overfit_batches: int | float | None = None,
-        val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
+        val_check_interval: int | float | Duration | str | timedelta | dict[str, int] | None = None,
         check_val_every_n_epoch: int | None = 1,
         num_sanity_val_steps: int | None = None,
         validate_at_start: bool | None = None,

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from lt_core.collectives import Collectives
 from lt_core.data import each_loader
+from lt_core.duration import Duration, Unit
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from lt_core.callback import Callback
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource
-    from lt_core.duration import Duration
     from lt_core.module import LightningModule
     from lt_core.precision import Precision
     from lt_core.profiler import Profiler
@@ -255,14 +255,14 @@ class TrainerView(Collectives):
         return self.settings.reload_dataloaders_every_n_epochs
 
     @property
-    def max_duration(self) -> Duration | None:
-        """How long the fit is, where one argument says it."""
-        return self.settings.max_duration
-
-    @property
     def max_time(self) -> timedelta | None:
         """Training time after which training ends, or None."""
         return self.settings.max_time
+
+    @property
+    def max_duration(self) -> Duration | None:
+        """How long training lasts, in any unit, or None."""
+        return self.settings.max_duration
 
     @property
     def ckpt_path(self) -> str | None:
@@ -426,6 +426,24 @@ class TrainerView(Collectives):
         """Training samples consumed by all ranks; 0 where the size of batches is unknown."""
         return self._position.samples if self._run is None else self._run.data.global_samples
 
+    @property
+    def global_tokens(self) -> int:
+        """Training tokens consumed by all ranks; 0 where the module has no ``count_tokens``."""
+        return self._position.tokens
+
+    def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
+        """Return how much of the fit is done: ``"batches"`` (of this rank), ``"steps"``, ``"epochs"``, ``"samples"``,
+        ``"tokens"``, ``"seconds"``, or the part of the ``"run"`` from 0.0 to 1.0.
+
+        Args:
+            unit: one of these.
+            at_start: what was done when this process began to train.
+
+        Raises:
+            ConfigError: for another unit, for samples and tokens that nothing counts, for a run without a limit.
+        """
+        return 0.0 if self._run is None else self._run.progress.elapsed(unit, at_start=at_start)
+
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
         """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""
         feeds = [] if self._run is None else self._run.evaluation.feeds_made("predict") or []
@@ -552,7 +570,8 @@ class TrainerView(Collectives):
 
     @property
     def log_axis(self) -> str:
-        """The x axis of what is logged: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, or a logged name.
+        """The x axis of what is logged: ``"step"`` (optimizer steps), ``"epoch"``, ``"samples"``, ``"tokens"``, or a
+        logged name.
 
         A row that holds a key ``step`` (``self.log("step", ...)``) has its own place whatever this says.
         """
@@ -562,7 +581,8 @@ class TrainerView(Collectives):
     def log_axis(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigTypeError(
-                f"trainer.log_axis={name!r}: expected 'step', 'epoch', 'samples', or the name of something logged.",
+                f"trainer.log_axis={name!r}: expected 'step', 'epoch', 'samples', 'tokens', or the name of something "
+                "logged.",
                 code="LT146",
             )
         self._log_axis = name

@@ -19,6 +19,7 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, Feed, make_feed
+from lt_core.duration import Unit
 from lt_core.files.checkpoint_header import Header
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
@@ -77,7 +78,8 @@ class FakeTrainer(Collectives):
         self.training, self.validating, self.testing, self.predicting = True, False, False, False
         self.sanity_checking = self.interrupted = False
         self.stop_reason = ""
-        self.current_epoch = self.global_step = self.batch_idx = self.total_batches = self.global_samples = 0
+        self.current_epoch = self.global_step = self.batch_idx = self.total_batches = 0
+        self.global_samples = self.global_tokens = 0
         self.num_training_batches: int | float = math.inf
         self.num_val_batches: list[int | float] = []
         self.num_sanity_val_batches: list[int | float] = []
@@ -189,6 +191,13 @@ class FakeTrainer(Collectives):
         """Return a feed that reads ``train_dataloader``."""
         shard, move = self.strategy.data_shard, self.strategy.to_device
         return make_feed(self.train_dataloader, stage="fit", shard=shard, transfer=move)
+
+    def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
+        """Return the attribute that counts this unit; 0.0 at the start, for time and for the part of the run."""
+        if at_start:
+            return 0.0
+        counts = {"batches": self.total_batches, "steps": self.global_step, "epochs": self.current_epoch}
+        return {**counts, "samples": self.global_samples, "tokens": self.global_tokens}.get(unit, 0.0)
 
     def trial(self, max_steps: int, **overrides: Any) -> Any:
         """Note what was asked; return None."""

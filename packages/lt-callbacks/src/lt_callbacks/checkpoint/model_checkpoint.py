@@ -24,6 +24,7 @@ from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_callbacks.checkpoint.schedule import CheckpointSchedule
 from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
+from lt_core.duration import Duration
 from lt_core.errors import ConfigError, warn
 from lt_core.files.partial_save import check_patterns
 from lt_core.interface import is_overridden
@@ -68,6 +69,8 @@ class ModelCheckpoint(Checkpoint):
         exclude: leave out the weights whose names fit one of these patterns (``"backbone.*"``), likewise.
         safetensors: also write the weights alone, for other programs, as ``.safetensors`` beside each checkpoint:
             before it, while training waits; linked and deleted with it. ``interrupted.ckpt`` goes without.
+        every: in place of the three counts above, any duration: ``"1e9 tokens"``, ``"0.1 run"``, ``"30 min"``,
+            ``"500 steps"``.
 
     Raises:
         ConfigError: for wrong values and combinations.
@@ -102,6 +105,7 @@ class ModelCheckpoint(Checkpoint):
         trainable_only: bool = False,
         exclude: str | Iterable[str] = (),
         safetensors: bool = False,
+        every: Duration | timedelta | str | None = None,
     ) -> None:
         if safetensors and find_spec("safetensors") is None:
             raise ConfigError(
@@ -129,7 +133,11 @@ class ModelCheckpoint(Checkpoint):
         self.dirpath: str | None = absolute(dirpath) if dirpath is not None else None
         self._own_dirpath = self.dirpath
         self._schedule = CheckpointSchedule(
-            every_n_train_steps, every_n_epochs, train_time_interval, save_on_train_epoch_end
+            every_n_train_steps,
+            every_n_epochs,
+            train_time_interval,
+            save_on_train_epoch_end,
+            every,
         )
         self.batch_hooks_every = self._schedule.every_n_train_steps
         ranking = CheckpointRanking(monitor, mode, save_top_k)
@@ -231,6 +239,7 @@ class ModelCheckpoint(Checkpoint):
             every_n_train_steps=schedule.every_n_train_steps,
             every_n_epochs=schedule.every_n_epochs,
             train_time_interval=schedule.train_time_interval,
+            **({} if schedule.every is None else {"every": str(schedule.every)}),
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -277,7 +286,7 @@ class ModelCheckpoint(Checkpoint):
         """Finish what a killed predecessor had begun."""
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
-        self._schedule.start()
+        self._schedule.start(trainer)
         self._in_first_step = not trainer.global_step and not trainer.fast_dev_run
         self._last_global_step_saved = min(self._last_global_step_saved, trainer.global_step)  # of a fit before
         if trainer.is_global_zero and not trainer.fast_dev_run:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal, Self, TypeVar
 
+from lt_core.duration import Duration
 from lt_core.errors import ConfigError
 from lt_loops.arguments.problems import raise_problems
 from lt_loops.arguments.table import Settings, settled, wrong_arguments
@@ -40,7 +41,7 @@ class Limits:
     limit_val_batches: int | float
     limit_test_batches: int | float
     limit_predict_batches: int | float
-    val_check_interval: int | float | timedelta
+    val_check_interval: int | float | timedelta | Duration
     check_val_every_n_epoch: int | None
     log_every_n_steps: int
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeGuard
 
 from lt_core import plugins
 from lt_core.callback import Callback
-from lt_core.duration import TIME, Duration
+from lt_core.duration import UNITS, Duration, Unit, expected_of
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_core.precision import Precision
 from lt_loops.arguments.precision_names import canonical_precision
@@ -93,12 +93,13 @@ def _as_part(name: str, value: Any) -> str:
 
 
 def val_check_interval(name: str, value: Any) -> Problem | None:
-    """Accept a fraction of the epoch, a count of batches or a span of time."""
-    expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {TIME}"
+    """Accept a fraction of the epoch, a count of batches or a duration."""
+    amount = expected_of(UNITS)
+    expected = f"a fraction of the epoch above 0.0 up to 1.0, a whole number of batches from 1 on, or {amount}"
     if isinstance(value, bool):
         return wrong_type(name, value, expected, f"Write {name}=1.0; limit_val_batches=0 turns validation off.")
     if not is_number(value):
-        return time(name, value, expected)
+        return _duration(name, value, UNITS, expected)
     if value <= 0 or math.isnan(value):
         return wrong_value(name, value, expected, "To validate never, write limit_val_batches=0.")
     if not is_whole(value) and value > 1:
@@ -106,23 +107,30 @@ def val_check_interval(name: str, value: Any) -> Problem | None:
     return None
 
 
-def time(name: str, value: Any, expected: str = TIME) -> Problem | None:
+def time(name: str, value: Any) -> Problem | None:
     """Accept a span of time."""
+    return _duration(name, value, ("seconds",))
+
+
+def _duration(name: str, value: Any, units: Sequence[Unit], expected: str = "") -> Problem | None:
+    """Accept a duration in one of ``units``; ``expected`` says what else may be written."""
     try:
-        Duration.time(value, f"{name}={{}}")
+        Duration.of(value, units, f"{name}={{}}")
     except ConfigError as error:
-        return Problem(_text(error).replace(TIME, expected), wrong_type=isinstance(error, ConfigTypeError))
+        text = _text(error)
+        text = text.replace(expected_of(units), expected) if expected else text
+        return Problem(text, wrong_type=isinstance(error, ConfigTypeError))
     return None
 
 
-def duration(*units: str) -> Rule:
+def duration(*units: Unit) -> Rule:
     """Accept an amount of training in one of ``units``: whole, but for a time."""
 
     def rule(name: str, value: Any) -> Problem | None:
-        try:
-            found = Duration.of(value, units, f"{name}={{}}")
-        except ConfigError as error:
-            return Problem(_text(error), wrong_type=isinstance(error, ConfigTypeError))
+        problem = _duration(name, value, units)
+        if problem is not None:
+            return problem
+        found = Duration.of(value, units)
         if found.unit == "epochs" and found.amount % 1:
             return wrong_value(
                 name, value, "a whole number of epochs", f"Write {name}='{math.ceil(found.amount)} epochs'."
@@ -391,9 +399,14 @@ def as_time(value: Any) -> timedelta:
     return Duration.time(value)
 
 
-def as_interval(value: Any) -> int | float | timedelta:
-    """Return a number as it is, anything else as a span of time."""
-    return as_plain(value) if is_number(value) else as_time(value)
+def as_interval(value: Any) -> int | float | timedelta | Duration:
+    """Return a number as it is, batches and parts of an epoch as numbers, time as such, else the duration."""
+    if is_number(value):
+        return int(value) if is_whole(value) else float(value)
+    found = Duration.of(value, UNITS)
+    if found.unit in ("seconds", "batches"):
+        return found.in_python()
+    return found.amount if found.unit == "epochs" and found.amount <= 1 else found
 
 
 def as_windows(value: Any) -> int | Literal["auto"] | dict[int, int]:

@@ -107,14 +107,17 @@ class Settings:
     min_steps: int | None = _row(None, rules.count(0, "optimizer steps"))
     max_time: timedelta | None = _row(None, rules.time, also="str | dict[str, int]", form=rules.as_time)
     max_duration: Duration | None = _row(
-        None, rules.duration("steps", "epochs", "samples", "seconds"), also="str | timedelta", form=Duration.of_any
+        None,
+        rules.duration("steps", "epochs", "samples", "tokens", "seconds"),
+        also="str | timedelta",
+        form=Duration.of_any,
     )
     limit_train_batches: int | float = _row(1.0, rules.part("training"))
     limit_val_batches: int | float = _row(1.0, rules.part("validation"))
     limit_test_batches: int | float = _row(1.0, rules.part("test"))
     limit_predict_batches: int | float = _row(1.0, rules.part("predict"))
     overfit_batches: int | float = _row(0.0, rules.part("training"))
-    val_check_interval: int | float | timedelta = _row(
+    val_check_interval: int | float | timedelta | Duration = _row(
         1.0, rules.val_check_interval, also="str | dict[str, int]", form=rules.as_interval
     )
     check_val_every_n_epoch: int | None = _row(
@@ -209,6 +212,12 @@ class Settings:
         return (
             self.given.get("max_epochs") is None and self.max_steps == -1 and not (self.max_time or self.max_duration)
         )
+
+    @property
+    def amount(self) -> Duration | None:
+        """``max_duration`` where no other argument says the same: in samples or tokens."""
+        longest = self.max_duration
+        return None if longest is None or longest.unit in _LIMIT_OF else longest
 
     def note_default_epochs(self) -> None:
         """Warn when a fit begins that nobody limited."""

@@ -11,6 +11,7 @@ from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.data import each_loader
+from lt_core.duration import Duration
 from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
 from lt_core.interface import is_overridden
@@ -156,6 +157,8 @@ def _times(trainer: TrainerView) -> str:
     every, interval = trainer.check_val_every_n_epoch, trainer.val_check_interval
     if isinstance(interval, timedelta):
         when = f"every {interval} of training"
+    elif isinstance(interval, Duration):
+        when = f"every {interval}"
     elif every is None:
         when = f"every {interval} training batches, counted across epochs"
     elif isinstance(interval, int):
@@ -168,7 +171,7 @@ def _times(trainer: TrainerView) -> str:
         f"max_epochs={trainer.max_epochs}" if trainer.max_epochs not in (None, -1) else "",
         f"max_steps={trainer.max_steps}" if trainer.max_steps >= 0 else "",
         f"max_time={trainer.settings.max_time}" if trainer.settings.max_time else "",
-        *(str(bound) for bound in [trainer.max_duration] if bound is not None and bound.unit == "samples"),
+        *(str(bound) for bound in [trainer.max_duration] if bound is not None and bound.unit in ("samples", "tokens")),
         *(type(callback).__name__ for callback in trainer.early_stopping_callbacks),
     ]
     return "\n".join(

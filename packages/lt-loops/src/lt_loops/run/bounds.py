@@ -1,4 +1,4 @@
-"""Ends of a run that no count of steps or epochs gives: after a time, after so many samples."""
+"""Ends of a run that no count of steps or epochs gives: after a time, after so many samples or tokens."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from lt_core.agreed_time import AgreedTime
-from lt_core.errors import ConfigError
 from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
+    from lt_core.duration import Duration
     from lt_core.strategy import Strategy
     from lt_loops.arguments.table import Settings
     from lt_loops.run.ahead import Ahead
-    from lt_loops.run.data import TrainingData
+    from lt_loops.run.progress import Progress
 
 
 class Bound(Protocol):
@@ -51,54 +51,50 @@ class Deadline:
         return self._ends != math.inf and self._until_end.is_over(self._ends - time.perf_counter(), self._strategy)
 
 
-class SampleLimit:
-    """Ends training with the optimizer step that reaches a number of samples of all ranks.
+class AmountLimit:
+    """Ends training with the optimizer step that reaches a number of samples or tokens of all ranks.
 
-    No batch is larger than those seen so far were, so the loop looks up where it can be reached at the earliest.
+    The loop looks up where it can be reached at the earliest, if batches are no larger than those seen so far.
     """
 
-    def __init__(self, most: float, ahead: Ahead, data: TrainingData) -> None:
-        self._most, self._ahead, self._data = most, ahead, data
-        self._last = (0, 0)  # batch and samples at the last look
-        self._pace = 0.0  # samples a batch; 0 before any was seen
+    def __init__(self, most: Duration, ahead: Ahead, progress: Progress) -> None:
+        self._most, self._ahead, self._progress = most, ahead, progress
+        self._last = (0, 0.0)  # batch and amount at the last look
+        self._pace = 0.0  # the amount of a batch; 0 before any was seen
 
     def __str__(self) -> str:
-        return f"max_duration={self._most:.12g} samples"
+        return f"max_duration={self._most}"
 
     def begin(self) -> None:
         """Begin to count.
 
         Raises:
-            ConfigError: where batches do not say how many samples they have.
+            ConfigError: where nothing says how many a batch has.
         """
-        feed = self._data.feed
-        if feed is not None and feed.samples is None:
-            raise ConfigError(
-                f"max_duration='{self._most:.12g} samples': this training loader does not say how many samples were "
-                "read (a stream, or batches of its own sampler). Expected a DataLoader with a batch_size and a length; "
-                "limit the fit by '... steps' instead.",
-                code="LT356",
-            )
-        self._last = self._ahead.position.batch, self._data.global_samples
+        self._last = self._ahead.position.batch, self._done()
 
     def next_due(self) -> int:
-        here, samples = self._ahead.position.batch, self._data.global_samples
+        here, done = self._ahead.position.batch, self._done()
         batch, before = self._last
         if here > batch:
-            self._pace = max(self._pace, (samples - before) / (here - batch))
-        self._last = here, samples
-        batches = math.ceil((self._most - samples) / self._pace) if self._pace else 1
+            self._pace = max(self._pace, (done - before) / (here - batch))
+        self._last = here, done
+        even = self._most.unit == "samples"  # texts may be longer
+        batches = math.ceil((self._most.amount - done) / self._pace) if self._pace and even else 1
         return here + max(batches, self._ahead.group)
 
     def reached(self) -> bool:
-        return not self._ahead.position.micro and self._data.global_samples >= self._most
+        return not self._ahead.position.micro and self._done() >= self._most.amount
+
+    def _done(self) -> float:
+        return self._progress.elapsed(self._most.unit)
 
 
-def bounds_of(settings: Settings, ahead: Ahead, strategy: Strategy, data: TrainingData) -> list[Bound]:
+def bounds_of(settings: Settings, ahead: Ahead, strategy: Strategy, progress: Progress) -> list[Bound]:
     """Return the bounds that the Trainer's arguments ask for."""
     bounds: list[Bound] = []
     if settings.max_time is not None:
         bounds.append(Deadline(settings.max_time, ahead, strategy))
-    if settings.max_duration is not None and settings.max_duration.unit == "samples":
-        bounds.append(SampleLimit(settings.max_duration.amount, ahead, data))
+    if settings.amount is not None:
+        bounds.append(AmountLimit(settings.amount, ahead, progress))
     return bounds

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.agreed_time import AgreedTime
+from lt_core.duration import Duration, multiples
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.run.ahead import Ahead
+    from lt_loops.run.progress import Progress
     from lt_loops.setup.feeds import Feeds
     from lt_loops.setup.loaders import Loaders
 
@@ -43,6 +45,8 @@ class Evaluation(Owner):
         "_loaders",
         "_made",
         "_module",
+        "_passed",
+        "_progress",
         "_steps",
         "_strategy",
         "_until_due",
@@ -56,11 +60,13 @@ class Evaluation(Owner):
         module: LightningModule,
         loaders: Loaders,
         feeds: Feeds,
+        progress: Progress,
         *,
         at_start: bool,
     ) -> None:
         """Begin without feeds; ``limits`` may change while the run goes on; ``at_start``: validate before training."""
-        self._at_start = at_start
+        self._at_start, self._progress = at_start, progress
+        self._passed: tuple[str, int] | None = None  # how often val_check_interval had passed at the last validation
         self._ahead, self._strategy, self._limits = ahead, strategy, limits
         self._module, self._loaders, self._feeds = module, loaders, feeds
         self._made: dict[str, list[Feed]] = {}
@@ -86,7 +92,7 @@ class Evaluation(Owner):
         """
         interval, batches = self._limits.val_check_interval, self._ahead.num_batches
         across_epochs = self._limits.check_val_every_n_epoch is None
-        if not self.validates or across_epochs or isinstance(interval, timedelta) or not batches:
+        if not self.validates or across_epochs or isinstance(interval, timedelta | Duration) or not batches:
             return
         if isinstance(interval, int) and interval > batches:
             raise ConfigError(
@@ -119,6 +125,8 @@ class Evaluation(Owner):
         if isinstance(interval, timedelta):
             left = interval.total_seconds() - (seconds - position.validated_seconds)
             return self._until_due.is_over(left, self._strategy)
+        if isinstance(interval, Duration):
+            return multiples(self._progress.elapsed(interval.unit), interval) > self._passed_of(interval)
         if self._limits.check_val_every_n_epoch is None:
             return (position.total_batches + here) % int(interval) == 0
         every = self._batches_between()
@@ -131,14 +139,30 @@ class Evaluation(Owner):
             return NEVER
         if isinstance(interval, timedelta):
             return position.batch + self._ahead.group
+        if isinstance(interval, Duration):
+            return self._progress.next_multiple(interval, self._passed_of(interval))
         if self._limits.check_val_every_n_epoch is None:
             return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
         every = self._batches_between()
         return NEVER if every is None else (position.batch // every + 1) * every
 
+    def _passed_of(self, interval: Duration) -> int:
+        """Return how often the interval had passed at the last validation; a new interval counts from here on."""
+        if self._passed is None or self._passed[0] != str(interval):
+            changed = self._passed is not None
+            self._passed = (
+                str(interval),
+                multiples(self._progress.elapsed(interval.unit, at_start=not changed), interval),
+            )
+        return self._passed[1]
+
     def _in_this_epoch(self) -> bool:
         every = self._limits.check_val_every_n_epoch
-        return every is None or (self._ahead.position.epoch + 1) % every == 0
+        return (
+            every is None
+            or isinstance(self._limits.val_check_interval, Duration)
+            or (self._ahead.position.epoch + 1) % every == 0
+        )
 
     def _batches_between(self) -> int | None:
         """Return how many batches lie between two validations of an epoch; None for one at the epoch's end."""
@@ -217,6 +241,9 @@ class Evaluation(Owner):
         """Note that the validation due here is done."""
         self._ahead.position.mark_validated()
         self._until_due = AgreedTime()
+        interval = self._limits.val_check_interval
+        if isinstance(interval, Duration):
+            self._passed = str(interval), multiples(self._progress.elapsed(interval.unit), interval)
 
     def next_step(self, stage: str) -> int:
         """Count the batches of ``stage`` whose step values went to the loggers: their x axis."""
@@ -226,7 +253,8 @@ class Evaluation(Owner):
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         """Return the batches logged by stage."""
-        return {"eval_steps": dict(self._steps) if self._before is None else self._before[1]}
+        steps = dict(self._steps) if self._before is None else self._before[1]
+        return {"eval_steps": steps, "val_check_passed": self._passed}
 
     def rank_state(self) -> dict[str, Any]:
         """Return the random generators, and what of a validation is done."""
@@ -237,12 +265,15 @@ class Evaluation(Owner):
         """Go on counting, and with a validation that a signal ended; on another number of ranks it is repeated."""
         if stage is Restore.DATA:
             self._steps.update(saved.shared.get("eval_steps", {}))
+            passed = saved.shared.get("val_check_passed")
+            self._passed = None if passed is None else (passed[0], passed[1])
         elif stage is Restore.PLACE:
             self._half = saved.mine.get("validation") if saved.same_ranks else None
 
     def go_on_from(self, last: Evaluation) -> None:
         """Go on counting where another fit stands."""
         self._steps.update(last._steps)
+        self._passed = last._passed
 
 
 def _reads_the_same_again(loader: Any) -> bool:

@@ -24,6 +24,7 @@ from lt_loops.run.log import Log
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.origin import Origin
 from lt_loops.run.position import Position
+from lt_loops.run.progress import Progress
 from lt_loops.run.saves import Saves
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.stopping import Stopping
@@ -51,8 +52,8 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
-        origin, weights, data, training, losses, stopping, evaluation, log, saves: the owners; each class says what it
-            holds.
+        origin, weights, data, progress, training, losses, stopping, evaluation, log, saves: the owners; each class says
+            what it holds.
         feeds: makes those of the loaders.
         ahead: how far the loop runs before it looks up.
         history: what went to the loggers, as columns.
@@ -79,12 +80,14 @@ class Run:
         self.ahead = Ahead(self.position, settings.steps_per_execution)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
+        self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
+        self.progress = Progress(self.ahead, self.data, limits, settings.amount, module, self.strategy)
         self.evaluation = Evaluation(
-            self.ahead, self.strategy, limits, module, job.loaders, self.feeds, at_start=settings.validate_at_start
+            *(self.ahead, self.strategy, limits, module, job.loaders, self.feeds, self.progress),
+            at_start=settings.validate_at_start,
         )
         self.saves = Saves(self.ahead, self.strategy, parts.checkpoint_io, job.profiler)
-        self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)
-        bounds = bounds_of(settings, self.ahead, self.strategy, self.data)
+        bounds = bounds_of(settings, self.ahead, self.strategy, self.progress)
         self.stopping = Stopping(self.ahead, self.strategy, limits, bounds)
         self.training = Training(
             self.ahead,

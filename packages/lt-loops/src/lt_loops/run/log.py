@@ -155,6 +155,8 @@ class Log(Owner):
             return position.epoch
         if name == "samples":
             return self._rows.global_samples
+        if name == "tokens":
+            return position.tokens
         if name != "step":
             found = row.get(name, self._recorder.callback_values.get(name))
             if found is not None:
@@ -168,9 +170,10 @@ class Log(Owner):
             return
         self._axis_told = name
         logged = sorted({*row, *self._recorder.callback_values})
+        hint = did_you_mean(name, ("step", "epoch", "samples", "tokens", *logged))
         warn(
             f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer step. "
-            f"Logged: {', '.join(map(repr, logged))}.{did_you_mean(name, ('step', 'epoch', 'samples', *logged))}",
+            f"Logged: {', '.join(map(repr, logged))}.{hint}",
             code="LT570",
         )
 

@@ -24,6 +24,7 @@ class Position:
         micro: micro-batches done in the unfinished accumulation window; 0 at a window's edge.
         step: optimizer steps taken: windows in which at least one optimizer stepped.
         samples: training samples consumed by all ranks, in the epochs done.
+        tokens: training tokens that all ranks consumed, where the module counts them.
         total_batches: training batches done in the epochs done.
         validated: batch of this epoch at which the last validation was done; -1 for none.
         validated_total: training batches of all epochs done at the last validation.
@@ -38,6 +39,7 @@ class Position:
     micro: int = 0
     step: int = 0
     samples: int = 0
+    tokens: int = 0
     total_batches: int = 0
     validated: int = -1
     validated_total: int = 0
@@ -51,6 +53,10 @@ class Position:
         self.total_batches += self.batch
         self.samples += samples
         self.batch, self.validated, self.exhausted = 0, -1, False
+
+    def add_tokens(self, tokens: int) -> None:
+        """Count the tokens of a batch."""
+        self.tokens += tokens
 
     def go_on_at(self, epoch: int, batch: int, step: int) -> None:
         """Stand where another library's run stopped."""

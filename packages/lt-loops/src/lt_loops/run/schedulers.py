@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from lt_core.duration import multiples
 from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.evaluation import Evaluation
+    from lt_loops.run.progress import Progress
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
@@ -27,12 +29,13 @@ class Schedulers:
         configs: the schedulers with when they step, in declared order.
     """
 
-    __slots__ = ("_ahead", "_evaluation", "_module", "_own_step", "_recorder", "configs")
+    __slots__ = ("_ahead", "_evaluation", "_module", "_own_step", "_recorder", "_stepped", "configs")
 
     def __init__(self, ahead: Ahead, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation) -> None:
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None
+        self._stepped: list[int] = []  # how often each that goes by a duration has stepped
 
     def take(self, configs: list[SchedulerConfig]) -> None:
         """Step these from here on."""
@@ -45,9 +48,22 @@ class Schedulers:
         Those that go by steps and watch a metric wait for the validation that may be due: :meth:`watch`.
         """
         for config in self.configs:
-            waits = config.reduce_on_plateau and interval == "step"
+            waits = (config.reduce_on_plateau and interval == "step") or config.every is not None
             if config.interval == interval and count % config.frequency == 0 and not waits:
                 self._step_one(config)
+
+    def begin_counting(self, progress: Progress) -> bool:
+        """Have those that go by a duration count from here on; return whether there are any."""
+        self._stepped = [_multiples(config, progress, at_start=True) for config in self.configs]
+        return self._module.automatic_optimization and any(config.every is not None for config in self.configs)
+
+    def catch_up(self, progress: Progress) -> None:
+        """Step those that go by a duration, once for each multiple of it that is reached."""
+        for i, config in enumerate(self.configs):
+            reached = _multiples(config, progress)
+            for _ in range(reached - self._stepped[i]):
+                self._step_one(config)
+            self._stepped[i] = reached
 
     def end_epoch(self) -> None:
         """Step the schedulers that go by epochs."""
@@ -103,3 +119,8 @@ class Schedulers:
             raise ConfigError(message, code="LT321")
         warn(message, code="LT321")
         return None
+
+
+def _multiples(config: SchedulerConfig, progress: Progress, *, at_start: bool = False) -> int:
+    every = config.every
+    return 0 if every is None else multiples(progress.elapsed(every.unit, at_start=at_start), every)

@@ -27,7 +27,7 @@ class HookCalls:
     callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
     """
 
-    __slots__ = ("_adapters", "_callbacks", "_found", "_module", "_profiler", "_trainer", "_unfit")
+    __slots__ = ("_adapters", "_callbacks", "_found", "_module", "_own", "_profiler", "_trainer", "_unfit")
 
     def __init__(
         self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback], profiler: Profiler | None
@@ -37,6 +37,7 @@ class HookCalls:
         """
         self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
+        self._own: dict[str, Callable[..., Any]] = {}
         self._adapters: list[HookAdapter] = []
         self._unfit: list[UnfitHook] = []
         self._adapt()
@@ -47,6 +48,11 @@ class HookCalls:
         if found is None:
             found = self._found[name] = tuple(self._look_up(name))
         return found
+
+    def take_first(self, name: str, call: Callable[..., Any]) -> None:
+        """Have the loop's own ``call`` come before the hooks ``name``."""
+        self._own[name] = call
+        self.forget()
 
     def monitors(self) -> list[Callable[..., Any]]:
         """Return the ``on_train_epoch_end`` of the callbacks that monitor."""
@@ -74,7 +80,8 @@ class HookCalls:
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
         module = self._module
-        calls = self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
+        calls = [self._own[name]] if name in self._own else []
+        calls += self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
         adapted = (self._of_callback(adapter, name, measured=False) for adapter in self._adapters)
         calls += [call for call in adapted if call is not None]
         if is_overridden(module, name, LightningModule):

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 
-from lt_core.errors import HookError, LtDeprecationWarning, did_you_mean, warn
+from lt_core.duration import UNITS, Duration
+from lt_core.errors import ConfigError, HookError, LtDeprecationWarning, did_you_mean, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.arguments.problems import shown, type_name
@@ -29,6 +30,7 @@ class SchedulerConfig:
         optimizer: the optimizer that it drives; None where the scheduler does not say so and there are several.
         interval: what it counts: training epochs or optimizer steps.
         frequency: it steps at every so many of them.
+        every: what it goes by in place of both: samples, tokens, batches or a part of the run.
         reduce_on_plateau: it steps with the value of ``monitor``.
         monitor: the logged metric that it watches.
         strict: a monitor that was not logged is an error; False: a warning, and no step.
@@ -39,6 +41,7 @@ class SchedulerConfig:
     optimizer: Optimizer | None = None
     interval: Literal["epoch", "step"] = "epoch"
     frequency: int = 1
+    every: Duration | None = None
     reduce_on_plateau: bool = False
     monitor: str | None = None
     strict: bool = True
@@ -58,7 +61,7 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
         HookError: for unknown settings, wrong values, no monitor for ``ReduceLROnPlateau``, or a scheduler of an
             optimizer that was not returned.
     """
-    settings = _settings(item) if isinstance(item, Mapping) else {"scheduler": item}
+    settings = _by_duration(_settings(item)) if isinstance(item, Mapping) else {"scheduler": item}
     scheduler = settings["scheduler"]
     manual = not getattr(module, "automatic_optimization", True)
     _check_scheduler(scheduler, module, manual)
@@ -87,6 +90,8 @@ def check_schedule_length(config: SchedulerConfig, steps: float, epochs: float) 
     """
     scheduler = config.scheduler
     total = getattr(scheduler, "total_steps", None) or getattr(scheduler, "T_max", None)
+    if config.every is not None:
+        return
     calls = (steps if config.interval == "step" else epochs) / config.frequency
     if not isinstance(total, int | float) or calls == float("inf"):
         return
@@ -134,13 +139,40 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
+def _by_duration(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings whose interval is a duration with what it means: in steps and epochs a frequency."""
+    interval = settings.get("interval", "epoch")
+    if interval in ("epoch", "step"):
+        return settings
+    every = Duration.of(interval, UNITS)
+    plateau = settings.get("reduce_on_plateau", isinstance(settings["scheduler"], ReduceLROnPlateau))
+    counted = every.unit in ("steps", "epochs") and every.amount == int(every.amount)
+    if "frequency" in settings or every.unit == "seconds" or (plateau and not counted):
+        raise HookError(
+            f"A scheduler's config has 'interval': {interval!r}: expected one in steps, epochs, samples, tokens or "
+            "parts of the run, without a 'frequency'; one that watches a metric goes by steps or epochs.",
+            code=_CODE,
+        )
+    if counted:
+        return {**settings, "interval": every.unit.removesuffix("s"), "frequency": int(every.amount)}
+    return {**settings, "interval": "step", "every": every}
+
+
+def _is_duration(value: Any) -> bool:
+    try:
+        Duration.of(value, UNITS)
+    except ConfigError:
+        return False
+    return True
+
+
 _DEPRECATED: dict[str, Any] = {"category": LtDeprecationWarning}
 
 
 _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "interval": (
-        lambda value: value in ("epoch", "step"),
-        "'epoch' or 'step'. To step at every third epoch write 'frequency': 3",
+        lambda value: value in ("epoch", "step") or _is_duration(value),
+        "'epoch' or 'step', or a duration such as '1000 tokens'. To step at every third epoch write 'frequency': 3",
     ),
     "frequency": (
         lambda value: type(value) is int and value >= 1,
