@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_290,
     "lines of lt-loops": 13_540,
-    "lines of all packages": 63_200,
+    "lines of all packages": 63_600,
     "files in the fullest folder": 35,
     "members of Strategy": 33,
 }
