@@ -22,8 +22,8 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_290,
-    "lines of lt-loops": 13_540,
-    "lines of all packages": 63_600,
+    "lines of lt-loops": 13_900,
+    "lines of all packages": 64_000,
     "files in the fullest folder": 35,
     "members of Strategy": 33,
 }
