@@ -24,6 +24,7 @@ SAYS = {
     "digits.py": "Best checkpoint:",
     "basics/argparse_trainer.py": "1 epochs, 10 steps: accuracy",
     "basics/dataloaders.py": "All three are equal: True",
+    "basics/durations.py": "learning rate 0.025; validated at the steps [100, 200, 300]",
     "basics/loggers.py": "The lowest loss stands at step",
     "basics/micro_batches.py": "the same weights, but for rounding: True",
     "basics/multi_node.py": "node 1, rank 1 of 2: 16 steps",

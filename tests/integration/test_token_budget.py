@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader
 
 from lt_core import LightningModule
@@ -90,3 +91,43 @@ def test_ranks_share_the_batches_and_make_as_many_steps(tmp_path):
     stand_ins = sum(map(len, lines)) - len(seen)  # of weight 0, where the number of batches is odd
     assert stand_ins == 2 * steps - len(seen)
     assert set(lines[0] + lines[1]) == set(seen)
+
+
+class Counted(Texts):
+    """Its learning rate falls by tokens; each rank writes how many it had and at which rate."""
+
+    def count_tokens(self, batch):
+        return int((batch > 0).sum())
+
+    def training_step(self, batch, batch_idx):
+        with (Path(self.folder) / f"rank-{self.global_rank}").open("a") as file:
+            file.write(f"{self.count_tokens(batch)} {self.optimizers().param_groups[0]['lr']}\n")
+        if self.global_step == 4:
+            self.trainer.save_checkpoint(Path(self.folder) / "four.ckpt")
+        return self.loss(batch)
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
+        return [optimizer], [{"scheduler": StepLR(optimizer, 1, 0.5), "interval": "100 tokens"}]
+
+
+def rows(folder, rank):
+    return [tuple(map(float, line.split())) for line in (folder / f"rank-{rank}").read_text().splitlines()]
+
+
+@pytest.mark.ddp
+def test_tokens_of_ranks_add_up_and_one_process_goes_on_counting(tmp_path):
+    (tmp_path / "alone").mkdir()
+    trainer = fit(Counted(tmp_path), strategy="ddp_fork", devices=2, max_steps=6, max_epochs=None)
+    first, second = rows(tmp_path, 0), rows(tmp_path, 1)
+    tokens = 0
+    for (mine, rate), (other, same_rate) in zip(first, second, strict=True):
+        assert rate == same_rate == 0.5 ** (tokens // 100)
+        tokens += mine + other
+    assert trainer.global_tokens == tokens
+    before = sum(mine + other for (mine, _), (other, _) in zip(first[:4], second[:4], strict=True))
+    alone = fit(Counted(tmp_path / "alone"), tmp_path / "four.ckpt", max_duration="900 tokens", max_epochs=None)
+    for mine, rate in rows(tmp_path / "alone", 0):
+        assert rate == 0.5 ** (before // 100)
+        before += mine
+    assert alone.global_tokens == before >= 900
