@@ -173,3 +173,9 @@ def test_without_an_optimizer_it_cannot_be_trained():
 def test_fit_names_it_where_it_gets_a_plain_net():
     with pytest.raises(pl.errors.ConfigTypeError, match=r"lt_recipes\.Supervised\(net, loss=\.\.\."):
         pl.Trainer(**QUIET).fit(make_net(), loader())
+
+
+@pytest.mark.parametrize("name", ["metrics", "loss_function"])
+def test_a_net_whose_part_has_a_name_of_ours_is_refused(name):
+    with pytest.raises(ConfigError, match=f"a part '{name}'"):
+        Supervised(nn.ModuleDict({name: nn.Linear(2, 1)}), nn.functional.mse_loss)

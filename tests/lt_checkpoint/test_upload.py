@@ -188,3 +188,13 @@ def test_it_crosses_to_other_processes_by_its_settings(tmp_path, there):
 def test_a_rule_that_there_is_not_is_refused(keep):
     with pytest.raises(ConfigError, match="expected 'same'"):
         UploadingCheckpointIO("memory://x", keep=keep)
+
+
+def test_what_one_folder_deletes_another_ones_file_of_the_same_name_keeps(tmp_path, there):
+    io = UploadingCheckpointIO(there)
+    for number, folder in enumerate(("one", "two")):
+        (tmp_path / folder).mkdir()
+        io.save_checkpoint({"step": number}, tmp_path / folder / "best.ckpt")
+    io.remove_checkpoint(tmp_path / "one" / "best.ckpt")
+    io.teardown()
+    assert load(f"{there}/best.ckpt") == {"step": 1}

@@ -105,3 +105,15 @@ def test_a_failed_upload_keeps_the_files_and_says_how_to_go_on(tmp_path):
     with pytest.warns(LtWarning, match=r"hf upload me/x .*LT938"):
         push.on_fit_end(FakeTrainer(), TransformersModule(Model()))
     assert (tmp_path / "m" / "model.safetensors").is_file()
+
+
+def test_a_batch_without_a_counted_label_leaves_the_epochs_loss_finite():
+    class Tokens(Model):
+        def forward(self, x, labels=None):
+            logits = self.layer(x)
+            return SimpleNamespace(loss=logits.mean() * (labels != -100).sum() / (labels != -100).sum(), logits=logits)
+
+    module, logged = TransformersModule(Tokens()), []
+    module.log = lambda name, value, **given: logged.append((value.item(), given["batch_size"]))
+    module.validation_step({"x": torch.ones(1, 2), "labels": torch.full((1, 3), -100)}, 0)
+    assert logged == [(0.0, 0)]

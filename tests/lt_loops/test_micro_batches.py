@@ -10,6 +10,7 @@ import torch
 from tests.lt_loops.conftest import Net, make_loader, make_trainer, weights
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
 
 from lt_core import Callback
 from lt_core.errors import ConfigError, HookError
@@ -191,13 +192,32 @@ def test_a_batch_that_cannot_be_cut_is_refused(batch):
         make_trainer(accumulate_grad_batches="auto").fit(Short(), [batch])
 
 
+class Keeps(Net):
+    """Keeps gradients over batches."""
+
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        if batch_idx % 2 == 0:
+            optimizer.zero_grad()
+
+
 @pytest.mark.parametrize(
     ("net", "arguments", "why"),
     [
         (lambda: Net(automatic_optimization=False), {}, "steps the optimizers"),
         (lambda: Net(lambda module: torch.optim.LBFGS(module.parameters())), {}, "LBFGS calls training_step"),
+        (Keeps, {}, "optimizer_zero_grad is your own"),
     ],
 )
 def test_what_cannot_be_tried_again_is_refused_before_the_first_batch(net, arguments, why):
     with pytest.raises(ConfigError, match=f"{why}.*LT363"):
         make_trainer(accumulate_grad_batches="auto", **arguments).fit(net(), make_loader())
+
+
+def test_a_list_of_images_of_one_size_is_not_cut_along_their_channels():
+    class Images(Short):
+        def training_step(self, batch, batch_idx):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    loader = DataLoader([torch.ones(3, 2, 2)] * 16, batch_size=8, collate_fn=list)
+    with pytest.raises(HookError, match="share 3, where the loader's batch_size is 8.*LT366"):
+        make_trainer(accumulate_grad_batches="auto").fit(Images(), loader)

@@ -49,6 +49,7 @@ ARGUMENTS = [
     row("Trainer(max_epochs=True)", "max_epochs=True", "a bool", way_out="Write max_epochs=1 for one", kind=TYPE),
     row("Trainer(max_epochs=-2)", "max_epochs=-2", "-1 for no limit", way_out="Write max_epochs=-1"),
     row("Trainer(max_epochs=[3])", "max_epochs=[3]", "a list", way_out="Write max_epochs=5, for instance", kind=TYPE),
+    row("Trainer(accumulate_grad_batches='Auto')", "accumulate_grad_batches='Auto'", way_out="='auto'.", kind=TYPE),
     row("Trainer(min_epochs=-1)", "min_epochs=-1", "0 or more", way_out="Write min_epochs=0"),
     row("Trainer(min_epochs=0.5)", "min_epochs=0.5", "a float", way_out="Write min_epochs=1.", kind=TYPE),
     row("Trainer(min_epochs=5, max_epochs=3)", "min_epochs=5 and max_epochs=3", way_out="Raise max_epochs to 5"),

@@ -31,7 +31,8 @@ class UploadingCheckpointIO(AsyncCheckpointIO):
     name: complete or not there, what stood under the name stays until then. A run ends when all is uploaded. An upload
     that fails is tried again; one that goes on failing is reported once, is in :attr:`upload_errors` by its URL, and
     keeps what it would have replaced from being deleted. What is newer than an upload that waits under the same name
-    takes its place. Checkpoints that are folders (sharded ones) are not uploaded.
+    takes its place. Checkpoints that are folders (sharded ones) are not uploaded. Of files of one name in two folders
+    the one written last is there. What a killed process had not uploaded is not sent by the resumed one.
 
     Args:
         url: of the folder, as fsspec knows it (``s3://``, ``gs://``, ``memory://``, a path...).
@@ -126,6 +127,7 @@ class _Uploads:
         self._url, self._keep, self._retries, self._pause, self._options = self._settings
         self._jobs: deque[_Job] = deque()
         self._there: list[str] = []  # uploaded and counted, the oldest first
+        self._source: dict[str, str] = {}  # of which file here each URL is
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
@@ -136,6 +138,7 @@ class _Uploads:
         if is_remote(path) or not Path(path).is_file():
             return
         url = self._url_of(path)
+        self._source[url] = os.fspath(path)
         self._put(_Job(url, Path(path).open("rb")))  # noqa: SIM115  # closed when it is uploaded
         if counts and isinstance(self._keep, int):
             self._there = [*(other for other in self._there if other != url), url]
@@ -144,8 +147,9 @@ class _Uploads:
 
     def removed(self, path: StrPath) -> None:
         """The file at ``path`` is deleted here."""
-        if self._keep == "same" and not is_remote(path):
-            self._put(_Job(self._url_of(path), None))
+        url = self._url_of(path)
+        if self._keep == "same" and not is_remote(path) and self._source.get(url, os.fspath(path)) == os.fspath(path):
+            self._put(_Job(url, None))
 
     def finish(self) -> None:
         """Return when the queue is empty."""

@@ -118,7 +118,10 @@ class TransformersModule(LightningModule):
 
     def _evaluate(self, batch: Mapping[str, Any], stage: str) -> None:
         loss, tokens = self._loss(batch, stage), self._tokens(batch)
-        self.log(f"{stage}_loss", loss, prog_bar=True, batch_size=None if tokens is None else int(tokens))
+        counted = None if tokens is None else int(tokens)
+        if counted == 0:
+            loss = torch.zeros_like(loss)  # the mean over no label is NaN; it weighs nothing
+        self.log(f"{stage}_loss", loss, prog_bar=True, batch_size=counted)
 
     def _tokens(self, batch: Mapping[str, Any]) -> Tensor | None:
         """Return how many labels the loss is a mean over, shape ``()``; None where it is one for each sample."""

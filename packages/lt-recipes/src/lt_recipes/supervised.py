@@ -34,6 +34,9 @@ class Supervised(LightningModule):
         metrics: by name, metric objects (each stage gets a copy) or functions ``metric(outputs, targets)``, whose
             means over the samples are logged.
         keys: where inputs and targets stand in a batch, a list, a tuple or a dict; None for the batch itself.
+
+    Raises:
+        ConfigError: for a net with a part named ``metrics`` or ``loss_function``.
     """
 
     def __init__(
@@ -46,6 +49,13 @@ class Supervised(LightningModule):
         keys: tuple[Any, Any] = (0, 1),
     ) -> None:
         super().__init__()
+        taken = [name for name, _ in net.named_children() if f"{name}." in _OWN]
+        if taken:
+            raise ConfigError(
+                f"Supervised({type(net).__name__}): the net has a part {taken[0]!r}, as Supervised itself has, and "
+                "a checkpoint could not tell them apart. Expected another name for it in the net.",
+                code="LT235",
+            )
         named = {"net": net, "loss": loss, "optimizer": optimizer, "lr_scheduler": lr_scheduler}
         shown = {name: value for what, given in named.items() for name, value in _for_people(what, given).items()}
         self.save_hyperparameters({"keys": tuple(keys), **shown})

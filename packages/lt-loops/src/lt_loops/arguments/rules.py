@@ -149,6 +149,8 @@ def windows(name: str, value: Any) -> Problem | None:
     single = count(1, "batches", instead=f"Write {name}=1 for a step after each batch.")
     if value == "auto":
         return None
+    if isinstance(value, str) and value.strip().isalpha():
+        return wrong_type(name, value, "a whole number of batches, a schedule, or 'auto'", f"Write {name}='auto'.")
     if not isinstance(value, Mapping):
         return single(name, value)
     expected = "a schedule {epoch: batches}, epochs from 0 on, batches from 1 on"

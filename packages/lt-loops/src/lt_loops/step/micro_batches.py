@@ -16,6 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lt_core.batch import rebuild_mapping
 from lt_core.errors import ConfigError, HookError, warn
+from lt_core.interface import is_overridden
+from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.logging.metric_state import is_metric, reset_metrics_of, restore_metrics_of, states_of_metrics
 from lt_loops.step.losses import Weight
@@ -62,6 +64,7 @@ class MicroBatches(Window):
                     "helps. Its own error says what holds the memory. [LT364]"
                 )
             output = error = None  # its traceback holds the step's tensors
+            self._check_rows(rows)
             calls.clear()
             for p in self.params:
                 p.grad = None
@@ -79,6 +82,18 @@ class MicroBatches(Window):
             self.recorder.log(*call)
         self._finish(index)
         return output
+
+    def _check_rows(self, rows: int) -> None:
+        """Refuse to cut a batch along what are no samples: a list of images of one size looks like columns."""
+        feed, whole = self.feed, self.position.batch + 1 < self.ahead.num_batches
+        size = getattr(feed.loader, "batch_size", None) if feed is not None else None
+        if whole and isinstance(size, int) and size != rows:
+            raise HookError(
+                f"accumulate_grad_batches='auto' cuts batches along the first dimension, and the tensors of this one "
+                f"share {rows}, where the loader's batch_size is {size}: expected one row for each sample. Stack the "
+                "samples in collate_fn, or take a number: accumulate_grad_batches=4 with a quarter of the batch.",
+                code="LT366",
+            )
 
     def _attempt(self, batch: Any, index: int, size: int, rows: int) -> tuple[Any, list[Any], Exception | None]:
         """Run forward and backward of all pieces; return what came of it, or the error for want of memory."""
@@ -166,6 +181,8 @@ def check_micro_batches(run: Run, closures: list[str], *, own_split: bool) -> No
         found.append("automatic_optimization=False: your training_step steps the optimizers")
     if own_split:
         found.append("training_step takes what splits the work its own way (optimizer_idx, hiddens)")
+    if is_overridden(run.module, "optimizer_zero_grad", LightningModule):
+        found.append("optimizer_zero_grad is your own: what it keeps would be lost with a failed attempt")
     if closures:
         found.append(f"{closures[0]} calls training_step by itself, as often as it likes")
     if can.sharded_parameters or can.forward_needs_all_ranks or can.owns_accumulation or can.lazy_execution:
