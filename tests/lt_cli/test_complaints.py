@@ -54,7 +54,11 @@ MISTAKES = {
         (),
         ["run.yaml:1: model", "No module named 'usrs'. Did you mean 'users'?", "LT154"],
     ),
-    "a class without its module": ("{}\n", ("--model=NetOfNowhere",), ["A class is named with its module: my_package.NetOfNowhere."]),
+    "a class without its module": (
+        "{}\n",
+        ("--model=NetOfNowhere",),
+        ["A class is named with its module: my_package.NetOfNowhere."],
+    ),
     "an argument of a callback in a list": (
         "trainer:\n  callbacks:\n    - class_path: users.Stop\n      init_args:\n        monitr: loss\n",
         (NET,),
