@@ -234,7 +234,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         weights_only: bool | None = None,
         **unknown: Any,
     ) -> FitResult:
-        """Train ``model``; return how it went: history, checkpoints, why it ended.
+        """Train ``model`` to the Trainer's limits, validating on the way; return how it went: history, checkpoints, why
+        it ended.
 
         Called again with the same module it continues, when limits were raised or it was interrupted.
 
