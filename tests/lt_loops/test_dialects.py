@@ -38,7 +38,7 @@ class Pirate(Dialect):
     def step_kind(self, module, arguments, optimizers, turns):
         return Twice() if "bottle" in arguments else None
 
-    def fitted(self, hook, name, offered, extra):
+    def adapted(self, hook, name, offered, extra):
         return (lambda *arguments: hook(*arguments, "rum")) if name == "on_train_batch_start" else None
 
     def adapter(self, trainer, module, callbacks):

@@ -38,7 +38,7 @@ class Lightning1(Dialect):
         """Call ``on_init_start`` and ``on_init_end``."""
         call_init_hooks(trainer)
 
-    def fitted(
+    def adapted(
         self, hook: Callable[..., Any], name: str, offered: Sequence[str], extra: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Fill the parameters that 1.x filled; let a callback keep its own state by the hooks of the checkpoint."""

@@ -93,7 +93,7 @@ class OldHooks(HookAdapter):
             if wants is not None:
                 self._keep_outputs(name, wants)
 
-    def fitted(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
+    def adapted(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
         """Return an epoch's end called with the outputs of its steps, as in 1.0 to 1.3."""
         return partial(self._with_kept, name, hook) if _takes_outputs(hook, name) else None
 

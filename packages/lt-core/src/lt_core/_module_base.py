@@ -99,8 +99,8 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
     def count_tokens(self, batch: Batch) -> int:
         """Return how many tokens a training batch has, on this rank; define it for durations in tokens.
 
-        A number that the batch's shape tells (``batch["input_ids"].numel()``) waits for no device; a sum over a mask
-        on a GPU does. On several ranks the counts are added up after each batch.
+        A number that follows from the batch's shape (``batch["input_ids"].numel()``) waits for no device; a sum over a
+        mask on a GPU does. On several ranks the counts are added up after each batch.
         """
         raise NotImplementedError("count_tokens(self, batch)")
 

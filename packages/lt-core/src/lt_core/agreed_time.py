@@ -22,7 +22,7 @@ class Talking(Protocol):
 class AgreedTime:
     """Says whether a time is over: on one process by its clock, on several by rank 0's, with few broadcasts.
 
-    Rank 0 tells the others after how many calls to ask again: half of those that it expects until then, and never more
+    Rank 0 broadcasts after how many calls to ask again: half of those that it expects until then, and never more
     than there were so far. So a limit of an hour at a thousand batches a second costs some forty broadcasts. Every rank
     must ask equally often. Make a new one for each span.
     """

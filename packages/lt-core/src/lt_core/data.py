@@ -201,7 +201,7 @@ class Feed(Interface):
             self.read_seconds += perf_counter() - began
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell samplers and datasets that want to know (``set_epoch``) which epoch comes next."""
+        """Call ``set_epoch`` of samplers and datasets that have one: this epoch comes next."""
         self._epoch = epoch
         set_epoch(self.loader, epoch)
 

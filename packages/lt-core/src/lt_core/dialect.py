@@ -103,7 +103,7 @@ class Dialect:
 
     # ---- hooks -------------------------------------------------------------------------------------------------------
 
-    def fitted(self, hook: Hook, name: str, offered: Sequence[str], extra: Mapping[str, Any]) -> Hook | None:
+    def adapted(self, hook: Hook, name: str, offered: Sequence[str], extra: Mapping[str, Any]) -> Hook | None:
         """Return what takes the ``offered`` arguments by position and calls ``hook``; None where it cannot be.
 
         Asked for a hook with required parameters that ``offered`` does not fill, or one with a parameter's name of the
@@ -194,8 +194,8 @@ class HookAdapter(Callback):
     Set only the hooks that are needed as attributes, since an unused one costs nothing. It is in no list of callbacks.
     """
 
-    def fitted(self, hook: Hook, name: str, offered: Sequence[str]) -> Hook | None:
-        """As :meth:`Dialect.fitted`, for a hook that needs what the adapter keeps; asked before it."""
+    def adapted(self, hook: Hook, name: str, offered: Sequence[str]) -> Hook | None:
+        """As :meth:`Dialect.adapted`, for a hook that needs what the adapter keeps; asked before it."""
         return None
 
     def look_again(self, callbacks: Sequence[Callback]) -> None:

@@ -10,7 +10,7 @@ from lt_core.launcher import RunResult
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
 from lt_loops.report import announcements
-from lt_loops.run.boundary import (
+from lt_loops.run.between_batches import (
     after_batch,
     after_epoch,
     begin_epoch,

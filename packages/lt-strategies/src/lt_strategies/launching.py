@@ -58,7 +58,7 @@ def need_one_node(strategy: Ranks, launcher: str) -> None:
 
 
 def _write_error_file(error: Exception) -> None:
-    """Tell torchrun's agent of the error, for its report of the first failure."""
+    """Report the error to torchrun's agent, for its report of the first failure."""
     from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
     handler = get_error_handler()

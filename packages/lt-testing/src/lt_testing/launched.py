@@ -152,19 +152,19 @@ def _environment() -> Environment:
 
 def _outcome(scenario: str, folder: Path, strategy: Strategy, patience: float) -> dict[str, Any]:
     before = _state()
-    told: dict[str, Any] = {"error": None, "result": None}
+    found: dict[str, Any] = {"error": None, "result": None}
     try:
         result = strategy.launch(work, scenario, folder, [strategy], strategy, patience)
-        told["result"] = _described(result)
+        found["result"] = _described(result)
     except Exception as error:
         kind = next((kind for kind in (DeliberateError, RankError) if isinstance(error, kind)), type(error))
-        told["error"] = {"kind": kind.__name__, "text": "".join(traceback.format_exception(error))}
+        found["error"] = {"kind": kind.__name__, "text": "".join(traceback.format_exception(error))}
     after = _state()
-    told["changed"] = [name for name in before if before[name] != after[name]]
-    told["variables"] = sorted(dict(before["variables"].items() ^ after["variables"].items()))
+    found["changed"] = [name for name in before if before[name] != after[name]]
+    found["variables"] = sorted(dict(before["variables"].items() ^ after["variables"].items()))
     if isinstance(strategy.launcher, Launcher) and strategy.launcher.returns_results:
-        told["left"] = _left_of(folder, scenario, patience)
-    return told
+        found["left"] = _left_of(folder, scenario, patience)
+    return found
 
 
 def _state() -> dict[str, Any]:
@@ -185,8 +185,8 @@ def _left_of(folder: Path, scenario: str, patience: float) -> list[int]:
     """Return the ranks that still run in processes of their own, after a while in which they may end."""
     end = time.monotonic() + patience / 2
     while True:
-        facts = [told for told in read_facts(folder, scenario) if told["pid"] != os.getpid()]
-        left = [int(told["rank"]) for told in facts if is_running(told["pid"])]
+        facts = [found for found in read_facts(folder, scenario) if found["pid"] != os.getpid()]
+        left = [int(found["rank"]) for found in facts if is_running(found["pid"])]
         if not left or time.monotonic() > end:
             return left
         time.sleep(0.05)

@@ -234,7 +234,7 @@ class _Jobs:
         """Launch the scenarios; after one in which the script hangs or dies, the rest is not launched."""
         found: dict[str, dict[str, Any]] = {}
         while todo := [scenario for scenario in scenarios if scenario not in found]:
-            broken = next((scenario for scenario, told in found.items() if "trouble" in told), None)
+            broken = next((scenario for scenario, facts in found.items() if "trouble" in facts), None)
             if broken is not None:
                 why = f"not launched, for it went wrong where {ENDINGS[broken]}"
                 found.update({scenario: {"trouble": why} for scenario in todo})
@@ -249,9 +249,9 @@ class _Jobs:
                     found[scenario] = {"trouble": text or self._output()}
                     break
                 else:
-                    told = json.loads(path.read_text("utf-8"))
+                    read = json.loads(path.read_text("utf-8"))
                     ranks = read_facts(self._folder, scenario)
-                    found[scenario] = {"left": self._left(scenario), "ranks": ranks, **told}
+                    found[scenario] = {"left": self._left(scenario), "ranks": ranks, **read}
             self._end_all()
         shutil.rmtree(self._folder, ignore_errors=True)
         return found

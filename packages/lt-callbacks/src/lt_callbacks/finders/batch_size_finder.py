@@ -173,7 +173,7 @@ class _Watch(Callback):
             raise _OtherRankRanOutError
 
     def say(self, trainer: TrainerAPI, fits: bool) -> bool:
-        """Tell the other ranks; return whether it fitted on all."""
+        """Return whether it fitted on all ranks; all call this."""
         strategy = trainer.strategy
         return bool(strategy.all_reduce(torch.tensor(float(fits), device=strategy.device), "min") > 0)
 

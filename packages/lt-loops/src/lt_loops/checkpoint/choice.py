@@ -177,8 +177,8 @@ def newest_first(
 ) -> list[str]:
     """Return files in the order in which they were written, the newest first, by what they say of themselves.
 
-    - A file that tells its time of writing goes by that; of one moment the higher step is the newer.
-    - Files of 0.1 tell their run and step, and no time: a run's go by step, and as a whole by its newest file's time;
+    - A file that holds its time of writing goes by that; of one moment the higher step is the newer.
+    - Files of 0.1 hold their run and step, and no time: a run's go by step, and as a whole by its newest file's time;
       all are older than what a later version wrote in the same run.
     - All others go by the file's time, then by their step.
 

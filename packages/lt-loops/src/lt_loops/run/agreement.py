@@ -64,9 +64,9 @@ class Agreement:
             if self._proposed is not None and not announced:
                 strategy.post(self._key, str(self._proposed))
                 announced = True
-            told = strategy.peek(self._key)
-            if told is not None:
-                self.signal = int(told)
+            posted = strategy.peek(self._key)
+            if posted is not None:
+                self.signal = int(posted)
                 self._ahead.look_up()
                 return
 

@@ -12,7 +12,7 @@ class Ahead:
         position: where the run stands.
         num_batches: training batches of this epoch on this rank, limits applied; ``inf`` where unknown.
         window: micro-batches for one optimizer step.
-        group: training batches that the device is given at once (``steps_per_execution``).
+        group: training batches that the device is given together (``steps_per_execution``).
         due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
         asked: the loop must look up after this very batch.
     """

@@ -78,12 +78,12 @@ class TrainingData(Owner):
 
     @property
     def samples(self) -> int:
-        """Samples of this epoch that all ranks consumed; 0 where batches do not tell their size."""
+        """Samples of this epoch that all ranks consumed; 0 where the size of batches is unknown."""
         return (None if self.feed is None else self.feed.samples) or 0
 
     @property
     def global_samples(self) -> int:
-        """Training samples that all ranks consumed in all epochs; 0 where batches do not tell their size."""
+        """Training samples that all ranks consumed in all epochs; 0 where the size of batches is unknown."""
         position = self._ahead.position
         return position.samples + (self.samples if position.batch else 0)
 

@@ -149,7 +149,7 @@ class Run:
 
     @property
     def is_live(self) -> bool:
-        """Whether hooks of this run are called: it runs, or tells its callbacks of the exception that ended it."""
+        """Whether hooks of this run are called: it runs, or its callbacks hear of the exception that ended it."""
         return self.status == "running" or self.recorder.phase == "on_exception"
 
     # ---- what happens to it ------------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lt_core.duration import SLACK, UNITS, Duration, Unit
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
+from lt_core.plugins import install_hint
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
@@ -121,6 +123,10 @@ class Progress:
     def _samples(self) -> float:
         feed = self._data.feed
         if feed is not None and feed.samples is None:
+            if find_spec("lt_data") is None:
+                raise ConfigError(
+                    f"A duration in samples: counting them comes with lt-data: {install_hint('lt-data')}.", code="LT356"
+                )
             raise ConfigError(
                 "A duration in samples: this training loader does not say how many samples were read (a stream, or "
                 "batches of its own sampler). Expected a DataLoader with a batch_size and a length; or take steps.",

@@ -273,8 +273,9 @@ class Saves:
         """Return an error that any rank had while it saved, on all: their callbacks must go on from the same files."""
         if not self._together:
             return error
-        told = next((text for text in self._strategy.gather_objects("" if error is None else str(error)) if text), "")
-        return error if error is not None or not told else CheckpointError(told)
+        texts = self._strategy.gather_objects("" if error is None else str(error))
+        first = next((text for text in texts if text), "")
+        return error if error is not None or not first else CheckpointError(first)
 
     def _agreed_on_each(self, errors: dict[str, Exception | None]) -> dict[str, Exception | None]:
         """Return, for each file, the error that any rank had with it, on all."""
@@ -282,8 +283,8 @@ class Saves:
             return errors
         mine = {path: str(error) for path, error in errors.items() if error is not None}
         everyone = self._strategy.gather_objects(mine)
-        told = {path: CheckpointError(text) for texts in reversed(everyone) for path, text in texts.items()}
-        return {path: error or told.get(path) for path, error in errors.items()}
+        others = {path: CheckpointError(text) for texts in reversed(everyone) for path, text in texts.items()}
+        return {path: error or others.get(path) for path, error in errors.items()}
 
     def _report(self, request: SaveRequest, error: Exception) -> None:
         """Say loudly, once for all ranks, that a save failed; training goes on, older checkpoints stay."""

@@ -12,7 +12,7 @@ from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.run.position import NEVER
-from lt_loops.setup.signatures import fitted
+from lt_loops.setup.signatures import adapted
 
 if TYPE_CHECKING:
     from lt_loops.logging.recorder import RunRecorder
@@ -40,7 +40,7 @@ class Schedulers:
     def take(self, configs: list[SchedulerConfig]) -> None:
         """Step these from here on."""
         self.configs, own = configs, is_overridden(self._module, "lr_scheduler_step", LightningModule)
-        self._own_step = fitted(self._module.lr_scheduler_step, "lr_scheduler_step") if own else None
+        self._own_step = adapted(self._module.lr_scheduler_step, "lr_scheduler_step") if own else None
 
     def step(self, interval: str, count: int) -> None:
         """Step the schedulers of ``interval`` (``"step"``, ``"epoch"``) whose frequency divides ``count``, from 1.

@@ -15,7 +15,7 @@ from lt_core.errors import silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.precision import Precision
 from lt_loops.run.signals import Signals
-from lt_loops.setup.signatures import fitted
+from lt_loops.setup.signatures import adapted
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -170,7 +170,7 @@ def _forget_cast_weights(*step: object) -> None:
 
 def _tear_down_data(source: DataSource | None, stage: str) -> None:
     if source is not None:
-        hook = fitted(source.teardown, "teardown")
+        hook = adapted(source.teardown, "teardown")
         teardown(source, stage, lambda: hook(stage))
 
 

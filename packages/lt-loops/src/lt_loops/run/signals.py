@@ -30,8 +30,8 @@ class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
 
     The first one asks the loop to stop at the next boundary, where a checkpoint is written and all hooks of the end
-    run; several ranks agree on the boundary (see ``stopping.py``). The first Ctrl-C says so at once, for a step may
-    take minutes; a second one raises ``KeyboardInterrupt`` at once.
+    run; several ranks agree on the boundary (see ``stopping.py``). The first Ctrl-C says so immediately, for a step may
+    take minutes; a second one raises ``KeyboardInterrupt`` there and then.
     """
 
     def __init__(self, stopping: Stopping, strategy: Strategy, stage: str, callbacks: list[Callback]) -> None:
@@ -65,7 +65,7 @@ class Signals:
         """Return what the first Ctrl-C leads to."""
         saves = self._stage == "fit" and any(callback.role == "checkpoint" for callback in self._callbacks)
         then = " A checkpoint is saved there." if saves else ""
-        return f"lt: Ctrl-C: {self._stage} ends after this batch.{then} Press Ctrl-C again to stop at once."
+        return f"lt: Ctrl-C: {self._stage} ends after this batch.{then} Press Ctrl-C again to stop now."
 
 
 def _say_at_once(text: str) -> None:

@@ -17,7 +17,7 @@ from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.setup.loaders import check_loader, checked_loaders
 from lt_loops.setup.overfit import in_order
-from lt_loops.setup.signatures import fitted
+from lt_loops.setup.signatures import adapted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ class Feeds:
     def _transfer_hook(self, name: str) -> Callable[..., Any] | None:
         for owner in (self._loaders.datamodule, self._loaders.module):
             if owner is not None and is_overridden(owner, name, DataSource):
-                return fitted(getattr(owner, name), name)
+                return adapted(getattr(owner, name), name)
         return None
 
     @property

@@ -12,7 +12,7 @@ from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
-from lt_loops.setup.signatures import CURRENT, BoundHook, fitted, understood
+from lt_loops.setup.signatures import CURRENT, BoundHook, adapted, understood
 
 if TYPE_CHECKING:
     from lt_core.profiler import Profiler
@@ -65,7 +65,7 @@ class HookCalls:
 
     def understood(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
         """Return what calls a hook that does not fit, by a dialect; None where none understands it."""
-        found = (adapter.fitted(hook, name, offered) for adapter in self._adapters)
+        found = (adapter.adapted(hook, name, offered) for adapter in self._adapters)
         return next((call for call in found if call is not None), None) or understood(hook, name, offered)
 
     def _adapt(self) -> None:
@@ -86,7 +86,7 @@ class HookCalls:
         calls += [call for call in adapted if call is not None]
         if is_overridden(module, name, LightningModule):
             hook = getattr(module, name)
-            calls.append(self._measured(f"{type(module).__name__}.{name}", self._fitted(hook, name)))
+            calls.append(self._measured(f"{type(module).__name__}.{name}", self._adapted(hook, name)))
         return calls
 
     def _of_callbacks(self, name: str, monitors: bool | None) -> list[Callable[..., Any]]:
@@ -98,11 +98,11 @@ class HookCalls:
         if not is_overridden(callback, name, Callback):
             return None
         hook: Callable[..., Any] = BoundHook(getattr(callback, name), self._trainer, self._module)
-        return self._measured(f"{type(callback).__name__}.{name}", self._fitted(hook, name)) if measured else hook
+        return self._measured(f"{type(callback).__name__}.{name}", self._adapted(hook, name)) if measured else hook
 
-    def _fitted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _adapted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
         if name in CURRENT:
-            return fitted(hook, name)
+            return adapted(hook, name)
         unfit = next((unfit for unfit in self._unfit if unfit.name == name and _is_same(unfit.function, hook)), None)
         return (self.understood(*unfit[:3]) or hook) if unfit is not None else hook
 

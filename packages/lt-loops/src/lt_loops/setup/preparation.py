@@ -28,7 +28,7 @@ from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.misspelt import warn_of_misspelt
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import check_schedule_length
-from lt_loops.setup.signatures import BoundHook, fitted
+from lt_loops.setup.signatures import BoundHook, adapted
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
@@ -204,14 +204,14 @@ def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> di
 def _call_setup(run: Run) -> None:
     run.recorder.enter("setup")
     if run.job.datamodule is not None:
-        source, hook = run.job.datamodule, fitted(run.job.datamodule.setup, "setup")
+        source, hook = run.job.datamodule, adapted(run.job.datamodule.setup, "setup")
         with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks):
             setup_once(source, run.stage, lambda: hook(run.stage))
     for callback in run.callbacks:
-        fitted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.stage)
+        adapted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.stage)
     if is_overridden(run.module, "setup", LightningModule):
         with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=run.speaks):
-            fitted(run.module.setup, "setup")(run.stage)
+            adapted(run.module.setup, "setup")(run.stage)
     make_layers = _layer_maker(run.module)
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():

@@ -44,7 +44,7 @@ BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
 """Arguments that a hook with ``*args, **kwargs`` gets by name, as Lightning calls it."""
 
 
-def fitted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[..., Any]:
+def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[..., Any]:
     """Return ``function`` callable with the positional arguments of hook ``name``; itself where it takes these.
 
     Args:
@@ -83,7 +83,7 @@ def understood(
 ) -> Callable[..., Any] | None:
     """Return a hook that does not fit as an installed dialect calls it; None where none understands it."""
     asked = dialects() if callable(function) else []
-    found = (dialect.fitted(function, name, offered, extra or {}) for dialect in asked)
+    found = (dialect.adapted(function, name, offered, extra or {}) for dialect in asked)
     return next((hook for hook in found if hook is not None), None)
 
 

@@ -16,7 +16,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
-from lt_loops.setup.signatures import count_arguments, fitted
+from lt_loops.setup.signatures import adapted, count_arguments
 from lt_loops.step.groups import check_groups
 from lt_loops.step.plan import Plan, params_of, with_arguments
 
@@ -170,7 +170,7 @@ def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precisi
     if is_overridden(precision, "unscale", Precision):
         plan.unscale = precision.unscale
     if is_overridden(module, "backward", LightningModule):
-        plan.backward = fitted(module.backward, "backward", optimizer=next(iter(plan.optimizers), None))
+        plan.backward = adapted(module.backward, "backward", optimizer=next(iter(plan.optimizers), None))
     elif is_overridden(strategy, "backward", Strategy):
         plan.backward = strategy.backward
     if is_overridden(precision, "step", Precision) or is_overridden(strategy, "optimizer_step", Strategy):
@@ -184,7 +184,7 @@ def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer, **arg
 def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> Callable[[Optimizer], None] | None:
     value, algorithm = limits.gradient_clip_val, limits.gradient_clip_algorithm
     if is_overridden(module, "configure_gradient_clipping", LightningModule):
-        hook = fitted(module.configure_gradient_clipping, "configure_gradient_clipping")
+        hook = adapted(module.configure_gradient_clipping, "configure_gradient_clipping")
         return lambda optimizer: hook(optimizer, value, algorithm)
     if not value:
         return None
@@ -199,7 +199,7 @@ def _ignore(norm: Tensor | None) -> None:
 def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:
     """Have the plan set gradients to None by itself where nobody looks; the hooks of the plan are there."""
     optimizers, hooks = plan.optimizers, plan.before_zero
-    own = fitted(module.optimizer_zero_grad, "optimizer_zero_grad")
+    own = adapted(module.optimizer_zero_grad, "optimizer_zero_grad")
     overridden = is_overridden(module, "optimizer_zero_grad", LightningModule)
 
     def zero_grad(optimizer: Optimizer) -> None:

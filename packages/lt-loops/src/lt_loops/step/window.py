@@ -18,7 +18,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.strategy import Strategy
-from lt_loops.setup.signatures import fitted
+from lt_loops.setup.signatures import adapted
 from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss
 from lt_loops.step.plan import params_of
 
@@ -45,7 +45,7 @@ class Window:
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
-        self.step_hook = fitted(self.module.optimizer_step, "optimizer_step")
+        self.step_hook = adapted(self.module.optimizer_step, "optimizer_step")
         self.unzeroed: list[Optimizer] = []
         self.backward_to: Callable[..., None] | None = None
         self.samples = 1  # what the micro-batch in hand counts for

@@ -19,7 +19,7 @@ _REALTIME = getattr(signal, "SIGRTMIN", None)
 DUMP_SIGNAL: int | None = int(_REALTIME) + 6 if _REALTIME else getattr(signal, "SIGINFO", None)
 """Asks a rank to write where it stands (``faulthandler``); None where the platform has no spare signal."""
 RAISE_SIGNAL: int | None = int(_REALTIME) + 7 if _REALTIME else None
-"""Tells rank 0 to raise what the watcher found."""
+"""Has rank 0 raise what the watcher found."""
 
 
 class Line(NamedTuple):
