@@ -168,3 +168,12 @@ def test_the_main_thread_is_known_by_its_number_whichever_thread_the_signal_reac
     job.wait(61)
     (said,) = job.said
     assert "line 12 in training_step" in said
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_ranks_that_wait_at_different_calls_are_a_deadlock_but_not_in_a_pipeline(tmp_path, monkeypatch, pipeline):
+    schedule = '\n  File "/site-packages/torch/distributed/pipelining/schedules.py", line 9 in step' * pipeline
+    job = Job(tmp_path, [WAITS + schedule, WAITS.replace("all_reduce", "barrier") + schedule])
+    monkeypatch.setattr(job.watch._still, "seen", lambda lines: True)
+    verdict = job.wait(11)
+    assert (verdict is None) == pipeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["CONSEQUENCE", "OURS", "is_no_step", "main_stack", "waits_for_others"]
+__all__ = ["CONSEQUENCE", "OURS", "is_no_step", "is_pipeline", "main_stack", "waits_for_others"]
 
 CONSEQUENCE = re.compile(
     r"gloo/|NCCL|ProcessGroup|DistBackendError|DistNetworkError|DistStoreError"
@@ -39,6 +39,11 @@ _NO_STEP = re.compile(
 def waits_for_others(stack: str) -> bool:
     """Return whether the innermost frame of a faulthandler stack is that of a collective or a backward."""
     return _WAITING.search(stack.partition("\n")[0]) is not None
+
+
+def is_pipeline(dump: str, thread: int = 0) -> bool:
+    """Return whether a rank runs a stage of a pipeline: stages stand at different calls while a device is at work."""
+    return re.search(r"torch[/\\]distributed[/\\]pipelining[/\\]", _main_thread(dump, thread)) is not None
 
 
 def is_no_step(dump: str, thread: int = 0) -> bool:

@@ -22,7 +22,7 @@ from lt_strategies.watch.page import (
     save_json,
 )
 from lt_strategies.watch.rhythm import STILL, Pace, Stillness
-from lt_strategies.watch.stacks import is_no_step, main_stack, waits_for_others
+from lt_strategies.watch.stacks import is_no_step, is_pipeline, main_stack, waits_for_others
 
 __all__ = ["INTERRUPTED", "PATIENCE", "POLL", "Member", "Verdict", "Watch"]
 
@@ -174,7 +174,10 @@ class Watch:
         lines = {rank: self.page.read(rank) for rank in self.members}
         if not self._still.seen(lines) or any(line.state not in (RUNNING, STEPPING) for line in lines.values()):
             return None
-        stacks = self._stacks(lines)
+        dumps = self._dumps(lines)
+        if any(is_pipeline(dump, lines[rank].thread) for rank, dump in dumps.items()):
+            return None  # the deadline of a step ends one that hangs
+        stacks = {rank: main_stack(dump, lines[rank].thread) for rank, dump in dumps.items()}
         if len(stacks) < 2 or set(stacks) != set(lines) or not all(map(waits_for_others, stacks.values())):
             return None
         if len(set(stacks.values())) == 1:
