@@ -12,9 +12,10 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from lt_callbacks import BasePredictionWriter
-from lt_core import Callback, LightningModule, seed_everything
+from lt_core import Callback, LightningModule, Logger, seed_everything
 from lt_data import LightningDataModule
 from lt_loops import Trainer
+from lt_strategies import DDP
 
 pytestmark = pytest.mark.ddp
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -352,3 +353,36 @@ def test_a_signal_too_late_for_a_batch_to_stop_at_ends_the_run_as_stopped_by_it_
     assert trainer.interrupted
     assert trainer.stop_reason == "signal SIGTERM"
     assert [(tmp_path / f"interrupted-{rank}").exists() for rank in range(2)] == [True, True]
+
+
+class Leaves(DDP):
+    """Notes that a rank is through with the job."""
+
+    def __init__(self, folder):
+        super().__init__(launcher="fork")
+        self.folder = Path(folder)
+
+    def close(self, error=None):
+        super().close(error)
+        (self.folder / f"left-{self.rank}").touch()
+
+
+class SlowToClose(Logger):
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = Path(folder)
+
+    def finalize(self, status):
+        until = time.monotonic() + 1.5
+        while not (self.folder / "left-1").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        (self.folder / "alone").write_text(str((self.folder / "left-1").exists()))
+
+
+def test_after_a_signal_no_rank_leaves_while_another_closes_its_loggers(tmp_path):
+    """A scheduler may end the job when the first rank exits with a signal's status."""
+    arguments = {"strategy": Leaves(tmp_path), "logger": SlowToClose(tmp_path), "on_signal": "return"}
+    trainer = make_trainer(2, tmp_path, **arguments)
+    trainer.fit(Late(tmp_path, "training_step"), DataLoader(table(16), batch_size=1))
+    assert trainer.interrupted
+    assert (tmp_path / "alone").read_text() == "False"

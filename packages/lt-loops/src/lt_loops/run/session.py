@@ -102,6 +102,8 @@ class Session:
         self._try(run.job.parts.checkpoint_io.teardown)
         if error is not None:
             self._try(partial(run.strategy.supervisor.failed, error))
+        elif run.status == "interrupted":  # schedulers end the job when its first rank exits with a signal's status
+            self._try(lambda: run.strategy.barrier("at which all ranks have closed what they write"))
         self._try(lambda: run.strategy.close(error))
         self._leave()
         if self.failed is not None and self.failed is not error:
