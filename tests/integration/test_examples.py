@@ -92,7 +92,10 @@ def test_the_own_loop_runs_in_processes_of_torchrun_too(tmp_path):
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     own_loop = (str(EXAMPLES / "basics/own_loop.py"), "--ranks", "2", "--max-epochs", "1")
     by_torchrun, by_itself = run(tmp_path, *torchrun, *own_loop), run(tmp_path, *own_loop)
-    assert set(by_torchrun.splitlines()) == set(by_itself.splitlines())
+    assert "accuracy" in by_itself
+    for line in by_itself.splitlines():  # ranks share a pipe, so that a line's end may come after the next line
+        assert line in by_torchrun
+    assert len(by_torchrun.split()) == len(by_itself.split())
 
 
 @pytest.mark.slow
