@@ -95,7 +95,6 @@ def test_the_own_loop_runs_in_processes_of_torchrun_too(tmp_path):
     assert "accuracy" in by_itself
     for line in by_itself.splitlines():  # ranks share a pipe, so that a line's end may come after the next line
         assert line in by_torchrun
-    assert len(by_torchrun.split()) == len(by_itself.split())
 
 
 @pytest.mark.slow

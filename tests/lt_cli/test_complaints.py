@@ -5,6 +5,7 @@ import pytest
 from lt_cli import LightningCLI
 from lt_cli.complaints import explain, with_places
 from lt_cli.config_places import ConfigPlaces
+from lt_core import LightningModule
 
 NET = "--model=users.Net"
 
@@ -177,3 +178,12 @@ def test_a_value_without_a_type_stays_plain_data(users, write):
     write("run.yaml", "model: {class_path: loose.Loose, init_args: {anything: {class_path: torch.nn.Identity}}}")
     cli = LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml"])
     assert cli.model.anything["class_path"] == "torch.nn.Identity"  # a description, no object
+
+
+def test_a_class_in_memory_whose_module_is_gone_hides_no_mistake(users, write, capsys):
+    gone = type("Net", (LightningModule,), {"__module__": "a_module_that_is_gone", "__qualname__": "Outer.Net"})
+    write("run.yaml", "{}\n")
+    with pytest.raises(SystemExit):
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", "--model=NetOfNowhere"])
+    assert gone.__name__ == "Net"
+    assert "A class is named with its module: my_package.NetOfNowhere." in capsys.readouterr().err

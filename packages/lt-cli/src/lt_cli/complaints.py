@@ -160,7 +160,7 @@ def _indented(text: str) -> str:
 
 def _reason(wrong: _Wrong) -> str:
     text = wrong.text.strip()
-    if "No module named" in text or "has no attribute" in text:
+    if wrong.owner and ("No module named" in text or "has no attribute" in text):
         return _no_class(wrong.owner, text)
     received = _received(text)
     if union := _UNION.search(text):
