@@ -1,10 +1,14 @@
 """Events of the user's own, and hooks that are called only now and then."""
 
+import gc
+import pickle
+import weakref
+
 import pytest
 import torch
 from torch import nn
 
-from lt_callbacks import LambdaCallback, when
+from lt_callbacks import LambdaCallback, ModelCheckpoint, when
 from lt_core import Callback, LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
@@ -120,3 +124,86 @@ def test_a_filter_has_one_number(arguments):
 def test_what_has_nothing_to_count_is_refused():
     with pytest.raises(ConfigError, match=r"when\(\.\.\.\) on 'on_validation_batch_end'"):
         LambdaCallback(on_validation_batch_end=when(every=2)(lambda *args: None))
+
+
+class Reached(Callback):
+    """Notes the batches at which multiples of a duration are reached."""
+
+    def __init__(self):
+        self.every_four, self.half, self.later = [], [], []
+
+    @when(every="4 samples")
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.every_four.append(trainer.total_batches)
+
+    @when(once="0.5 run")
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        self.half.append(trainer.total_batches)
+
+
+def by_duration(callbacks, epochs=2, path=None):
+    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+    saves = any(isinstance(callback, ModelCheckpoint) for callback in callbacks)
+    trainer = Trainer(accelerator="cpu", max_epochs=epochs, callbacks=callbacks, enable_checkpointing=saves, **quiet)
+    trainer.fit(Pairs(), ckpt_path=path)
+    return trainer
+
+
+class Pairs(LightningModule):
+    """Six batches of three samples in an epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.ones(18, 2), batch_size=3)
+
+
+FOURS = [2, 3, 4, 6, 7, 8, 10, 11, 12]  # 6, 9, 12, 18, 21, 24, 30, 33 and 36 samples
+
+
+def test_a_hook_is_called_where_a_multiple_of_a_duration_is_reached(tmp_path):
+    one, other = Reached(), Reached()
+    trainer = by_duration([one], epochs=1)
+    assert one.every_four == [batch for batch in FOURS if batch <= 6]
+    trainer.save_checkpoint(tmp_path / "half.ckpt")
+    by_duration([other], path=tmp_path / "half.ckpt")
+    assert other.every_four == [batch for batch in FOURS if batch > 6]
+    by_duration([one])  # another Trainer begins to count anew
+    assert one.every_four[-len(FOURS) :] == FOURS
+
+
+def test_callbacks_of_one_class_count_each_by_itself_and_once_is_once():
+    one, other = Reached(), Reached()
+    by_duration([one])
+    by_duration([other])
+    assert one.every_four == other.every_four == FOURS
+    assert one.half == other.half == [6]
+
+
+def test_a_filter_by_a_duration_keeps_no_trainer_alive_and_crosses_to_other_processes():
+    callback = LambdaCallback(on_train_batch_end=when(every="4 samples")(on_train_batch_end))
+    trainer = weakref.ref(by_duration([callback]))
+    gc.collect()
+    assert trainer() is None
+    by_duration(pickle.loads(pickle.dumps([callback])))
+
+
+def on_train_batch_end(*args):
+    pass
+
+
+def test_checkpoints_come_at_multiples_of_a_duration(tmp_path):
+    callback = ModelCheckpoint(tmp_path, filename="{step}", save_top_k=-1, every="4 samples")
+    by_duration([callback], epochs=1)
+    assert sorted(path.stem for path in tmp_path.glob("*.ckpt")) == [f"step={step}" for step in (2, 3, 4, 6)]
+    assert pickle.loads(pickle.dumps(callback)).state_key == callback.state_key
+    with pytest.raises(ConfigError, match="every='4 samples'"):
+        ModelCheckpoint(every="4 samples", every_n_train_steps=3)

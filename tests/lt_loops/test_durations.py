@@ -64,11 +64,9 @@ def fit(module=None, path=None, callbacks=(), **arguments):
     [
         ("20 tokens", 6, "max_duration=20 tokens reached"),
         ("60 tokens", 15, "max_duration=60 tokens reached"),
-        ("5 steps", 5, "max_steps=5 reached"),
-        ("1 epoch", 12, "max_epochs=1 reached"),
     ],
 )
-def test_a_fit_ends_at_a_duration_of_any_unit(longest, steps, reason):
+def test_a_fit_ends_with_the_batch_that_reaches_its_tokens(longest, steps, reason):
     _, result = fit(max_duration=longest, max_epochs=None)
     assert (result.steps, result.stop_reason) == (steps, reason)
     assert result.tokens == sum((LENGTHS * 2)[:steps])

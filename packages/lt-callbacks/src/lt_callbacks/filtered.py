@@ -73,6 +73,13 @@ class Filtered:
         if name.isidentifier():
             self.stands_for(name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is counted: a copy in another process begins where the run stands there."""
+        return {name: value for name, value in self.__dict__.items() if name != "_multiples"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _multiples=WeakKeyDictionary())
+
     def stands_for(self, name: str) -> None:
         """Take note which hook it is.
 
@@ -114,7 +121,7 @@ class Filtered:
 
     def _is_reached(self, number: Duration, trainer: TrainerAPI, owner: Any) -> bool:
         multiples = self._multiples.get(owner)
-        if multiples is None:
+        if multiples is None or not multiples.belongs_to(trainer):
             multiples = self._multiples[owner] = Every(number, trainer)
         before = multiples.reached
         return multiples.is_due() and (self._repeats or before == 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import reprlib
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -153,8 +154,18 @@ class Every:
     """
 
     def __init__(self, duration: Duration, trainer: Elapsing) -> None:
-        self._duration, self._trainer = duration, trainer
+        self._duration, self._reference = duration, weakref.ref(trainer)  # whoever keeps this keeps no Trainer alive
         self._start()
+
+    def belongs_to(self, trainer: Elapsing) -> bool:
+        """Return whether this Trainer's fits are counted."""
+        return self._reference() is trainer
+
+    @property
+    def _trainer(self) -> Elapsing:
+        trainer = self._reference()
+        assert trainer is not None
+        return trainer
 
     def _start(self) -> None:
         self._elapsed = self._trainer.elapsed(self._duration.unit, at_start=True)
