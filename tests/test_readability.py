@@ -185,6 +185,9 @@ def rooms_of_a_save(folder, stops):
                 sys.setprofile(None)
                 threading.setprofile(None)
 
+    first = bare()
+    first.fit(Net(), batches())
+    first.save_checkpoint(folder / "first.ckpt")  # what is imported once is no step of the walk
     bare().fit(Saving(), batches())
     return rooms
 

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from lt.names import NAMES
-from lt_compat.paths import NAMES as PATHS
+from lt_compat.names.paths import NAMES as PATHS
 
 ROOT = Path(__file__).parent.parent
 MODULES = {

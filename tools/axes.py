@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
-from lt_cli.run_metrics import RunMetrics, read_run
+from lt_cli.runs.metrics import RunMetrics, read_run
 from lt_loggers import CSVLogger
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "log-axes.svg"

@@ -2,7 +2,8 @@
 
 uv run python tools/ecosystem.py                 all of tests/ecosystem, each in an environment made for it
 uv run python tools/ecosystem.py chemprop darts  these files only
-uv run python tools/ecosystem.py --slice         five small ones, in two to three minutes: too long for each commit
+uv run python tools/ecosystem.py --part 1/3      every third file: one of three runs that make the whole
+uv run python tools/ecosystem.py --slice         five small ones: one environment, one process on each; no row is kept
 uv run python tools/ecosystem.py --keep          an environment for each is kept under .nox, for the next time
 uv run python tools/ecosystem.py --table         runs nothing: writes the results into docs/migration.md
 
@@ -34,7 +35,9 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -47,6 +50,8 @@ BESIDE = ("lightning==2.6.*", "pytorch-lightning==2.6.*", "torch==2.13.*", "pyte
 WAYS = {"Lightning": (), "lt": ("-m", "lt.compat")}
 PATIENCE = 1800  # seconds for one run; only guards against a hang
 ON_LIGHTNING, NOT_INSTALLED = "on Lightning: ", "could not be installed"
+SKIPPED = 77
+"""The exit status where the slice could not be installed."""
 UV = os.environ.get("UV", "uv")
 
 
@@ -68,7 +73,8 @@ def main() -> int:
     """Run what the command line names; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="files of tests/ecosystem, without .py")
-    parser.add_argument("--slice", action="store_true", help="the small ones")
+    parser.add_argument("--slice", action="store_true", help="the small ones, one after another in one process")
+    parser.add_argument("--part", metavar="I/N", default="1/1", help="every N-th file, from the I-th on")
     parser.add_argument("--keep", action="store_true", help="keep an environment for each")
     parser.add_argument("--table", action="store_true", help="write the table into docs/migration.md, run nothing")
     chosen = parser.parse_args()
@@ -77,7 +83,9 @@ def main() -> int:
         return 0
     scripts = [FOLDER / f"{Path(name).stem}.py" for name in chosen.names] or sorted(FOLDER.glob("*.py"))
     if chosen.slice:
-        scripts = [script for script in scripts if "slice" in head(script)]
+        return small([script for script in scripts if "slice" in head(script)])
+    first, parts = (int(number) for number in chosen.part.split("/"))
+    scripts = scripts[first - 1 :: parts]
     rows = []
     for script in scripts:
         row = run(script, ROOT / ".nox" / "ecosystem" / (script.stem if chosen.keep else "one"))
@@ -99,8 +107,8 @@ def run(script: Path, environment: Path) -> Row:
     says = head(script)
     what = (re.match(r'"""(.*?)"""', script.read_text("utf-8"), re.DOTALL) or ["", ""])[1]
     what = " ".join(what.split()).removesuffix(".")
-    row = Row(script.stem, shlex.split(says["requires"])[0], says["domain"], what)
-    python = fill(environment, shlex.split(says["requires"]))
+    row = Row(script.stem, requires(script)[0], says["domain"], what)
+    python = fill(environment, requires(script))
     if python is None:
         row.detail = NOT_INSTALLED
         return row
@@ -116,7 +124,8 @@ def run(script: Path, environment: Path) -> Row:
             row.outcome = ("differs" if lost else "equal") if passed else "fails"
             row.detail = " ".join(lost[:20]) if passed else "no test passes on Lightning"
         else:
-            runs = [script_results(way, python, says, script, Path(scratch) / way) for way in WAYS]
+            options = shlex.split(says.get("compat", ""))
+            runs = [script_results(way, python, [*options, str(script)], Path(scratch) / way) for way in WAYS]
             row.seconds = [round(seconds, 2) for _, _, seconds in runs]
             (told, trouble, _), (said, ours, _) = runs
             if trouble or ours or not told:
@@ -150,13 +159,51 @@ def clean_environment() -> dict[str, str]:
     return kept | offline | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
 
-def script_results(
-    way: str, python: str, says: dict[str, str], script: Path, folder: Path
-) -> tuple[list[str], str, float]:
-    """Run a script; return its results, how it failed ("" if it did not), and its seconds from START on."""
+ONE_AFTER_ANOTHER = """
+import os, runpy, sys
+for script in sys.argv[1:]:
+    print("RESULT of", script)
+    sys.argv = [script]
+    os.mkdir(name := os.path.basename(script)[:-3])
+    os.chdir(name)
+    runpy.run_path(script, run_name="__main__")
+    os.chdir("..")
+"""
+
+
+def small(scripts: list[Path]) -> int:
+    """Run these in one environment, in one process on Lightning beside one on lt; return the status."""
+    python = fill(ROOT / ".nox" / "ecosystem" / "slice", [word for each in scripts for word in requires(each)])
+    if python is None:
+        print(f"{', '.join(requires(each)[0] for each in scripts)} {NOT_INSTALLED}")
+        return SKIPPED
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as pool:
+        (every := Path(scratch) / "every.py").write_text(ONE_AFTER_ANOTHER, "utf-8")
+        command = [str(every), *map(str, scripts)]
+        runs = list(pool.map(lambda way: script_results(way, python, command, Path(scratch) / way), WAYS))
+    (told, trouble, _), (said, ours, _) = runs
+    for a, b in zip_longest(told, said):
+        print(a if a == b else f"differs: {a} | {b}")
+    equal = told == said and not trouble and not ours and sum(line.startswith("RESULT of") for line in told)
+    if trouble or ours:
+        print(f"{trouble and ON_LIGHTNING}{trouble} {ours}")
+    print(f"{len(scripts) if equal else 0} passed, {0 if equal else len(scripts)} failed")
+    return int(not equal)
+
+
+def requires(script: Path) -> list[str]:
+    """Return what a file needs, its own package first."""
+    return shlex.split(head(script)["requires"])
+
+
+def script_results(way: str, python: str, words: list[str], folder: Path) -> tuple[list[str], str, float]:
+    """Run a script; return its results, how it failed ("" if it did not), and its seconds from START on.
+
+    ``words``: the options of lt.compat, the script, its arguments.
+    """
     folder.mkdir()
-    options = shlex.split(says.get("compat", "")) if WAYS[way] else []
-    command = [str(Path(python).absolute()), "-u", *WAYS[way], *options, str(script)]
+    words = words if WAYS[way] else [word for word in words if not word.startswith("-")]
+    command = [str(Path(python).absolute()), "-u", *WAYS[way], *words]
     began, results = time.monotonic(), []
     with open(folder / "stderr.txt", "w+", encoding="utf-8") as errors:  # noqa: PTH123
         running = subprocess.Popen(

@@ -21,10 +21,10 @@ LIMITS = {
     "functions that take a whole run": 41,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 8_290,
-    "lines of lt-loops": 13_900,
-    "lines of all packages": 64_000,
-    "files in the fullest folder": 35,
+    "lines of lt-core": 8_340,
+    "lines of lt-loops": 14_060,
+    "lines of all packages": 65_000,
+    "files in the fullest folder": 32,
     "members of Strategy": 33,
 }
 

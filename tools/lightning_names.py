@@ -1,6 +1,6 @@
 """Which names Lightning has, and which of them ``lt.compat`` answers.
 
-    python tools/lightning_names.py list SITE_PACKAGES    # writes lt_compat/lightning_2_6.txt
+    python tools/lightning_names.py list SITE_PACKAGES    # writes lt_compat/names/lightning_2_6.txt
     uv run python tools/lightning_names.py check                # prints what has no answer, and how many only stand in
 
 The first reads Lightning's sources and imports nothing, so that optional parts count as well. Public is what a module
@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-LIST = Path(__file__).parents[1] / "packages/lt-compat/src/lt_compat/lightning_2_6.txt"
+LIST = Path(__file__).parents[1] / "packages/lt-compat/src/lt_compat/names/lightning_2_6.txt"
 _SKIPPED = ("lightning.pytorch.trainer.call", "lightning.pytorch.trainer.setup", "lightning.fabric.cli")
 """Modules of functions that the Trainer calls of itself (all begin with an underscore), and a command."""
 _OTHERS = ("*", "formatter", "log", "logger", "warning_cache")
@@ -85,7 +85,7 @@ def main() -> int:
         listed = (f"{name}: {' '.join(sorted(public_names(path)))}".rstrip() for name, path in modules(given.site))
         LIST.write_text("\n".join(listed) + "\n", "utf-8")
         return 0
-    from lt_compat.stand_ins import is_stand_in
+    from lt_compat.names.stand_ins import is_stand_in
 
     found = dict(answered(LIST.read_text("utf-8").splitlines()))
     missing = {name: error for name, error in found.items() if isinstance(error, (AttributeError, ImportError))}

@@ -4,7 +4,7 @@
     uv run python tools/lightning_uses.py sources > docs/lightning-names.md
 
 Reads sources, runs none. Attributes of the Trainer's parts (``trainer.strategy.model``) are found too; those that two
-or more packages use are in ``lt_compat.faces``.
+or more packages use are in ``lt_compat.lightning.faces``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def uses(tree: ast.Module) -> Iterator[str]:
 
 def answer(use: str) -> str:
     """Return what ``lt.compat`` says to an import: ``answered``, ``stands in``, or ``no``."""
-    from lt_compat.stand_ins import is_stand_in
+    from lt_compat.names.stand_ins import is_stand_in
 
     path, _, name = use.partition(":")
     for root in ("lightning.pytorch", "lightning.fabric", "lightning"):

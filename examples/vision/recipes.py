@@ -1,10 +1,11 @@
-"""Recipes from lt-recipes on the digits: mixup or CutMix, SAM, learning rates by layer.
+"""Recipes on the digits: mixup, CutMix or label smoothing, SAM, rates by layer, warmed-up EMA, a budget of money.
 
 The module is the same for all; run it with ``uv run examples/vision/recipes.py --mix cutmix --sam``.
 """
 
 # nox: --max-epochs 2 --mix mixup
 # nox: --max-epochs 2 --mix cutmix --sam
+# nox: --max-epochs 2 --mix smoothing --ema --budget 1
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
-from lt_recipes import SAM, CutMix, Mixup, layerwise_lr
+from lt.callbacks import EMAWeightAveraging, Timer
+from lt_recipes import SAM, CutMix, LabelSmoothing, Mixup, layerwise_lr
 
 
 class Classifier(pl.LightningModule):
@@ -52,15 +54,24 @@ class Classifier(pl.LightningModule):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mix", choices=["none", "mixup", "cutmix"], default="mixup")
+    parser.add_argument("--mix", choices=["none", "mixup", "cutmix", "smoothing"], default="mixup")
     parser.add_argument("--sam", action="store_true")
+    parser.add_argument("--ema", action="store_true", help="validate the average of the weights")
+    parser.add_argument("--budget", type=float, help="dollars, at 2.50 an hour")
     parser.add_argument("--max-epochs", type=int, default=20)
     flags = parser.parse_args()
     pl.seed_everything(7)
     bunch = load_digits()
     data = TensorDataset(torch.from_numpy(bunch.images).float().unsqueeze(1) / 16, torch.from_numpy(bunch.target))
     train, val = torch.utils.data.random_split(data, [0.8, 0.2])
-    mix = {"none": [], "mixup": [Mixup(num_classes=10)], "cutmix": [CutMix(num_classes=10)]}[flags.mix]
-    trainer = pl.Trainer(max_epochs=flags.max_epochs, callbacks=mix, accelerator="cpu", enable_model_summary=False)
+    mixes = {"mixup": Mixup, "cutmix": CutMix, "smoothing": LabelSmoothing}
+    callbacks = [mixes[flags.mix](num_classes=10)] if flags.mix in mixes else []
+    if flags.ema:
+        callbacks.append(EMAWeightAveraging(decay=0.99, warmup=True))
+    if flags.budget is not None:
+        callbacks.append(Timer(budget=flags.budget, price_per_hour=2.5))
+    trainer = pl.Trainer(
+        max_epochs=flags.max_epochs, callbacks=callbacks, accelerator="cpu", enable_model_summary=False
+    )
     trainer.fit(Classifier(flags.sam), DataLoader(train, batch_size=32, shuffle=True), DataLoader(val, batch_size=256))
     print(f"{flags.mix}, SAM {flags.sam}: accuracy {trainer.callback_metrics['val_accuracy']:.3f}")

@@ -13,10 +13,10 @@ import pytest
 import torch
 import yaml
 
-from lt_cli.help_page import plain, short_type
+from lt_cli.commands.new import create
+from lt_cli.help.outline import TRAINING, outline
+from lt_cli.help.page import plain, short_type
 from lt_cli.main import main
-from lt_cli.new import create
-from lt_cli.trainer_outline import TRAINING, outline
 from lt_cli.training import TrainingCommand
 from lt_core.errors import LogError
 from lt_loops import Trainer

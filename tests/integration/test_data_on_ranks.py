@@ -188,6 +188,12 @@ def test_a_run_saved_on_two_ranks_ends_the_same_on_one_and_three_where_the_globa
         assert steps == 12
         torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-6)
 
+    back = tmp_path / "back.ckpt"  # one of two ranks is lost, and comes back, in the same epoch
+    fit(1, 3, path, accumulate_grad_batches=2, callbacks=[SaveAndStop(back, 6)])
+    weight, steps = fit(2, 3, back)
+    assert steps == 12
+    torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-6)
+
 
 class OwnPart(IterableDataset):
     """A stream that reads its rank's part by itself; the parts differ in length, and nobody knows it beforehand."""
@@ -386,3 +392,9 @@ def test_after_a_signal_no_rank_leaves_while_another_closes_its_loggers(tmp_path
     trainer.fit(Late(tmp_path, "training_step"), DataLoader(table(16), batch_size=1))
     assert trainer.interrupted
     assert (tmp_path / "alone").read_text() == "False"
+
+
+def test_samples_of_an_epoch_that_a_limit_cut_count_where_the_ranks_have_ended(tmp_path):
+    trainer = make_trainer(2, tmp_path, max_steps=3)
+    result = trainer.fit(Line(), DataLoader(table(40), 2))
+    assert (trainer.global_samples, result.samples) == (12, 12)

@@ -13,7 +13,7 @@ from lt_loops import Trainer
 pytest.importorskip("lt_strategies")
 
 from lt_callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint, Timer
-from lt_strategies import FSDP, ModelParallel
+from lt_strategies import FSDP, ModelParallel, Pipelined, PipelineParallel
 
 
 @pytest.fixture
@@ -44,6 +44,28 @@ def test_nodes_ranks_devices_shards_batch_and_steps_are_told(explained):
 def test_fsdp_tells_its_mesh(explained):
     assert "device mesh: data_parallel 8" in explained(devices=8, strategy="fsdp", accelerator="cuda")
     assert "device mesh: replicate 2 x shard 4" in explained(devices=8, strategy=FSDP(device_mesh=(2, 4)))
+
+
+class Row(LightningModule):
+    def configure_model(self):
+        self.net = Pipelined([torch.nn.Linear(1000, 1000, bias=False) for _ in range(6)], torch.nn.functional.mse_loss)
+        self.head = torch.nn.Linear(1000, 500, bias=False)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+def test_a_pipeline_tells_what_each_stage_holds_and_how_a_batch_goes_through_them(explained):
+    strategy = PipelineParallel(mesh={"data_replicate": "auto", "pipeline": 4}, micro_batches=8)
+    text = explained(devices=8, num_nodes=128, accelerator="cuda", strategy=strategy, model=Row())
+    assert "device mesh: data_replicate 256 x pipeline 4" in text
+    assert "6,500,000 parameters, layers spread over 4 stages" in text
+    assert "stage 1: parameters 0.010, gradients 0.010, optimizers 0.010: 0.030 together" in text
+    assert "stage 3: parameters 0.006, gradients 0.006, optimizers 0.006: 0.018 together" in text
+    assert "a batch in 8 pieces at most" in text
+    assert "idle for about 3/11 of a step" in text
+    strategy = PipelineParallel(layers_per_rank=[3, 2])
+    assert "3, 2]): expected 2 numbers" in explained(devices=2, strategy=strategy, model=Row())
 
 
 def test_ranks_of_tensor_parallel_share_a_shard_of_the_data(explained):

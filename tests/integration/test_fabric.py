@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from lt_compat.fabric import Fabric
+from lt_compat.lightning.fabric import Fabric
 from lt_core import LightningModule, Logger, seed_everything
 
 WINDOW = 3

@@ -12,7 +12,7 @@ import torch
 
 import lt
 from lt_compat import install
-from lt_compat.stand_ins import is_stand_in, modules
+from lt_compat.names.stand_ins import is_stand_in, modules
 from lt_core.errors import CheckpointError, ConfigError, LogError, RankError
 from lt_loops import Trainer
 from lt_strategies import DDP
@@ -111,7 +111,8 @@ def test_a_strategy_survives_the_way_to_another_process(name):
 
 def test_mixed_precision_takes_lightnings_arguments(name):
     mixed = name("plugins:MixedPrecision")
-    assert mixed("16-mixed", "cpu").name == "16-mixed"
+    assert mixed("16-mixed", "cpu").name == mixed("16-mixed", "cuda").precision == "16-mixed"
+    assert name("plugins:DoublePrecision")().precision == "64-true"
     assert name(":Trainer")(**QUIET, plugins=[mixed("bf16-mixed", "cpu")]).precision_plugin.precision == "bf16-mixed"
     assert isinstance(name(":Trainer")(**QUIET, precision="bf16-mixed").precision_plugin, mixed)
 

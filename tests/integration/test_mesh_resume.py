@@ -2,12 +2,17 @@
 
 import pytest
 import torch
+from tests.lt_strategies.conftest import on_ranks
+from tests.lt_strategies.test_mesh import Words, planned, rows_of
 from torch import nn
 from torch.utils.data import DataLoader
 
 from lt_callbacks import ModelCheckpoint
 from lt_core import LightningModule
+from lt_core.checkpoint import CheckpointIO
+from lt_core.precision import Precision
 from lt_core.seed import seed_everything
+from lt_core.strategy import Strategy
 from lt_loops import Trainer
 from lt_strategies import ModelParallel
 
@@ -55,3 +60,43 @@ def test_a_run_over_data_and_tensor_resumes_bit_for_bit_with_dropout(tmp_path):
     resumed = fitted(tmp_path / "part", 2, tmp_path / "part" / "middle.ckpt")
     for name, value in whole.items():
         assert torch.equal(resumed[name], value), name
+
+
+def state_of(strategy, module, optimizer):
+    """Weights and moments, whole on every rank."""
+    whole = {
+        number: {name: part.full_tensor() if hasattr(part, "full_tensor") else part for name, part in entry.items()}
+        for number, entry in optimizer.state_dict()["state"].items()
+    }
+    return strategy.full_module_state(module), whole
+
+
+def test_a_folder_of_a_mesh_is_read_by_fewer_ranks_and_by_one_process(tmp_path):
+    def set_up(strategy, module):
+        module, (optimizer,) = strategy.setup(
+            module, lambda: [torch.optim.AdamW(module.parameters(), lr=0.01)], Precision()
+        )
+        return module, optimizer
+
+    def save(strategy):
+        module, optimizer = set_up(strategy, Words())
+        strategy.backward(strategy.bind(module, "training_step")(rows_of(0, strategy.data_shard.index)))
+        strategy.optimizer_step(optimizer)
+        states = [strategy.optimizer_state(module, optimizer)]
+        tree = {"state_dict": strategy.module_state(module), "optimizer_states": states}
+        strategy.save_checkpoint(CheckpointIO(), tree, tmp_path / "parts.ckpt")
+        return state_of(strategy, module, optimizer)
+
+    def load(strategy):
+        tree = strategy.load_checkpoint(CheckpointIO(), tmp_path / "parts.ckpt")
+        module, optimizer = set_up(strategy, Words(seed=8))
+        strategy.load_module_state(module, tree["state_dict"])
+        strategy.load_optimizer_state(module, optimizer, tree["optimizer_states"][0])
+        return state_of(strategy, module, optimizer)
+
+    weights, moments = on_ranks(save, 4, planned({"data_shard": 2, "tensor": 2}, state_dict_type="sharded")())[0]
+    tree = Strategy().load_checkpoint(CheckpointIO(), tmp_path / "parts.ckpt")
+    alone = tree["state_dict"], tree["optimizer_states"][0]["state"]
+    for found, states in (*on_ranks(load, 2, planned({"tensor": 2})()), alone):
+        torch.testing.assert_close(found, weights, rtol=0, atol=0)
+        torch.testing.assert_close(states, moments, rtol=0, atol=0)

@@ -203,5 +203,26 @@ def test_the_results_can_be_set(tmp_path):
     saves.best_model_score = saves.current_score = torch.tensor(0.5)
     assert saves.best_model_path == saves.last_model_path == str(tmp_path / "best.ckpt")
     assert saves.best_model_score == saves.current_score == 0.5
+    saves.kth_value = torch.tensor(2.0)
+    assert saves.kth_value == 2.0
     saves.best_k_models = {"a.ckpt": torch.tensor(1.0)}
     assert saves.best_k_models == {"a.ckpt": 1.0}
+
+
+def test_a_subclass_adds_to_what_is_done_for_the_best_and_for_what_goes(tmp_path):
+    class Beside(ModelCheckpoint):
+        def _update_best_and_save(self, current, trainer, monitor_candidates):
+            super()._update_best_and_save(current, trainer, monitor_candidates)
+            if current == self.best_model_score:
+                Path(self.best_model_path).with_suffix(".txt").write_text(str(sorted(monitor_candidates)))
+
+        def _remove_checkpoint(self, trainer, filepath):
+            super()._remove_checkpoint(trainer, filepath)
+            Path(filepath).with_suffix(".txt").unlink()
+
+    fit(tmp_path, Net(), kind=Beside)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "last.ckpt",
+        "step=8.ckpt",
+        "step=8.txt",
+    ]

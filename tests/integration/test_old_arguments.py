@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.patience import PATIENCE
 
-from lt_compat.arguments import translate
+from lt_compat.v1.arguments import translate
 from lt_core import Callback, ConfigError, ConfigTypeError, LightningModule, LtDeprecationWarning, PluginError, plugins
 from lt_loops import Trainer
 from lt_loops.arguments.attributes import AsksDialects
@@ -256,7 +256,7 @@ def test_lt_compat_is_imported_when_an_old_spelling_appears_and_not_before():
         "lt.Trainer(accelerator='cpu', logger=False, precision=32)\n"
         "print('lt_compat' in sys.modules)\n"
         "lt.Trainer(gpus=0, logger=False)\n"
-        "print('lt_compat.arguments' in sys.modules)\n"
+        "print('lt_compat.v1.arguments' in sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE

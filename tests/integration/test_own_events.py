@@ -117,7 +117,7 @@ def test_hooks_of_modules_and_functions_are_filtered_too():
 
 @pytest.mark.parametrize("arguments", [{}, {"every": 2, "once": 1}, {"every": 0}])
 def test_a_filter_has_one_number(arguments):
-    with pytest.raises(ConfigError, match="expected one of both"):
+    with pytest.raises(ConfigError, match="expected one of the two"):
         when(**arguments)
 
 

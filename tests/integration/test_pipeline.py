@@ -5,6 +5,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+pytest.importorskip("lt_callbacks")
+
+from lt_callbacks import ModelSummary
 from lt_core import LightningModule
 from lt_loops import Trainer
 from lt_strategies import Pipelined, PipelineParallel
@@ -42,6 +45,15 @@ class Words(LightningModule):
         return torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0.0}], lr=0.05)
 
 
+class Summary(ModelSummary):
+    def __init__(self, file):
+        super().__init__(max_depth=3)
+        self.file = file
+
+    def summarize(self, table):
+        self.file.write_text(str(table))
+
+
 def data():
     words = torch.randint(12, (48,), generator=torch.Generator().manual_seed(1))
     return TensorDataset(words, words.roll(1))
@@ -49,9 +61,10 @@ def data():
 
 def trained(folder, epochs, batch, ckpt_path=None, **arguments):
     torch.manual_seed(3)
+    folder.mkdir(exist_ok=True)
     trainer = Trainer(
         accelerator="cpu", max_epochs=epochs, gradient_clip_val=0.5, accumulate_grad_batches=2, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False, enable_progress_bar=False, callbacks=[Summary(folder / "table")],
         default_root_dir=folder, **arguments,
     )  # fmt: skip
     module = Words(folder / f"{epochs}.ckpt")
@@ -77,10 +90,11 @@ WAYS = [
     (2, {}, 12),
     (4, {"schedule": "GPipe", "micro_batches": 3, "layers_per_rank": [1, 2, 2, 1]}, 12),
     (4, {"mesh": {"data_replicate": "auto", "pipeline": 2}}, 6),
+    (8, {"mesh": {"data_replicate": 2, "pipeline": 4}}, 6),
 ]
 
 
-@pytest.mark.parametrize(("devices", "arguments", "batch"), WAYS, ids=["2", "4", "with data"])
+@pytest.mark.parametrize(("devices", "arguments", "batch"), WAYS, ids=["2", "4", "with data", "8"])
 def test_a_pipeline_trains_logs_and_saves_as_one_process_and_each_goes_on_from_the_other(
     tmp_path, devices, arguments, batch
 ):
@@ -88,6 +102,9 @@ def test_a_pipeline_trains_logs_and_saves_as_one_process_and_each_goes_on_from_t
     alone = trained(tmp_path / "alone", 1, 12)
     first = trained(tmp_path / "ranks", 1, batch, **ways)
     assert_alike(first, alone)
+    assert (tmp_path / "ranks" / "table").read_text() == (tmp_path / "alone" / "table").read_text()
+    if devices == 8:  # a second launch would show nothing of them that fewer do not show
+        return
     expected = trained(tmp_path / "alone", 2, 12)
     if devices == 2 and not arguments:
         assert_alike(trained(tmp_path / "alone", 2, 12, tmp_path / "ranks" / "1.ckpt"), expected)

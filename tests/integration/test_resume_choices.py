@@ -18,7 +18,7 @@ from lt_core.errors import CheckpointError
 from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
 from lt_loops.checkpoint.choice import choose_checkpoint
-from lt_strategies.precision import ScaledMixed
+from lt_strategies.precision.dtypes import ScaledMixed
 
 QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 

@@ -82,5 +82,5 @@ def test_the_first_of_several_loggers_that_left_files_is_named(fit, capsys):
 
 
 def test_the_end_of_a_fit_does_not_import_the_command_line_s_libraries():
-    code = "import lt_cli.run_hint, sys; print({'yaml', 'jsonargparse', 'rich'} & set(sys.modules))"
+    code = "import lt_cli.runs.metrics, sys; print({'yaml', 'jsonargparse', 'rich'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from lt_callbacks import EarlyStopping, LearningRateFinder, ModelCheckpoint, ModelSummary, ProgressBar
 from lt_core import Callback, LightningModule
 from lt_core.errors import LtWarning
-from lt_data import CombinedLoader
+from lt_data import CombinedLoader, LightningDataModule
 from lt_loops import Trainer
 
 
@@ -96,3 +96,19 @@ def test_a_combined_loader_has_its_loaders_and_a_length_before_it_is_read():
     assert combined.flattened == [first, second]
     assert combined.iterables == {"a": first, "b": [second]}
     assert len(combined) == 6
+
+
+def test_a_datamodule_says_how_much_data_it_has():
+    class Data(LightningDataModule):
+        def train_dataloader(self):
+            return loader()
+
+        def val_dataloader(self):
+            return [loader(), loader()]
+
+    assert str(Data()).splitlines() == [
+        "{Train dataloader: size=4}",
+        "{Validation dataloader: 1. size=4 ; 2. size=4}",
+        "{Test dataloader: None}",
+        "{Predict dataloader: None}",
+    ]

@@ -129,6 +129,39 @@ def test_metrics_are_those_of_the_whole_stage():
     assert {"train_loss", "train_exact", "train_mean"} <= set(found)
 
 
+class SavesInValidation(pl.Callback):
+    def __init__(self, path):
+        self.path = path
+
+    def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+        if (dataloader_idx, batch_idx) == (1, 1):
+            trainer.save_checkpoint(self.path)
+
+
+def test_each_loader_has_a_metric_of_its_own_and_goes_on_with_it(tmp_path, recwarn):
+    torchmetrics = pytest.importorskip("torchmetrics")
+    exact = torchmetrics.Accuracy(task="multiclass", num_classes=3)
+    few = DataLoader(loader().dataset, batch_size=2)
+    few.dataset.tensors[1][:6] = 0
+
+    def fit(callbacks=(), **more):
+        module = Supervised(make_net(), cross_entropy, SGD, metrics={"exact": exact})
+        trainer = pl.Trainer(
+            max_epochs=1, limit_val_batches=3, enable_checkpointing=False, callbacks=[*callbacks], **QUIET
+        )
+        trainer.fit(module, loader(shuffle=False), [loader(shuffle=False), few], **more)
+        return module.net.eval(), {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+    path = tmp_path / "in_validation.ckpt"
+    net, whole = fit([SavesInValidation(path)])
+    for number, batches in enumerate([loader(shuffle=False), few]):
+        read = [batch for batch, _ in zip(batches, range(3), strict=False)]
+        outputs, targets = (torch.cat(part) for part in zip(*[(net(x), y) for x, y in read], strict=True))
+        assert whole[f"val_exact/dataloader_idx_{number}"] == pytest.approx(accuracy(outputs, targets))
+    assert not [warning for warning in recwarn if "LT514" in str(warning.message)]
+    assert fit(ckpt_path=path)[1] == whole
+
+
 def test_it_predicts_from_inputs_with_targets_and_without():
     net = make_net().eval()
     inputs = [x for x, _ in loader(shuffle=False)]

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 import lt
 import lt_loops
 from lt.names import NAMES
-from lt_compat.paths import NAMES as LIGHTNINGS
+from lt_compat.names.paths import NAMES as LIGHTNINGS
 
 TABLES = {f"lt.{module}" if module else "lt": names for module, names in NAMES.items()}
 PATHS = {f"lt.{module}": names for module, names in LIGHTNINGS.items()}
@@ -112,7 +112,7 @@ OLD_PATHS = {
     "lt.utilities.apply_func:move_data_to_device": "lt_core.batch:move_to_device",
     "lt.utilities.cli:LightningCLI": "lt_cli:LightningCLI",
     "lt.plugins:DDPPlugin": "lt_strategies.ddp:DDP",
-    "lt.demos.boring_classes:BoringModel": "lt_compat.demos:BoringModel",
+    "lt.demos.boring_classes:BoringModel": "lt_compat.lightning.demos:BoringModel",
 }
 
 

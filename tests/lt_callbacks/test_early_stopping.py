@@ -143,3 +143,20 @@ def test_a_subclass_may_skip_checks_by_overriding_the_check():
     callback = Later("val_loss", patience=1)
     assert checks(callback, [1.0, 2.0, 3.0, 4.0]) == 4
     assert callback.wait_count == 1
+
+
+def test_a_subclass_may_wait_or_take_note_by_overriding_the_criteria():
+    class Loud(EarlyStopping):
+        noted, looked = None, 0
+
+        def _evaluate_stopping_criteria(self, current):
+            self.looked += 1
+            if self.looked == 1:
+                return False, "waits"
+            stops, self.noted = super()._evaluate_stopping_criteria(current)
+            return stops, self.noted
+
+    callback = Loud("val_loss", patience=1)
+    assert checks(callback, [9.0, 1.0, 2.0, 3.0]) == 3
+    assert callback.noted == callback.stopping_reason_message
+    assert callback.stopping_reason is EarlyStoppingReason.PATIENCE_EXHAUSTED

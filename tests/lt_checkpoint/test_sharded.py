@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from torch.distributed.checkpoint.api import CheckpointException
 
 from lt_checkpoint import CheckpointError
 from lt_checkpoint._sharded import _shared_error, consolidate
@@ -54,6 +55,15 @@ def test_an_error_of_one_rank_while_it_saves_is_raised_on_all(tmp_path):
         _shared_error(hears, tmp_path / "a.ckpt"),
     ):
         pass
+
+
+def test_what_stops_torch_while_it_writes_is_a_failed_save_and_ends_no_run(tmp_path):
+    failed = CheckpointException("write", {1: (OSError("disk full"), None)})
+    with (
+        pytest.raises(CheckpointError, match=r"a\.ckpt could not be written: disk full.*LT747"),
+        _shared_error(OneOfTwo(""), tmp_path / "a.ckpt"),
+    ):
+        raise failed
 
 
 def test_consolidating_something_else_says_what_was_expected(tmp_path):

@@ -9,8 +9,9 @@ import torch
 from tests.patience import PATIENCE
 
 import lt_checkpoint._upload as upload
-from lt_checkpoint import UploadingCheckpointIO, load
+from lt_checkpoint import ShardedCheckpointIO, UploadingCheckpointIO, load
 from lt_core.errors import ConfigError, LtWarning
+from lt_core.ranks import Ranks
 
 
 @pytest.fixture
@@ -198,3 +199,12 @@ def test_what_one_folder_deletes_another_ones_file_of_the_same_name_keeps(tmp_pa
     io.remove_checkpoint(tmp_path / "one" / "best.ckpt")
     io.teardown()
     assert load(f"{there}/best.ckpt") == {"step": 1}
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_of_a_folder_of_shards_nothing_is_uploaded(tmp_path, there):
+    pytest.importorskip("numpy")  # of the extra [sharded]
+    io = UploadingCheckpointIO(there)
+    ShardedCheckpointIO(io).save_shards({"state_dict": {"w": torch.ones(3)}}, tmp_path / "parts.ckpt", Ranks())
+    io.teardown()
+    assert names(there) == []

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from lt_cli import plugin_classes
+from lt_cli.config import plugin_classes
 from lt_cli.plugin_list import Plugin
 
 USERS = '''

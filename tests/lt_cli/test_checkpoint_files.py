@@ -3,8 +3,8 @@ import json
 import pytest
 import torch
 
-from lt_cli.checkpoint_files import weights_of
-from lt_cli.command_error import CommandError
+from lt_cli.checkpoints.files import weights_of
+from lt_cli.command import CommandError
 from lt_cli.main import main
 from lt_core.errors import LtWarning
 

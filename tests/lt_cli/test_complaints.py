@@ -3,8 +3,8 @@
 import pytest
 
 from lt_cli import LightningCLI
-from lt_cli.complaints import explain, with_places
-from lt_cli.config_places import ConfigPlaces
+from lt_cli.config.complaints import explain, with_places
+from lt_cli.config.places import ConfigPlaces
 from lt_core import LightningModule
 
 NET = "--model=users.Net"
@@ -69,7 +69,7 @@ MISTAKES = {
     "text that is no YAML": (
         "trainer:\n  max_epochs: [3\n",
         (NET,),
-        ["run.yaml:3:", "no YAML that can be read", "LT156"],
+        ["run.yaml:3:", "not valid YAML", "LT156"],
     ),
     "a tag that would run code": (
         "model: !!python/object/apply:os.system ['touch hacked']\n",

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from lt_cli import LightningCLI
-from lt_cli.help_page import Row, page, plain, short_type
+from lt_cli.help.outline import GROUPS_OF, plugin_page
+from lt_cli.help.page import Row, page, plain, short_type
 from lt_cli.main import main
-from lt_cli.trainer_outline import GROUPS_OF, plugin_page
 from lt_core.plugins import OF_ARGUMENT
 
 
@@ -104,3 +104,15 @@ def test_a_shell_completes_by_the_script(tmp_path):
     assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout.split() == [
         "convert"
     ]
+
+
+def test_help_of_simulate_names_simulate(capsys):
+    from lt_cli.commands.fit import main as fit
+    from lt_cli.commands.fit import simulate
+
+    if fit(["fit", "--help"]) != 0 or not capsys.readouterr().out:
+        pytest.skip("no Trainer is installed whose arguments could be shown")
+    assert simulate(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: lt simulate ")
+    assert "lt fit" not in shown

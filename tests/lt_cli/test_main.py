@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from lt_cli import main as command
-from lt_cli.environment import report
+from lt_cli.commands.env import report
 from lt_cli.plugin_list import installed_plugins
 
 

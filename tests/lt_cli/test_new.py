@@ -3,8 +3,8 @@ import tomllib
 
 import pytest
 
-from lt_cli import new
-from lt_cli.command_error import CommandError
+from lt_cli.command import CommandError
+from lt_cli.commands import new
 from lt_cli.main import main
 
 

@@ -1,8 +1,8 @@
 import pytest
 
+from lt_cli.commands.plot import _smoothed, panels_of
 from lt_cli.main import main
-from lt_cli.plot import _smoothed, panels_of
-from lt_cli.run_metrics import RunMetrics
+from lt_cli.runs.metrics import RunMetrics
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lt_cli.command_error import CommandError
-from lt_cli.event_file import read_scalars
-from lt_cli.run_metrics import RunMetrics, find_runs, named_apart, read_run
+from lt_cli.command import CommandError
+from lt_cli.runs.event_file import read_scalars
+from lt_cli.runs.metrics import RunMetrics, find_runs, named_apart, read_run
 
 LOSS = [(0.0, 1.0), (10.0, 0.5), (20.0, 0.25)]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lt_compat.migrate.old_spellings import new_arguments
-from lt_compat.names import path_below_root, why_gone
+from lt_compat.names.counterparts import path_below_root, why_gone
 
 REWRITTEN = {
     ("gpus", "2"): {"accelerator": '"gpu"', "devices": "2"},

@@ -198,8 +198,9 @@ def test_a_copy_for_another_process_does_not_write_rows_again(tmp_path, kind):
 
 def test_importing_the_package_imports_no_tracker():
     script = (
-        "import sys, lt_loggers; from lt_loggers.tensorboard import TensorBoardLogger; "
-        "print([name for name in ('tensorboard', 'wandb', 'mlflow', 'comet_ml', 'yaml') if name in sys.modules])"
+        "import sys, lt_loggers; from lt_loggers.tensorboard.logger import TensorBoardLogger; "
+        "trackers = ('tensorboard', 'wandb', 'mlflow', 'comet_ml', 'trackio', 'yaml'); "
+        "print([name for name in trackers if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 

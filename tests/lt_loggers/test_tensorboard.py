@@ -8,8 +8,8 @@ import torch
 from lt_core.errors import LtWarning
 from lt_core.logging.media import Audio, Histogram, Table, Video
 from lt_loggers import TensorBoardLogger
-from lt_loggers.records import Pattern, crc32c, framed
-from lt_loggers.wire import varint
+from lt_loggers.tensorboard.records import Pattern, crc32c, framed
+from lt_loggers.tensorboard.wire import varint
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from lt_core.errors import ConfigError
 from lt_core.plugins import install_hint
-from lt_loggers import CometLogger, MLFlowLogger, WandbLogger
+from lt_loggers import CometLogger, MLFlowLogger, TrackioLogger, WandbLogger
 from lt_loggers.tracker import TrackerLogger
 
 
@@ -63,8 +63,9 @@ def test_rows_wait_while_the_service_is_away_and_the_pauses_grow(clock):
         lambda folder: WandbLogger(save_dir=folder, offline=True),
         lambda folder: MLFlowLogger(save_dir=folder / "mlruns"),
         lambda folder: CometLogger(online=False, offline_directory=str(folder)),
+        lambda folder: TrackioLogger(save_dir=folder),
     ],
-    ids=["wandb", "mlflow", "comet_ml"],
+    ids=["wandb", "mlflow", "comet_ml", "trackio"],
 )
 def test_other_ranks_send_nothing(tmp_path, monkeypatch, request, make):
     pytest.importorskip(request.node.callspec.id)
@@ -80,7 +81,12 @@ def test_other_ranks_send_nothing(tmp_path, monkeypatch, request, make):
 
 @pytest.mark.parametrize(
     "kind, module, extra",
-    [(WandbLogger, "wandb", "wandb"), (MLFlowLogger, "mlflow", "mlflow"), (CometLogger, "comet_ml", "comet")],
+    [
+        (WandbLogger, "wandb", "wandb"),
+        (MLFlowLogger, "mlflow", "mlflow"),
+        (CometLogger, "comet_ml", "comet"),
+        (TrackioLogger, "trackio", "trackio"),
+    ],
 )
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, kind, module, extra):
     monkeypatch.setattr("lt_loggers.tracker.find_spec", lambda name: None)

@@ -91,6 +91,39 @@ def test_batches_of_other_sizes_are_reported_as_recompilations(trainer, net, loa
     assert "size mismatch at index 0. expected 4, actual 2" in out
 
 
+class Validating:
+    """Validates with the loss that it trains with."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.loss(batch))
+
+
+@pytest.mark.parametrize("samples", [8, 10], ids=["equal batches", "a smaller last batch"])
+def test_validation_accumulation_and_a_resume_compile_nothing_that_a_loop_by_hand_does_not(
+    samples, trainer, net, loader, tmp_path
+):
+    programs, kind = {"by hand": 0, "lt": 0}, type("Net", (Validating, net), {})
+
+    def counting(who):
+        def backend(graph, inputs):
+            programs[who] += 1
+            return graph.forward
+
+        return {"backend": backend}
+
+    step = torch.compile(net().training_step, **counting("by hand"))
+    for _ in range(2):
+        for index, batch in enumerate(loader(samples)):
+            step(batch, index).backward()
+    torch._dynamo.reset()
+    both = {"compile": counting("lt"), "accumulate_grad_batches": 2}
+    first = trainer(max_epochs=2, **both)
+    first.fit(kind(), loader(samples), loader(samples))
+    first.save_checkpoint(tmp_path / "last.ckpt")
+    trainer(max_epochs=4, **both).fit(kind(), loader(samples), loader(samples), ckpt_path=tmp_path / "last.ckpt")
+    assert programs["lt"] == programs["by hand"] == (1 if samples == 8 else 2)
+
+
 def test_without_compile_nothing_is_reported(trainer, net, loader, capsys):
     trainer().fit(net(), loader())
     assert "torch.compile" not in capsys.readouterr().out

@@ -465,6 +465,19 @@ def test_fit_again_at_the_limit_trains_nothing_and_says_the_way_out(trainer, net
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
 
 
+def test_no_limit_is_to_be_raised_where_a_hook_wants_a_fit_to_stop_before_its_first_batch(trainer, net, loader):
+    class Stops(net):
+        def on_fit_start(self):
+            if self.trainer.global_step:
+                self.trainer.stop("the lab is closed")
+
+    fit, module = trainer(), Stops()
+    fit.fit(module, loader())
+    fit.max_epochs = 2
+    fit.fit(module, loader())
+    assert (fit.stop_reason, fit.current_epoch) == ("the lab is closed", 1)
+
+
 def test_another_module_is_a_new_run(trainer, net, loader):
     fit = trainer()
     fit.fit(net(), loader())

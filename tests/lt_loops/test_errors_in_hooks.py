@@ -1,6 +1,7 @@
 """An exception of the user's comes out of ``fit`` as it is, after everything was closed, and the Trainer can go on."""
 
 import functools
+import gc
 import multiprocessing
 import signal
 import traceback
@@ -322,3 +323,26 @@ def test_a_strategy_that_does_not_open_leaves_no_warning_silenced(trainer, check
     assert error.tb is not None, "who keeps the error keeps the frames of the run"
     with pytest.warns(LtWarning, match="LT321"):
         warn("Heard.", code="LT321")
+
+
+@pytest.mark.parametrize("name", ["training_step", "validation_step"])
+def test_an_iterator_that_an_error_left_behind_draws_nothing_when_it_is_collected(name, trainer, checks, loader, feed):
+    generator = torch.Generator().manual_seed(3)
+    shuffled = loader(4, generator=generator)  # one batch: the error comes in the last one
+
+    class Fails(checks):
+        def on_fit_start(self):
+            setattr(self, name, self.fail)
+
+        def fail(self, batch, batch_idx):
+            self.drawn = generator.get_state()
+            raise Boom(name)
+
+    module = Fails()
+    with pytest.raises(Boom) as caught:
+        trainer(num_sanity_val_steps=0).fit(
+            module, **{"val_dataloaders" if name[0] == "v" else "train_dataloaders": shuffled}
+        )
+    del caught
+    gc.collect()
+    assert torch.equal(generator.get_state(), module.drawn)

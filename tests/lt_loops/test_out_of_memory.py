@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader
 
 from lt_core.module import LightningModule
 from lt_loops import Trainer
+from lt_loops.report.memory import out_of_memory
 
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
@@ -46,3 +47,12 @@ def test_the_error_says_what_holds_the_memory(start, arguments, held):
     assert len(notes) == 1
     assert held in notes[0]
     assert "accumulate_grad_batches" in notes[0]
+
+
+@pytest.mark.parametrize(("reserved", "advised"), [(11e9, False), (13e9, True)], ids=["all in use", "in pieces"])
+def test_memory_in_pieces_that_no_tensor_fits_into_is_named_with_the_setting_that_helps(reserved, advised, monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device: 10e9)
+    monkeypatch.setattr(torch.accelerator, "memory_reserved", lambda device: reserved)
+    text = out_of_memory(Big(), [], torch.device("cuda"))
+    assert "of 10.000 at the fullest" in text
+    assert ("3.000 lie between: PYTORCH_ALLOC_CONF=expandable_segments:True" in text) == advised

@@ -26,3 +26,19 @@ def test_what_one_trainer_silences_another_says(trainer, net, loader):
     with pytest.warns(LtWarning, match="LT341"):
         trainer(limit_train_batches=2).fit(Breaks(), loader())
     quiet.fit(Breaks(), loader())  # warnings are errors here
+
+
+def test_ranks_whose_store_is_gone_say_so_and_go_on():
+    from lt_core.strategy import Strategy
+    from lt_loops.run.agreement import Agreement
+
+    class WithoutStore(Strategy):
+        world_size = 2
+
+        def peek(self, key):
+            raise RuntimeError("failed to recv, got 0 bytes")
+
+    agreement = Agreement(WithoutStore(), None)
+    with pytest.warns(LtWarning, match=r"does not answer any more \(failed to recv, got 0 bytes\)"):
+        agreement._watch()
+    assert agreement.signal is None

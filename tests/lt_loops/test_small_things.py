@@ -45,6 +45,21 @@ def test_loggers_get_metrics_and_step_by_name(trainer):
     assert calls == [((), {"metrics", "step"})] * 2
 
 
+def test_step_values_that_reached_no_logger_are_named_at_the_end_of_the_fit(trainer, capsys):
+    pytest.importorskip("lt_callbacks", reason="brings the progress bar, without which nothing is printed")
+
+    class Logs(Net):
+        def training_step(self, batch, batch_idx):
+            self.log("loss", 1.0)
+            self.log("rate", 1.0, on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    for every in (2, 3):
+        trainer(logger=Logger(), log_every_n_steps=every, enable_progress_bar=True).fit(Logs(), loader())
+        said = "No step values (loss) reached the loggers: training took 2 steps, and Trainer(log_every_n_steps=3)"
+        assert (said in capsys.readouterr().out) == (every == 3)
+
+
 def test_optimizers_gives_wrappers_with_torchs_own_in_them(trainer):
     class Looks(Net):
         def training_step(self, batch, batch_idx):

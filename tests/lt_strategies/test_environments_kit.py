@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from lt_strategies import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun, job
+from lt_strategies import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun
+from lt_strategies.launch import job
 from lt_strategies.watch import page
 from lt_testing import EnvironmentKit
 

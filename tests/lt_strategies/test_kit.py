@@ -1,8 +1,10 @@
 """The kit finds what is wrong, and nothing can be hidden from it."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -222,6 +224,12 @@ CAUGHT_BY = [
     ("Useless", "training_converges_where_plain_torch_does"),
     ("Eager", "twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches"),
 ]
+
+
+def test_the_docs_list_what_is_caught():
+    page = (Path(__file__).parents[2] / "docs" / "write-a-strategy.md").read_text(encoding="utf-8")
+    rows = page.partition("| mistake |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", rows)) == {check for _, check in CAUGHT_BY}
 
 
 @pytest.mark.ddp

@@ -16,7 +16,7 @@ from lt_core.errors import ConfigError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement
 from lt_strategies import DDP, ForkLauncher, ScriptLauncher, SpawnLauncher
-from lt_strategies.launching import cores_per_rank
+from lt_strategies.launch.start import cores_per_rank
 
 JOBS = Path(__file__).parent / "jobs"
 

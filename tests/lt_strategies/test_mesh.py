@@ -13,7 +13,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
 from lt_strategies import FSDP, ModelParallel
-from lt_strategies.mesh import part_of_data, resolved
+from lt_strategies.sharded.mesh import part_of_data, resolved
 
 pytestmark = [
     pytest.mark.fsdp,
@@ -141,7 +141,11 @@ WAYS_4 = [
     planned({"data_shard": 2, "tensor": 2}, compile_blocks={"backend": "eager"}, loss_parallel=True),
     planned({"data": 4}, parallelize=None, auto_wrap_policy={Block}, prefetch=1, reshard_after_forward=2),
 ]
-WAYS_8 = [planned({"data_replicate": 2, "data_shard": 2, "tensor": 2})]
+WAYS_8 = [
+    planned({"data_replicate": 2, "data_shard": 2, "tensor": 2}),
+    planned({"data_shard": 4, "tensor": 2}),
+    planned({"data_replicate": 2, "data_shard": 4}, parallelize=None, auto_wrap_policy={Block}),
+]
 
 
 @pytest.mark.parametrize(("ranks_", "ways"), [(2, WAYS_2), (4, WAYS_4), (8, WAYS_8)], ids=["2", "4", "8"])

@@ -55,7 +55,7 @@ def as_one_process_and_again(strategy):
 def refused(strategy):
     with pytest.raises(ConfigError, match=r"no part of the module is a Pipelined"):
         strategy.setup(nn.Linear(2, 2), None, Precision())
-    with pytest.raises(ConfigError, match="of together the 1 layers"):
+    with pytest.raises(ConfigError, match="that add up to the 1 layers"):
         strategy.setup(Rows(1), None, Precision())
     tied = Rows()
     tied.net.layers[2].weight = tied.net.layers[0].weight

@@ -15,9 +15,9 @@ from torch.amp.grad_scaler import GradScaler
 from lt_core import plugins
 from lt_core.errors import ConfigError
 from lt_core.strategy import Strategy
-from lt_strategies.bitsandbytes import Bitsandbytes
-from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
-from lt_strategies.transformer_engine import TransformerEngine
+from lt_strategies.precision.bitsandbytes import Bitsandbytes
+from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
+from lt_strategies.precision.transformer_engine import TransformerEngine
 from lt_testing import PrecisionKit
 
 
@@ -265,7 +265,7 @@ def test_transformer_engine_computes_backward_and_steps_outside_of_its_region(mo
 
 @pytest.mark.parametrize("name", ["Float8", "Int8"])
 def test_eight_bits_by_torchao_say_what_to_install(name, monkeypatch):
-    torchao = import_module("lt_strategies.torchao")
+    torchao = import_module("lt_strategies.precision.torchao")
     monkeypatch.setattr(torchao, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs the package torchao: .*lt-strategies\[torchao\].*LT687"):
         getattr(torchao, name)()
@@ -273,4 +273,4 @@ def test_eight_bits_by_torchao_say_what_to_install(name, monkeypatch):
 
 def test_an_unknown_recipe_of_float8_is_an_error():
     with pytest.raises(ConfigError, match=r"'rowwise'.*Did you mean.*LT688"):
-        import_module("lt_strategies.torchao").Float8(recipe="row_wise")
+        import_module("lt_strategies.precision.torchao").Float8(recipe="row_wise")

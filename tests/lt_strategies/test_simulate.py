@@ -1,16 +1,19 @@
-"""Ranks simulated in one process: what they say to each other, and where they would wait for ever."""
+"""Ranks simulated in one process: what they say to each other, and where they would wait forever."""
+
+import inspect
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.pipelining import ScheduleGPipe
 
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import RunResult
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
 from lt_core.strategy import Placement
-from lt_strategies import DDP, FSDP, ModelParallel
+from lt_strategies import DDP, FSDP, ModelParallel, Pipelined, PipelineParallel
 from lt_strategies.simulate.launcher import SimulateLauncher
 
 
@@ -87,7 +90,7 @@ def test_two_groups_in_another_order_wait_for_ever():
                 dist.all_reduce(torch.ones(2), group=group)
 
     found = conflict(planted)
-    assert "wait for each other for ever" in found
+    assert "wait for each other forever" in found
     assert "rank 1: all_reduce float32 (2,)" in found
     assert "among ranks 0, 1 [" in found
 
@@ -136,6 +139,53 @@ def test_a_plan_talks_along_the_dimensions_of_its_mesh():
     assert counts(report)["reduce_scatter", "data_shard"] == 2
     assert counts(report)["all_reduce", "data_replicate"] == 2
     assert ("all_reduce", "tensor") in counts(report)
+
+
+class Row(nn.Module):
+    def __init__(self, widths):
+        super().__init__()
+        layers = [nn.Linear(first, second) for first, second in widths]
+        self.net = Pipelined(layers, nn.functional.mse_loss)
+
+    def training_step(self, batch):
+        return self.net(batch, torch.zeros(6, 4))
+
+
+def row_step(*widths):
+    def step(strategy):
+        row = Row(widths)
+        print("made")
+        module, (optimizer,) = strategy.setup(row, lambda: [torch.optim.SGD(row.parameters(), lr=0.1)], Precision())
+        strategy.backward(strategy.bind(module, "training_step")(torch.ones(6, 4)))
+        strategy.optimizer_step(optimizer)
+
+    return step
+
+
+NEEDS_PIPELINING = pytest.mark.skipif(
+    "return_outputs" not in inspect.signature(ScheduleGPipe.step).parameters, reason="torch 2.9 pipelines otherwise"
+)
+
+
+@NEEDS_PIPELINING
+def test_stages_of_a_pipeline_hear_of_each_other_what_they_hand_on(capsys):
+    strategy = PipelineParallel(mesh={"data_replicate": 2, "pipeline": 3}, micro_batches=3)
+    _, report = simulated(row_step((4, 6), (6, 5), (5, 4)), 6, strategy)
+    assert "Simulated: 6 of 6 ranks (data_replicate 2 x pipeline 3)" in report
+    found = counts(report)
+    assert found["send", "rank 1"] >= 2
+    assert found["receive", "rank 1"] >= 2
+    assert ("all_reduce", "data_replicate") in found
+    assert report.endswith("All of these ranks reach the end.")
+    assert capsys.readouterr().out.count("made") == 6  # a rank that runs again says it once
+
+
+@NEEDS_PIPELINING
+def test_stages_that_do_not_fit_are_shown():
+    strategy = PipelineParallel(mesh={"pipeline": 3}, micro_batches=3)
+    with pytest.raises(RuntimeError, match="2x6 and 7x5") as caught:
+        simulated(row_step((4, 6), (7, 5), (5, 4)), 3, strategy)
+    assert "(rank 1 of 3, simulated)" in caught.value.__notes__
 
 
 def test_of_many_ranks_the_corners_run_in_their_places():

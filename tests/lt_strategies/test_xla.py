@@ -17,7 +17,7 @@ from lt_core.launcher import RunResult
 from lt_core.plugins import install_hint
 from lt_core.strategy import Placement
 from lt_strategies import XLA, Mixed, Torchrun, Xla, XLAProcesses
-from lt_strategies.xla_launch import XlaLauncher, check_world
+from lt_strategies.xla.processes import XlaLauncher, check_world
 from lt_testing.strategy.bench import Bench, SmallNet
 
 NEEDS_XLA = pytest.mark.xla

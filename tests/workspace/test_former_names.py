@@ -52,7 +52,7 @@ def test_what_lt_compat_is_asked_for_is_what_the_table_holds():
 
 
 def test_the_table_knows_every_argument_that_lt_compat_translates():
-    from lt_compat.arguments import OLD_ARGUMENTS
+    from lt_compat.v1.arguments import OLD_ARGUMENTS
     from lt_loops import former_names
 
     assert set(OLD_ARGUMENTS) == set(former_names.ARGUMENTS)

@@ -20,7 +20,7 @@ from lt_core.environment import Environment
 from lt_core.launcher import RunResult
 from lt_core.precision import Precision
 from lt_core.strategy import Placement
-from lt_strategies import DDP, LaunchedEnvironment, Torchrun
+from lt_strategies import DDP, LaunchedEnvironment, Plain, Torchrun
 
 LAUNCHER, FAULT, WHO = sys.argv[1], sys.argv[2], int(sys.argv[3])
 FACTS = Path(os.environ["FACTS"])
@@ -107,7 +107,7 @@ def run(strategy):
 def main():
     for _ in range(2):
         strategy = DDP(step_deadline=float(os.environ.get("DEADLINE", "600")))
-        environment = Torchrun.detect() or LaunchedEnvironment.detect() or Environment()
+        environment = Torchrun.detect() or LaunchedEnvironment.detect() or Plain.detect() or Environment()
         launcher = plugins.load("launchers", LAUNCHER)()
         local = environment.local_world_size if environment.processes_exist else WORLD
         nodes = environment.world_size // local if environment.processes_exist else 1

@@ -36,7 +36,7 @@ def when(*, every: int | Span | None = None, once: int | Span | None = None) -> 
         once: call it at this one alone.
 
     Raises:
-        ConfigError: where not just one of both is given, for a number below 1, or a hook that has nothing to count.
+        ConfigError: where both or neither is given, for a number below 1, or a hook that has nothing to count.
 
     Example::
 
@@ -49,7 +49,7 @@ def when(*, every: int | Span | None = None, once: int | Span | None = None) -> 
     asked = every if once is None else once
     if (every is None) == (once is None) or (isinstance(asked, int) and asked < 1):
         raise ConfigError(
-            f"when(every={every!r}, once={once!r}): expected one of both, a number from 1 on or a duration.",
+            f"when(every={every!r}, once={once!r}): expected one of the two, a number from 1 on or a duration.",
             code="LT233",
         )
     name = "once" if every is None else "every"
@@ -81,7 +81,7 @@ class Filtered:
         self.__dict__.update(state, _multiples=WeakKeyDictionary())
 
     def stands_for(self, name: str) -> None:
-        """Take note which hook it is.
+        """Note which hook it is.
 
         Raises:
             ConfigError: for one that has nothing to count.

@@ -53,14 +53,14 @@ class Monitor:
             self._logged_before = monitor in trainer.callback_metrics
 
     def comes_with_validation(self, trainer: TrainerAPI, monitor: str | None) -> bool:
-        """Return whether the next validation, and none before it, says what ``monitor`` is of the weights of now."""
+        """Return whether the next validation, and nothing before it, gives ``monitor`` for the present weights."""
         if monitor is None or not sum(trainer.num_val_batches):
             return False
         logged = monitor in ("epoch", "step") or monitor in trainer.callback_metrics
         return not logged if self.of_validation is None else self.of_validation
 
     def awaits_validation(self, trainer: TrainerAPI) -> bool:
-        """Return whether this fit validates and has not done so yet: what is logged there is still to come."""
+        """Return whether this fit validates and has not done so yet: what it logs is still to come."""
         return not self._validated and sum(trainer.num_val_batches) > 0
 
     def lacking(self, trainer: TrainerAPI, monitor: str, logged: Iterable[str]) -> LogError | None:

@@ -217,7 +217,7 @@ class ModelPruning(Callback):
             self._say(trainer, before)
 
     def apply_lottery_ticket_hypothesis(self) -> None:
-        """Give weights the values that they had at first, or newly sampled ones; masks stay."""
+        """Give weights the values that they had at first, or newly sampled ones; masks are kept."""
         if self._resample:
             layers = {id(layer): layer for _, layer, _ in self._pruned}
             for layer in layers.values():
@@ -241,7 +241,7 @@ class ModelPruning(Callback):
         """Return the checked pairs of layer and name; without any, ``parameter_names`` of all layers.
 
         Raises:
-            ConfigError: for what is no list of such pairs, another module's layers, and names that a layer has not.
+            ConfigError: for anything but a list of such pairs, for layers of another module, for unknown names.
         """
         if not parameters_to_prune:
             layers = [layer for layer in pl_module.modules() if not isinstance(layer, _CONTAINERS)]
@@ -328,7 +328,7 @@ def _is_pruned(layer: nn.Module, name: str) -> bool:
 
 @contextmanager
 def _seeded(epoch: int) -> Iterator[None]:
-    """Draw the same on all ranks, and leave the global generators as they were."""
+    """Use the same random numbers on all ranks, and leave the global generators as they were."""
     with preserve_generators():
         torch.manual_seed(epoch)
         yield

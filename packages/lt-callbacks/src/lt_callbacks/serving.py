@@ -158,7 +158,7 @@ def _compared(kind: str, outputs: list[Any], expected: list[Any], rtol: float, a
 
 
 class ServingCheck(Callback):
-    """Checks before training that the module serves (:func:`check_serving`), so that nobody learns it after a week.
+    """Checks before training that the module serves (:func:`check_serving`), so that it does not turn out after a week.
 
     Args:
         example: inputs of ``forward``; default: the module's ``example_input_array``.

@@ -1,27 +1,22 @@
 """The zip archive in which torch keeps a checkpoint: its directory, read strictly, and the checksums of its records.
 
 By hand, since ``zipfile`` moves offsets by whatever stands before the archive and looks for a zip64 end elsewhere than
-torch's reader: a file could show each of them other records. Nor does it compare checksums in several threads.
+torch's reader: a file could show each of them other records.
 """
 
 from __future__ import annotations
 
-import os
+import io
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 __all__ = ["Archive", "DamagedError", "Record"]
 
 CHUNK = 1 << 20
 """Bytes read at a time for a checksum: small enough to stay in the processor's cache."""
-
-MOST_THREADS = 4
-"""Threads that compare checksums; more do not get more from the memory."""
 
 NO_CHECKSUM = 0
 """What torch writes where ``torch.serialization.set_crc32_options(False)`` is in force."""
@@ -105,24 +100,19 @@ class Archive:
         _compare(self.file, list(self.records.values()))
 
     @contextmanager
-    def verifying(self, path: Path) -> Iterator[None]:
-        """Compare the checksums in threads while the block runs; waits for them at its end.
-
-        Args:
-            path: the same file by name: each thread opens it.
+    def verifying(self) -> Iterator[IO[bytes]]:
+        """Give the file to a block that reads records from it; each is compared as it is read, the others at the end.
 
         Raises:
             DamagedError: as :meth:`verify`, whatever the block raised.
         """
-        shares = max(1, min(MOST_THREADS, (os.cpu_count() or 1) - 1))
-        by_size = sorted(self.records.values(), key=lambda record: -record.size)
-        with ThreadPoolExecutor(shares, "lt-verify") as pool:
-            parts = [pool.submit(_compare_file, path, by_size[first::shares]) for first in range(shares)]
-            try:
-                yield
-            finally:
-                for part in parts:
-                    part.result()
+        file = _Summing(self)
+        try:
+            yield file  # type: ignore[misc]
+        finally:
+            for record, crc in file.summed.items():
+                _check_sum(record, crc)
+            _compare(self.file, [record for record in self.records.values() if record not in file.summed])
 
     def _bytes(self, start: int, size: int) -> bytes:
         if start < 0 or start + size > self.size:
@@ -217,9 +207,41 @@ def _leads_out(name: bytes) -> bool:
     return b"\\" in name or b"\0" in name or any(part in (b"", b".", b"..") for part in name.split(b"/"))
 
 
-def _compare_file(path: Path, records: list[Record]) -> None:
-    with path.open("rb", buffering=0) as file:
-        _compare(file, records)
+class _Summing(io.RawIOBase):
+    """An archive's file, in which each record that is read whole is summed on the way, so that it is read once.
+
+    Attributes:
+        summed: the checksums of these records.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__()
+        self._file: Any = archive.file
+        self._records = {(record.start, record.size): record for record in archive.records.values()}
+        self.summed: dict[Record, int] = {}
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def readinto(self, buffer: Any, /) -> int:
+        whole = memoryview(buffer).cast("B")
+        record = self._records.get((self._file.tell(), len(whole)))
+        crc = done = 0
+        while done < len(whole):
+            part = whole[done : done + CHUNK]
+            count = self._file.readinto(part)
+            if not count:
+                break
+            crc, done = zlib.crc32(part[:count], crc), done + count
+        if record is not None and done == record.size:
+            self.summed[record] = crc
+        return done
 
 
 def _compare(file: IO[bytes], records: list[Record]) -> None:
@@ -233,5 +255,9 @@ def _compare(file: IO[bytes], records: list[Record]) -> None:
             if not count:
                 raise DamagedError("it is cut off")
             crc, left = zlib.crc32(part[:count], crc), left - count
-        if crc != record.crc and record.crc != NO_CHECKSUM:
-            raise DamagedError(f"the checksum of its record {record.name!r} is wrong")
+        _check_sum(record, crc)
+
+
+def _check_sum(record: Record, crc: int) -> None:
+    if crc != record.crc and record.crc != NO_CHECKSUM:
+        raise DamagedError(f"the checksum of its record {record.name!r} is wrong")

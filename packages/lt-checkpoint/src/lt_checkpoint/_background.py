@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ class AsyncCheckpointIO(Wrapping):
 
     What is asked for later happens later: a new save waits for the one before; links and removals take their turn, and
     are left out when the save before them has failed, so that nothing old goes before the new is there. Reading waits
-    for the writer. Errors of the thread come out of :meth:`wait`, which must be called before the end.
+    for the writer. Errors of the thread come out of :meth:`wait`, which must be called before the end. Folders to which
+    every rank contributes are written in the background too, by a :class:`~lt_checkpoint.ShardedCheckpointIO` around
+    this.
 
     Args:
         checkpoint_io: what writes and reads; by default a :class:`~lt_checkpoint.TorchCheckpointIO`.
@@ -39,29 +42,45 @@ class AsyncCheckpointIO(Wrapping):
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         """Copy ``checkpoint`` and return; the file comes later. Waits for the save before, raises no error of it."""
-        self._settle()
-        self._save_failed = False
-        if self._fits(num_bytes(checkpoint), path):
-            copy = self._copies.take(checkpoint)
-            self._jobs.append(self._thread().submit(self._write, copy, path, storage_options))
+        if self.begin(path, num_bytes(checkpoint)):
+            copy = self.copied(checkpoint)
+            self.later(path, partial(self.io.save_checkpoint, copy, path, storage_options))
         else:
             self.io.save_checkpoint(checkpoint, path, storage_options)
 
+    def begin(self, path: StrPath, size: int) -> bool:
+        """Wait for the save before, and return whether there is memory for a copy of the next one, ``size`` bytes."""
+        self.settle()
+        self._save_failed = False
+        return self._fits(size, path)
+
+    def copied(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of ``tree`` in buffers that are kept; it lives until the next call."""
+        return self._copies.take(tree)
+
+    def later(self, path: StrPath, write: Callable[[], object]) -> None:
+        """Have the thread call ``write``; what it raises is the failure of the save of ``path``."""
+        self._jobs.append(self._thread().submit(self._write, path, write))
+
+    def afterwards(self, act: Callable[..., None], *args: Any) -> None:
+        """Have the thread call ``act(*args)`` when the saves before are complete; not if the last of them failed."""
+        self._jobs.append(self._thread().submit(self._act, act, *args))
+
     def remove_checkpoint(self, path: StrPath) -> None:
         """Delete the checkpoint at ``path`` when the saves before are complete; not if the last of them failed."""
-        self._afterwards(self.io.remove_checkpoint, path)
+        self.afterwards(self.io.remove_checkpoint, path)
 
     def point_last(self, target: StrPath, link: StrPath) -> None:
         """Make ``link`` lead to ``target`` when the saves before are complete; not if the last of them failed."""
-        self._afterwards(self.io.point_last, target, link)
+        self.afterwards(self.io.point_last, target, link)
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
         """Give ``target`` a second name when the saves before are complete; not if the last of them failed."""
-        self._afterwards(self.io.add_name, target, name)
+        self.afterwards(self.io.add_name, target, name)
 
     def wait(self) -> None:
         """Return when all is written; raise what has failed since the last call, further errors as its notes."""
-        self._settle()
+        self.settle()
         self.io.wait()
         errors = [error for _, error in self._errors]
         self._errors, self._save_failed = [], False
@@ -76,7 +95,7 @@ class AsyncCheckpointIO(Wrapping):
 
     def failures(self) -> dict[str, Exception]:
         """Wait, and return what has failed since the last call or :meth:`wait`, by the path that was to be changed."""
-        self._settle()
+        self.settle()
         found = {**self.io.failures(), **dict(self._errors)}
         self._errors, self._save_failed = [], False
         return found
@@ -113,7 +132,7 @@ class AsyncCheckpointIO(Wrapping):
             self._pool = ThreadPoolExecutor(1, "lt-checkpoint")
         return self._pool
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Wait for all jobs; their errors stay for :meth:`wait`."""
         if self._process != os.getpid():
             self._reset()  # a forked child: the thread is its parent's
@@ -136,15 +155,12 @@ class AsyncCheckpointIO(Wrapping):
         self._held = needed
         return True
 
-    def _write(self, tree: dict[str, Any], path: StrPath, storage_options: Any) -> None:
+    def _write(self, path: StrPath, write: Callable[[], object]) -> None:
         try:
-            self.io.save_checkpoint(tree, path, storage_options)
+            write()
         except Exception as error:
             self._save_failed = True
             self._errors.append((str(path), error))
-
-    def _afterwards(self, act: Callable[..., None], *args: Any) -> None:
-        self._jobs.append(self._thread().submit(self._act, act, *args))
 
     def _act(self, act: Callable[..., None], *args: Any) -> None:
         if self._save_failed:

@@ -47,7 +47,7 @@ def write_remote(url: str, write: Callable[[IO[bytes]], object], options: Any = 
 
 
 @contextmanager
-def local_copy(url: str, options: Any = None) -> Iterator[IO[bytes]]:
+def local_copy(url: str) -> Iterator[IO[bytes]]:
     """Return a context with a temporary local file of what is at ``url``.
 
     Raises:
@@ -55,7 +55,7 @@ def local_copy(url: str, options: Any = None) -> Iterator[IO[bytes]]:
     """
     with tempfile.TemporaryFile() as here:
         with _errors(url, "read"):
-            system, path = _resolve(url, options)
+            system, path = _resolve(url)
             with system.open(path, "rb") as there:
                 while part := there.read(1 << 20):
                     here.write(part)
@@ -63,30 +63,30 @@ def local_copy(url: str, options: Any = None) -> Iterator[IO[bytes]]:
         yield here
 
 
-def remote_bytes(url: str, start: int, end: int, options: Any = None) -> bytes:
+def remote_bytes(url: str, start: int, end: int) -> bytes:
     """Return a part of the file at ``url`` by one request; nothing where there is no file."""
     with _errors(url, "read"):
-        system, path = _resolve(url, options)
+        system, path = _resolve(url)
         try:
             return bytes(system.cat_file(path, start=start, end=end))
         except FileNotFoundError:
             return b""
 
 
-def remote_exists(url: str, options: Any = None) -> bool:
+def remote_exists(url: str) -> bool:
     """Return whether there is a file at ``url``."""
     with _errors(url, "looked up"):
-        system, path = _resolve(url, options)
+        system, path = _resolve(url)
         return bool(system.isfile(path))
 
 
-def remote_files(url: str, suffix: str, options: Any = None) -> dict[str, int]:
+def remote_files(url: str, suffix: str) -> dict[str, int]:
     """Return when each file of a folder that ends with ``suffix`` was written, in nanoseconds, by its URL.
 
     One request lists them with their times; a file system that lists no times is asked for each.
     """
     with _errors(url, "looked up"):
-        system, path = _resolve(url, options)
+        system, path = _resolve(url)
         try:
             entries = system.ls(path, detail=True)
         except (FileNotFoundError, NotADirectoryError):
@@ -122,7 +122,7 @@ def remove_remote(url: str, options: Any = None) -> None:
             system.rm(path)
 
 
-def _resolve(url: str, options: Any) -> tuple[Any, str]:
+def _resolve(url: str, options: Any = None) -> tuple[Any, str]:
     import fsspec  # type: ignore[import-untyped]
 
     system, path = fsspec.core.url_to_fs(url, **(options or {}))

@@ -1,7 +1,8 @@
 """Reading checkpoints: checked first, then by ``torch.load(weights_only=True)``; no code of the file runs.
 
 Order of the checks: what kind of file it is, the archive's directory, the pickle by a dry run, sizes of all records,
-their checksums. Each failure is one :class:`CheckpointError` that names the path, the reason and the remedy.
+their checksums: each record is summed as torch reads it, so that its bytes are read once. Each failure is one
+:class:`CheckpointError` that names the path, the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -34,8 +35,6 @@ _KINDS = (
     (b"\x89HDF", "an HDF5 file"),
     (b"{", "JSON text"),
 )
-_BIG = 16 << 20
-"""Bytes from which on threads compare the checksums."""
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -72,10 +71,14 @@ def read_checkpoint(
     shown = name or str(source if path else getattr(source, "name", "the open file"))
     with _opened(source, path, shown) as file:
         archive, found = _check(file, trusted)
-        with _verifying(archive, path, verify and not mmap):
-            file.seek(0)
-            location = map_location or ("cpu" if found.device_tensors else _where_it_was)
-            tree = _load(path if mmap and path else file, location, found, trusted, mmap, shown)
+        location = map_location or ("cpu" if found.device_tensors else _where_it_was)
+        if archive is not None and verify and not mmap:
+            reading: AbstractContextManager[Path | IO[bytes]] = archive.verifying()
+        else:
+            reading = nullcontext(path if mmap and path else file)
+        file.seek(0)
+        with reading as contents:
+            tree = _load(contents, location, found, trusted, mmap, shown)
     if not isinstance(tree, dict):
         raise CheckpointError(
             f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT658"
@@ -124,17 +127,7 @@ def _open(path: Path, shown: str) -> IO[bytes]:
     if not path.exists():
         gone = f"points to {str(path.readlink())!r}, which is gone" if path.is_symlink() else "is not there"
         raise MissingCheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT656")
-    return path.open("rb", buffering=0)  # reading without a buffer of Python's leaves the GIL to the checksums
-
-
-def _verifying(archive: Archive | None, path: Path | None, verify: bool) -> AbstractContextManager[None]:
-    """Return a context that compares checksums while its block loads; small files are compared before it."""
-    if archive is None or not verify:
-        return nullcontext()
-    if path is not None and archive.size >= _BIG:
-        return archive.verifying(path)
-    archive.verify()
-    return nullcontext()
+    return path.open("rb", buffering=0)  # torch reads whole records
 
 
 def _check(file: IO[bytes], trusted: bool) -> tuple[Archive | None, Findings]:

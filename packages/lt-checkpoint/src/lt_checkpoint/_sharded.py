@@ -6,28 +6,36 @@ files with their checksums, which DCP itself does not keep.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import shutil
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint import metadata
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.tensor import DTensor
 
 from lt_checkpoint._atomic_folder import REST_FILE, draft_of, held, put_in_place, remove_folder, standing
+from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending, is_safetensors
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
@@ -41,6 +49,9 @@ __all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]
 class ShardedCheckpointIO(Wrapping, SupportsShards):
     """Writes and reads folders to which every rank contributes, and files by another ``CheckpointIO``.
 
+    Where that writes in the background (:class:`~lt_checkpoint.AsyncCheckpointIO`), so do all ranks here, by torch's
+    ``async_save``: training waits for a copy of each rank's part only.
+
     Read by one process, a folder is the tree that one file would hold: whole weights, whole states of optimizers.
 
     Args:
@@ -49,6 +60,9 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
 
     def save_shards(self, tree: dict[str, Any], path: StrPath, ranks: Ranks) -> None:
         """Write a checkpoint to which every rank contributes; the folder appears only when it is complete.
+
+        In the background where files are: this then returns when the ranks' parts are copied, and waits for the save
+        before.
 
         Raises:
             CheckpointError: on every rank, when the file system refuses one of them; what stood at ``path`` stays.
@@ -60,21 +74,36 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
                 "alone, whole, on one process: lt ckpt export last.ckpt weights.safetensors.",
                 code="LT678",
             )
-        target = Path(path)
-        draft = draft_of(target)
+        target, draft = Path(path), draft_of(Path(path))
+        tensors, rest = _parted(tree)
+        background = self._background
+        fits = background is not None and background.begin(path, _own_bytes(tensors))
+        group = ranks.background_group() if background is not None and all(ranks.gather_objects(fits)) else None
         with ExitStack() as lock:
             with _shared_error(ranks, target):
                 if ranks.rank == 0:
                     shutil.rmtree(draft, ignore_errors=True)
                     draft.mkdir(parents=True)
                     lock.enter_context(held(draft))
-            _write(ranks, self.io, tree, draft, target)
+                    if background is not None and group is not None:
+                        rest = background.copied(rest)
+            if background is None or group is None:
+                _complete(partial(save_shards, tensors, checkpoint_id=str(draft)), ranks, self.io, rest, target, lock)
+                return
+            written: Any = async_save(tensors, checkpoint_id=str(draft), process_group=group)
+            there = _Beside(ranks, group)
+            finish = partial(_complete, written.result, there, background.io, rest, target, lock.pop_all())
+            background.later(path, finish)
 
     def load_shards(self, path: StrPath, ranks: Ranks, *, trusted: bool = False) -> dict[str, Any]:
         """Return the tree at ``path``; of a folder the tensors stay there until the module is known.
 
-        The ranks share the work of comparing the files' checksums, and raise the same error.
+        The ranks share the work of comparing the files' checksums, and raise the same error. So the bytes are read
+        twice, by two ranks perhaps: a damaged folder is refused before anything changes, here; tensors are read when
+        the module is there and then the optimizers, in place, and torch's reader reads of a file only what this rank
+        needs (of other ranks' files, where their number changed), which no checksum of a file can be compared with.
         """
+        self.settle()
         if not is_one(path):
             return self.io.load_checkpoint(path, map_location="cpu", trusted=trusted)
         folder = standing(path)
@@ -101,12 +130,11 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        """Return the tree at ``path``: of a folder everything that is in it, each tensor whole."""
+        """Return the tree at ``path``: of a folder everything that is in it, each tensor whole, each file read once."""
+        self.settle()
         if not isinstance(path, (str, PathLike)) or not is_one(path):
             return super().load_checkpoint(path, map_location, weights_only, trusted=trusted, mmap=mmap, verify=verify)
-        if verify:
-            self.verify(path)
-        tree = _whole(self.io, standing(path), trusted=trusted)
+        tree = _whole(self.io, standing(path), path, trusted=trusted, verify=verify)
         if map_location is None or str(map_location) == "cpu":
             return tree
         with tempfile.TemporaryDirectory() as folder:  # torch.load knows all that a map_location may be
@@ -114,13 +142,14 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             return self.io.load_checkpoint(file, map_location, trusted=trusted, verify=False)
 
     def remove_checkpoint(self, path: StrPath) -> None:
-        if is_one(path):
-            remove_folder(Path(path))
+        if self._background is not None:
+            self._background.afterwards(_remove, self._background.io, path)
         else:
-            self.io.remove_checkpoint(path)
+            _remove(self.io, path)
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``, a folder or a file."""
+        self.settle()
         return is_one(path) or self.io.exists(path)
 
     def verify(self, path: StrPath) -> None:
@@ -129,6 +158,7 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         Raises:
             CheckpointError: names what is missing or damaged.
         """
+        self.settle()
         if not is_one(path):
             self.io.verify(path)
             return
@@ -138,6 +168,35 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         files = self.io.load_checkpoint(folder / REST_FILE, map_location="cpu").get("files", {})
         if bad := _damaged(folder, files):
             raise _broken(path, bad)
+
+    def settle(self) -> None:
+        if self._background is not None:
+            self._background.settle()
+
+    @property
+    def _background(self) -> AsyncCheckpointIO | None:
+        return self.io if isinstance(self.io, AsyncCheckpointIO) else None
+
+
+class _Beside(Ranks):
+    """The ranks, as threads beside their runs see each other.
+
+    Args:
+        ranks: of the run.
+        group: whom these threads talk by.
+    """
+
+    def __init__(self, ranks: Ranks, group: Any) -> None:
+        self.environment, self._group = ranks.environment, group
+
+    @property
+    def world_size(self) -> int:
+        return dist.get_world_size(self._group)
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        found: list[Any] = [None] * self.world_size
+        dist.all_gather_object(found, value, group=self._group)
+        return found
 
 
 class _StoredModule(Stored):
@@ -202,21 +261,69 @@ class _Plain(DefaultLoadPlanner):
         self.original_state_dict[name] = torch.load(value, weights_only=True)
 
 
-def _whole(io: CheckpointIO, folder: Path, *, trusted: bool) -> dict[str, Any]:
-    """Return the tree in a folder, each tensor whole."""
+class _ReadOnce(FileSystemReader):
+    """Reads each file of a folder from its start to its end, and sums what it reads.
+
+    Attributes:
+        sums: of each file, what was read of it from its start on.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.sums: dict[str, dict[str, int]] = {}
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Any:
+        def place(item: ReadItem) -> tuple[str, int]:
+            info = self.storage_data[item.storage_index]
+            return info.relative_path, info.offset
+
+        return super().read_data(replace(plan, items=sorted(plan.items, key=place)), planner)
+
+    def _slice_file(self, file: Any, sinfo: Any) -> IO[bytes]:
+        file.seek(sinfo.offset)
+        part = file.read(sinfo.length)
+        read = self.sums.setdefault(sinfo.relative_path, {"bytes": 0, "crc32": 0})
+        if read["bytes"] == sinfo.offset:  # else the file is summed by itself in the end
+            read["bytes"], read["crc32"] = sinfo.offset + len(part), zlib.crc32(part, read["crc32"])
+        return io.BytesIO(part)
+
+
+def _whole(
+    files: CheckpointIO, folder: Path, path: str | PathLike[str], *, trusted: bool, verify: bool
+) -> dict[str, Any]:
+    """Return the tree in a folder, each tensor whole.
+
+    Args:
+        files: reads the rest.
+        folder: where it stands.
+        path: what it is called.
+        trusted: see :meth:`~lt_core.checkpoint.CheckpointIO.load_checkpoint`.
+        verify: compare the files with the manifest.
+    """
     _check_metadata(folder)
-    tree = io.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
-    tree.pop("files", None)
+    tree = files.load_checkpoint(folder / REST_FILE, map_location="cpu", trusted=trusted)
+    manifest = tree.pop("files", {}) if verify else {}
+    reader = _ReadOnce(folder)
     found: dict[str, Any] = {
         name: torch.empty(kind.size, dtype=kind.properties.dtype)
         if isinstance(kind, metadata.TensorStorageMetadata)
         else None
-        for name, kind in FileSystemReader(folder).read_metadata().state_dict_metadata.items()
+        for name, kind in reader.read_metadata().state_dict_metadata.items()
     }
     planner = _Plain(flatten_state_dict=False, flatten_sharded_tensors=False)
-    with warnings.catch_warnings():  # torch says even where no_dist is given that there is no process group
-        warnings.filterwarnings("ignore", "torch.distributed is disabled")
-        load_shards(found, checkpoint_id=str(folder), planner=planner, no_dist=True)
+    failed: CheckpointException | None = None
+    try:
+        with warnings.catch_warnings():  # torch says even where no_dist is given that there is no process group
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+            load_shards(found, storage_reader=reader, planner=planner, no_dist=True)
+    except CheckpointException as error:
+        failed = error
+    if bad := _damaged(folder, manifest, read=reader.sums):
+        raise _broken(path, bad) from failed
+    if failed is not None:
+        raise CheckpointError(
+            f"{path} could not be read: {_cause(failed)}. Take an older one.", code="LT771"
+        ) from failed
     tree["state_dict"] = {name: found[f"state_dict.{name}"] for name in tree.pop("names")}
     tree["optimizer_states"] = [
         {
@@ -234,32 +341,64 @@ def _whole(io: CheckpointIO, folder: Path, *, trusted: bool) -> dict[str, Any]:
     return tree
 
 
-def _write(ranks: Ranks, io: CheckpointIO, tree: dict[str, Any], draft: Path, target: Path) -> None:
+def _parted(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the tensors, which go into shards, and the rest."""
     optimizers = tree.get("optimizer_states", [])
     tensors = {
         "state_dict": tree["state_dict"],
         "optimizers": {str(number): _shards(state["state"]) for number, state in enumerate(optimizers)},
     }
-    save_shards(tensors, checkpoint_id=str(draft))
     rest = {key: value for key, value in tree.items() if key not in ("state_dict", "optimizer_states")}
     rest["optimizer_states"] = [
         {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
     ]
     rest["names"] = list(tree["state_dict"])
-    facts: dict[str, dict[str, int]] = {}
-    with _shared_error(ranks, target):
-        for file in _own_files(draft, ranks.rank):
-            _sync(file)
-            facts[file.name] = _summed(file)
-    written = ranks.gather_objects(facts)
-    with _shared_error(ranks, target):
-        if ranks.rank == 0:
-            rest["files"] = {name: facts for files in written for name, facts in files.items()}
-            io.save_checkpoint(rest, draft / REST_FILE)
-            io.wait()  # it may write in the background
-            sync_directory(draft)
-            put_in_place(draft, target)
-            sync_directory(target.parent)
+    return tensors, rest
+
+
+def _complete(
+    write: Callable[[], object], ranks: Ranks, io: CheckpointIO, rest: dict[str, Any], target: Path, lock: ExitStack
+) -> None:
+    """Have the shards written, add the rest with the manifest, and give the folder its name; called on every rank.
+
+    Args:
+        write: writes this rank's shards into the draft, or returns when that is done.
+        ranks: who write.
+        io: writes the rest.
+        rest: all but the tensors.
+        target: the folder's name.
+        lock: what holds the draft.
+    """
+    draft = draft_of(target)
+    with lock:
+        try:
+            with _shared_error(ranks, target):
+                write()
+            facts: dict[str, dict[str, int]] = {}
+            with _shared_error(ranks, target):
+                for file in _own_files(draft, ranks.rank):
+                    _sync(file)
+                    facts[file.name] = _summed(file)
+            written = ranks.gather_objects(facts)
+            with _shared_error(ranks, target):
+                if ranks.rank == 0:
+                    rest["files"] = {name: facts for files in written for name, facts in files.items()}
+                    io.save_checkpoint(rest, draft / REST_FILE)
+                    io.wait()  # it may write in the background
+                    sync_directory(draft)
+                    put_in_place(draft, target)
+                    sync_directory(target.parent)
+        except (CheckpointError, OSError):
+            if ranks.rank == 0:  # what stays would fill the disk further
+                shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+def _remove(io: CheckpointIO, path: StrPath) -> None:
+    if is_one(path):
+        remove_folder(Path(path))
+    else:
+        io.remove_checkpoint(path)
 
 
 @contextmanager
@@ -270,11 +409,18 @@ def _shared_error(ranks: Ranks, target: Path) -> Iterator[None]:
         yield
     except (CheckpointError, OSError) as error:
         mine = error
+    except CheckpointException as error:  # of torch, by which every rank has heard of it
+        mine = CheckpointError(f"{target} could not be written: {_cause(error)}", code="LT747")
     failures = [text for text in ranks.gather_objects("" if mine is None else str(mine)) if text]
     if mine is not None:
         raise mine
     if failures:
         raise CheckpointError(f"{target} could not be written: {failures[0]}", code="LT747")
+
+
+def _cause(error: CheckpointException) -> BaseException:
+    """Return what failed on the first rank where something did."""
+    return next(iter(error.failures.values()))[0]
 
 
 def _read(tensors: dict[str, Any], folder: Path) -> None:
@@ -302,13 +448,28 @@ def _summed(file: Path) -> dict[str, int]:
     return {"bytes": size, "crc32": crc}
 
 
-def _damaged(folder: Path, files: dict[str, dict[str, int]], share: slice = slice(None)) -> list[str]:
-    """Return the files that are not as the manifest says, among a share of them."""
-    return [name for name in sorted(files)[share] if not _is_as_written(folder / Path(name).name, files[name])]
+def _damaged(
+    folder: Path,
+    files: Mapping[str, dict[str, int]],
+    share: slice = slice(None),
+    read: Mapping[str, dict[str, int]] | None = None,
+) -> list[str]:
+    """Return the files that are not as the manifest says, among a share of them.
+
+    Args:
+        folder: where they are.
+        files: what the manifest says.
+        share: which of them, by name, are looked at.
+        read: what is known of them already.
+    """
+    known = read or {}
+    return [name for name in sorted(files)[share] if not _as_written(folder / Path(name).name, files[name], known)]
 
 
-def _is_as_written(file: Path, facts: dict[str, int]) -> bool:
+def _as_written(file: Path, facts: dict[str, int], read: Mapping[str, dict[str, int]]) -> bool:
     try:
+        if read.get(file.name) == facts and file.stat().st_size == facts["bytes"]:
+            return True
         return _summed(file) == facts
     except OSError:
         return False
@@ -320,6 +481,14 @@ def _broken(path: str | PathLike[str], names: list[str]) -> CheckpointError:
         f"{path} is damaged: {shown} missing or not as written. Resume from an older checkpoint, or ckpt_path='last'.",
         code="LT746",
     )
+
+
+def _own_bytes(tree: Any) -> int:
+    """Return the bytes that this rank holds of all tensors in nested dicts."""
+    if isinstance(tree, Mapping):
+        return sum(map(_own_bytes, tree.values()))
+    part = tree.to_local() if isinstance(tree, DTensor) else tree
+    return part.numel() * part.element_size() if isinstance(part, Tensor) else 0
 
 
 def _shards(entries: dict[Any, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+from lt_checkpoint._atomic_folder import REST_FILE
 from lt_checkpoint._background import AsyncCheckpointIO
 from lt_checkpoint._remote_file import remove_remote, write_remote
 from lt_checkpoint._torch_files import StrPath
@@ -91,7 +92,8 @@ class _Announcing(Wrapping):
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
         super().save_checkpoint(checkpoint, path, storage_options)
-        self.uploads.add(path)
+        if Path(path).name != REST_FILE:  # a part of a folder
+            self.uploads.add(path)
 
     def remove_checkpoint(self, path: StrPath) -> None:
         super().remove_checkpoint(path)

@@ -22,7 +22,7 @@ class Wrapping(CheckpointIO):
     def __init__(self, checkpoint_io: CheckpointIO | None = None) -> None:
         self.io = checkpoint_io or TorchCheckpointIO()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Called before anything is read."""
 
     def save_checkpoint(self, checkpoint: Mapping[str, Any], path: StrPath, storage_options: Any = None) -> None:
@@ -38,7 +38,7 @@ class Wrapping(CheckpointIO):
         mmap: bool = False,
         verify: bool = True,
     ) -> dict[str, Any]:
-        self._settle()
+        self.settle()
         trusted = trusted or weights_only is False
         return self.io.load_checkpoint(path, map_location, trusted=trusted, mmap=mmap, verify=verify)
 
@@ -52,22 +52,22 @@ class Wrapping(CheckpointIO):
         self.io.add_name(target, name)
 
     def exists(self, path: StrPath) -> bool:
-        self._settle()
+        self.settle()
         return self.io.exists(path)
 
     def times(self, folder: StrPath) -> dict[str, int]:
-        self._settle()
+        self.settle()
         return self.io.times(folder)
 
     def header(self, path: StrPath) -> Header | None:
-        self._settle()
+        self.settle()
         return self.io.header(path)
 
     def clean(self, folder: StrPath) -> None:
         self.io.clean(folder)
 
     def verify(self, path: StrPath) -> None:
-        self._settle()
+        self.settle()
         self.io.verify(path)
 
     def wait(self) -> None:

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lt_cli.argument_parser import LightningArgumentParser, LRSchedulerTypeTuple, ReduceLROnPlateau
-    from lt_cli.configured_optimizers import (
+    from lt_cli.config.argument_parser import LightningArgumentParser, LRSchedulerTypeTuple, ReduceLROnPlateau
+    from lt_cli.config.optimizers import (
         LRSchedulerCallable,
         LRSchedulerTypeUnion,
         OptimizerCallable,
         instantiate_class,
     )
+    from lt_cli.config.saved import SaveConfigCallback
     from lt_cli.lightning_cli import ArgsType, LightningCLI
-    from lt_cli.saved_config import SaveConfigCallback
 
 __all__ = [
     "ArgsType",
@@ -30,19 +30,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "argument_parser": ("LRSchedulerTypeTuple", "LightningArgumentParser", "ReduceLROnPlateau"),
-    "configured_optimizers": ("LRSchedulerCallable", "LRSchedulerTypeUnion", "OptimizerCallable", "instantiate_class"),
+    "config.argument_parser": ("LRSchedulerTypeTuple", "LightningArgumentParser", "ReduceLROnPlateau"),
+    "config.optimizers": ("LRSchedulerCallable", "LRSchedulerTypeUnion", "OptimizerCallable", "instantiate_class"),
     "lightning_cli": ("ArgsType", "LightningCLI"),
-    "saved_config": ("SaveConfigCallback",),
+    "config.saved": ("SaveConfigCallback",),
 }
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: ``lt --version`` needs neither torch nor jsonargparse."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("lt-cli")
-    """Import a public name when it is first used: ``lt --version`` needs neither torch nor jsonargparse."""
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"lt_cli.{module}"), name)

@@ -12,13 +12,13 @@ from jsonargparse.typing import class_from_function
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from lt_cli.argument_parser import LightningArgumentParser
-from lt_cli.complaints import subclasses
-from lt_cli.configured_optimizers import arrange_optimizers, described, give_optimizers
-from lt_cli.plugin_classes import import_named_plugins, spell_out_plugins
-from lt_cli.saved_config import SaveConfigCallback
-from lt_cli.trainer_outline import TRAINING, plugin_page
-from lt_cli.unwritten import ChecksHyperparameters, unwritten
+from lt_cli.config.argument_parser import LightningArgumentParser
+from lt_cli.config.complaints import subclasses
+from lt_cli.config.optimizers import arrange_optimizers, described, give_optimizers
+from lt_cli.config.plugin_classes import import_named_plugins, spell_out_plugins
+from lt_cli.config.saved import SaveConfigCallback
+from lt_cli.config.unwritten import ChecksHyperparameters, unwritten
+from lt_cli.help.outline import TRAINING, plugin_page
 from lt_core import plugins
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
@@ -50,7 +50,7 @@ class LightningCLI:
     Args:
         model_class: the model's class, or a function that makes it; None lets the user choose any subclass of
             LightningModule: ``--model my.module.Net``.
-        datamodule_class: the same for the datamodule, which then stays optional.
+        datamodule_class: the same for the datamodule, which is then optional.
         save_config_callback: a callback class that saves the configuration with the run; None saves nothing.
         save_config_kwargs: further arguments for it.
         trainer_class: the Trainer's class, or a function that makes one; default: that of the installed packages.

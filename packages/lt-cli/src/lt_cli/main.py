@@ -28,23 +28,25 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command("fit", "Train a model.", "lt_cli.training_command:main", passes_name=True),
-    Command("validate", "Run the validation loaders once.", "lt_cli.training_command:main", passes_name=True),
-    Command("test", "Run the test loaders once.", "lt_cli.training_command:main", passes_name=True),
-    Command("predict", "Predict on every batch.", "lt_cli.training_command:main", passes_name=True),
-    Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.training_command:main", passes_name=True),
+    Command("fit", "Train a model.", "lt_cli.commands.fit:main", passes_name=True),
+    Command("validate", "Run the validation loaders once.", "lt_cli.commands.fit:main", passes_name=True),
+    Command("test", "Run the test loaders once.", "lt_cli.commands.fit:main", passes_name=True),
+    Command("predict", "Predict on every batch.", "lt_cli.commands.fit:main", passes_name=True),
+    Command("explain", "Say what a fit would do, and train nothing.", "lt_cli.commands.fit:main", passes_name=True),
     Command(
-        "simulate", "Run all ranks of a short fit in turn, and say where they would hang.", "lt_cli.simulation:main"
+        "simulate",
+        "Run all ranks of a short fit in turn, and say where they would hang.",
+        "lt_cli.commands.fit:simulate",
     ),
-    Command("plot", "Draw the metrics of one or several runs.", "lt_cli.plot:main"),
-    Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.checkpoint_command:main"),
-    Command("new", "Write a project, or a plug-in package.", "lt_cli.new:main"),
-    Command("completion", "Print a script by which a shell completes lt.", "lt_cli.completion:main"),
-    Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.environment:main"),
+    Command("plot", "Draw the metrics of one or several runs.", "lt_cli.commands.plot:main"),
+    Command("ckpt", "Show, verify, convert or export checkpoints.", "lt_cli.commands.ckpt:main"),
+    Command("new", "Write a project, or a plug-in package.", "lt_cli.commands.new:main"),
+    Command("completion", "Print a script by which a shell completes lt.", "lt_cli.commands.completion:main"),
+    Command("env", "Versions, devices and installed plug-ins, for a bug report.", "lt_cli.commands.env:main"),
     Command(
         "plugins",
         "Installed strategies, loggers, callbacks..., and the package that brings each.",
-        "lt_cli.plugin_list:main",
+        "lt_cli.commands.plugins:main",
     ),
 )
 
@@ -91,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # lt ... | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as a program that the pipe's end has killed
+        return 141  # as for a program killed by SIGPIPE
     return status
 
 
@@ -128,7 +130,7 @@ def _unknown(word: str) -> str:
 
         return f"lt: {word!r} comes with {KNOWN[word][1]}: {install_hint(KNOWN[word][1])} [LT150]"
     names = [command.name for command in commands()]
-    near = difflib.get_close_matches(word, names, n=1)  # not by lt_core: to import torch takes seconds
+    near = difflib.get_close_matches(word, names, n=1)  # not by lt_core: importing torch takes seconds
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"lt: there is no command {word!r}.{hint} Commands: {', '.join(names)}. [LT150]"
 

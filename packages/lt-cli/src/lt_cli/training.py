@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -14,14 +15,16 @@ from typing import Any
 
 import torch
 
-from lt_cli.argument_parser import LightningArgumentParser
-from lt_cli.complaints import with_places
+from lt_cli.config.argument_parser import LightningArgumentParser
+from lt_cli.config.complaints import with_places
+from lt_cli.help.outline import TRAINING
 from lt_cli.lightning_cli import LightningCLI
-from lt_cli.tested_run import WritesIntoTestedRun
-from lt_cli.trainer_outline import TRAINING
 from lt_core import plugins
+from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtError, LtWarning, PluginError, did_you_mean, warn
+from lt_core.module import LightningModule
 from lt_core.terminal import short_path
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["TrainingCommand", "main"]
 
@@ -94,7 +97,10 @@ class TrainingCommand(LightningCLI):
             given = config.get("callbacks") or []
             config = {**config, "callbacks": [WritesIntoTestedRun(), *(given if isinstance(given, list) else [given])]}
             if "silence" in config:
-                config["silence"] = [*(config["silence"] or ()), "LT549"]  # rows of the run follow: they are meant to
+                config["silence"] = [
+                    *(config["silence"] or ()),
+                    "LT549",
+                ]  # its rows are meant to follow the run's
             self.save_config_kwargs = {"config_filename": f"config-{self.subcommand}.yaml"}
         return super()._instantiate_trainer(config, callbacks)
 
@@ -110,7 +116,7 @@ class TrainingCommand(LightningCLI):
         """Predict, and save what came out where ``--output`` says."""
         target = self._get(self.config, "output")
         if target is not None:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)  # before the work, which must not be lost for it
+            Path(target).parent.mkdir(parents=True, exist_ok=True)  # now: an error later would lose the predictions
         predictions = self.trainer.predict(**kwargs)
         if not self.trainer.is_global_zero or predictions is None:
             return
@@ -195,3 +201,22 @@ def _take_links(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]
             )
         links.append((source, target))
     return rest, links
+
+
+class WritesIntoTestedRun(Callback):
+    """Has a test of a run write beside what it tests, not into a folder of its own; says where no checkpoint is loaded.
+
+    The loggers get the version of the run whose checkpoint is loaded, where that lies below their folder.
+    """
+
+    def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        """Set it before anything is written; the checkpoint has been chosen by now, also for ``"last"``."""
+        path = getattr(trainer, "ckpt_path", None)  # Lightning's name; no part of what every Trainer must have
+        run = None if path is None else Path(path).resolve().parent.parent
+        if path is None and trainer.is_global_zero:
+            text = "the weights are those that the model is made with. --ckpt_path last: the newest run's."
+            print(f"No --ckpt_path: {text}", file=sys.stderr)
+        for logger in trainer.loggers:
+            if run is not None and logger.root_dir and Path(logger.root_dir).resolve() == run.parent:
+                number = re.fullmatch(r"version_(\d+)", run.name)
+                logger.use_version(int(number[1]) if number else run.name)

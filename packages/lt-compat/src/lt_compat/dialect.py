@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lt_compat.arguments import translate, with_new_loaders
-from lt_compat.by_index import ByIndex
-from lt_compat.command_line import class_method
-from lt_compat.counters import read_progress, with_todays_keys
-from lt_compat.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
-from lt_compat.signatures import as_in_1_x
-from lt_compat.truncated import Truncated
+from lt_compat.v1.arguments import translate, with_new_loaders
+from lt_compat.v1.by_index import ByIndex
+from lt_compat.v1.command_line import class_method
+from lt_compat.v1.counters import read_progress, with_todays_keys
+from lt_compat.v1.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
+from lt_compat.v1.signatures import as_in_1_x
+from lt_compat.v1.truncated import Truncated
 from lt_core.dialect import NOT_MINE, Dialect, Progress, StepKind
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lt_compat.elsewhere import BEFORE, origin_of
-from lt_compat.names import ROOTS, counterpart, module_in_lt, path_below_root, why_gone
-from lt_compat.stand_ins import is_public, modules, stand_in
+from lt_compat.names.counterparts import ROOTS, counterpart, module_in_lt, path_below_root, why_gone
+from lt_compat.names.elsewhere import BEFORE, origin_of
+from lt_compat.names.stand_ins import is_public, modules, stand_in
 
 __all__ = ["VERSION", "install", "main"]
 
@@ -73,7 +73,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(_USAGE)
         return 0 if given else 2
     if given[0] == "--pickle":
-        from lt_compat.pickled_checkpoints import use_pickles
+        from lt_compat.lightning.pickled_checkpoints import use_pickles
 
         use_pickles()
         print(
@@ -168,7 +168,7 @@ class _Answer(ModuleType):
         if self.__name__ in ROOTS and f"{self.__name__}.{name}" in ROOTS:
             return import_module(f"{self.__name__}.{name}")
         if name == "Trainer":
-            from lt_compat.trainer import trainer_class
+            from lt_compat.lightning.trainer import trainer_class
 
             return trainer_class()
         if origin := BEFORE.get(f"{self._below}:{name}") or BEFORE.get(name):
@@ -177,7 +177,7 @@ class _Answer(ModuleType):
         if found is not None and found.name:
             value = getattr(import_module(found.module), found.name)
             return _trusting(value) if name in _READ_FILES else value
-        small = import_module("lt_compat.answers")
+        small = import_module("lt_compat.lightning.answers")
         if small.answers(name):
             return getattr(small, name)
         if _is_answered(below):
@@ -209,8 +209,8 @@ class _Distribution(Distribution):
 
 def _trusting(base: type) -> type:
     """Return a class that reads checkpoints as it is, or one that trusts them where they hold any object."""
-    from lt_compat.pickled_checkpoints import PickledCheckpointIO, pickles
-    from lt_compat.trainer import trusting
+    from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
+    from lt_compat.lightning.trainer import trusting
 
     if not pickles():
         return base

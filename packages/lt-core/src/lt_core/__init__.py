@@ -2,8 +2,8 @@
 
 from importlib.metadata import version
 
-from lt_core._callback_base import CallbackBase
-from lt_core._module_base import ModuleBase
+from lt_core._bases.callback import CallbackBase
+from lt_core._bases.module import ModuleBase
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
@@ -33,7 +33,7 @@ from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import isolate_rng, seed_everything
-from lt_core.strategy import Capabilities, Placement, Shard, Strategy, SupportsMesh
+from lt_core.strategy import Capabilities, Placement, Shard, Strategy, SupportsMesh, SupportsStages
 from lt_core.trainer import TrainerAPI
 
 __version__ = version("lt-core")
@@ -75,6 +75,7 @@ __all__ = [
     "Strategy",
     "Supervisor",
     "SupportsMesh",
+    "SupportsStages",
     "TrainerAPI",
     "isolate_rng",
     "make_feed",

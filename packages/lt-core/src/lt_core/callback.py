@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lt_core._callback_base import CallbackBase
+from lt_core._bases.callback import CallbackBase
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -226,7 +226,7 @@ class OneFile(CheckpointIO):
             warn(f"trusted=True: {path} may run any code while it is read. Only for files of your own.", code="LT655")
         file = _found(path) if isinstance(path, (str, PathLike)) else path
         with _reading_errors(path):
-            if verify and not mmap:
+            if verify and not mmap:  # torch.load reads a flipped bit without noticing
                 _compare_checksums(file)
             tree = torch.load(file, map_location=map_location or "cpu", weights_only=not trusted, mmap=mmap)
         if not isinstance(tree, dict):

@@ -102,7 +102,7 @@ class ModuleCollectives(Collectives):
 def _with_tensors(data: Any, device: torch.device | str) -> Any:
     """Return ``data`` with its numbers and arrays as tensors on ``device``."""
     if isinstance(data, bool):
-        return torch.tensor(data, dtype=torch.uint8, device=device)
+        return torch.tensor(data, dtype=torch.uint8, device=device)  # Lightning's type for it
     if isinstance(data, (int, float)) or (hasattr(data, "__array__") and not isinstance(data, Tensor)):
         return torch.as_tensor(data, device=device)
     if isinstance(data, list | tuple):
@@ -121,5 +121,6 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # every rank's loss may have used what this one gave
         summed = ctx.ranks.all_reduce(gradient.contiguous(), "sum")
         return summed[ctx.ranks.rank], None

@@ -178,7 +178,9 @@ class Feed(Interface):
                 self._done += 1
                 yield batch if transfer is None else transfer(batch)
         except GeneratorExit:
-            if self._done == self.num_batches:  # a plain loop asks once more, and the sampler may draw then
+            # A plain loop asks once more, and the sampler may draw then. Not after an error: an iterator that its
+            # traceback held goes at any time, in the middle of whatever comes next.
+            if turn == self._turn and self._done == self.num_batches:
                 next(iterator, None)
             raise
         except BaseException:
@@ -245,6 +247,7 @@ class Feed(Interface):
 
     def close(self) -> None:
         """End workers and drop iterators."""
+        self._turn += 1
 
 
 def make_feed(

@@ -68,16 +68,15 @@ class LtError(Exception):
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(f"{message} [{code}]" if code else message)
-        self.code = code
+        self.message, self.code = message, code
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.args, self.code), self.__dict__  # notes, which name rank and place
+        return _rebuild, (type(self), self.args), self.__dict__  # with the notes, which name rank and place
 
 
-def _rebuild(kind: type[LtError], args: tuple[object, ...], code: str | None) -> LtError:
+def _rebuild(kind: type[LtError], args: tuple[object, ...]) -> LtError:
     error = kind.__new__(kind)
     Exception.__init__(error, *args)
-    error.code = code
     return error
 
 
@@ -136,7 +135,7 @@ class LtDeprecationWarning(LtWarning, FutureWarning):
 
 
 _silenced: set[str] = set()
-_silenced_by_runs: Counter[str] = Counter()
+_silenced_by_runs: Counter[str] = Counter()  # counted: two runs at a time may silence the same code
 
 
 def silence(codes: Iterable[str]) -> None:
@@ -186,7 +185,7 @@ def warn(
 
 
 def _warn_at(text: str, category: type[LtWarning], file: str, line: int, module: dict[str, Any]) -> None:
-    registry = module.setdefault("__warningregistry__", {})
+    registry = module.setdefault("__warningregistry__", {})  # Python's own, so that a line warns once here too
     warnings.warn_explicit(text, category, file, line, module.get("__name__"), registry)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lt_core._callback_base import CallbackBase
-from lt_core._module_base import ModuleBase
+from lt_core._bases.callback import CallbackBase
+from lt_core._bases.module import ModuleBase
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.module import LightningModule

@@ -12,7 +12,7 @@ from lt_core.rank import process_rank
 if TYPE_CHECKING:
     from torch import nn
 
-    from lt_core._callback_base import CallbackBase
+    from lt_core._bases.callback import CallbackBase
 
 __all__ = ["DummyExperiment", "DummyLogger", "Logger", "rank_zero_experiment"]
 

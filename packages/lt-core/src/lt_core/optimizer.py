@@ -46,6 +46,7 @@ class LightningOptimizer:
         toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]] = lambda own, sync: nullcontext(),
         zero: Callable[..., None] | None = None,
     ) -> None:
+        # past __setattr__, which writes to torch's optimizer
         self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _toggled=toggled)
         if zero is not None:
             self.__dict__["zero_grad"] = partial(zero, optimizer)

@@ -120,6 +120,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
         "wandb": "lt-loggers[wandb]",
         "mlflow": "lt-loggers[mlflow]",
         "comet": "lt-loggers[comet]",
+        "trackio": "lt-loggers[trackio]",
     },
     "callbacks": dict.fromkeys(
         (

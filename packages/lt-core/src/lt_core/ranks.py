@@ -98,6 +98,14 @@ class Ranks:
     def barrier(self, name: str = "") -> None:
         """Wait until every rank is here; ``name`` appears in the error when one never comes."""
 
+    def background_group(self) -> Any:
+        """Return torch's process group, on the CPU, by which a thread beside the run may talk to those of the others.
+
+        All ranks call this together; it is made when first asked for, and lives as long as the job's. None, as by
+        default: there is none, and what would be done beside the run is done in it.
+        """
+        return None
+
     def post(self, key: str, value: str) -> None:
         """Leave a short message for the other ranks, without waiting (a store, not a collective)."""
         self.__dict__.setdefault("_posted", {})[key] = value

@@ -179,7 +179,7 @@ def _check(seed: Any, source: str) -> int:
         number = int(seed)
     except (TypeError, ValueError):
         number = -1
-    if not 0 <= number <= MAX_SEED or isinstance(seed, float):
+    if not 0 <= number <= MAX_SEED or isinstance(seed, float):  # int() takes 1.5 too
         raise ConfigError(f"{source}={seed!r}: expected an integer from 0 to {MAX_SEED}.", code="LT191")
     return number
 

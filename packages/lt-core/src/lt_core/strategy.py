@@ -23,7 +23,7 @@ from lt_core.launcher import Launcher, RunResult
 from lt_core.precision import Precision
 from lt_core.ranks import Ranks
 
-__all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy", "SupportsMesh"]
+__all__ = ["Capabilities", "Placement", "Shard", "SingleDevice", "Strategy", "SupportsMesh", "SupportsStages"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -410,6 +410,20 @@ class SupportsMesh(Protocol):
     @property
     def mesh_sizes(self) -> dict[str, int]:
         """The mesh's dimensions and their sizes, known before any process exists."""
+
+
+class SupportsStages(Protocol):
+    """A strategy whose ranks hold different layers, one stage after the other; :class:`SupportsMesh` too."""
+
+    @property
+    def schedule_text(self) -> str:
+        """How a batch goes through the stages, in a sentence; known before any process exists."""
+
+    def stages(self, module: nn.Module) -> list[list[str]]:
+        """Return the names of the parameters that each stage holds, of a module that is whole; all hold the others."""
+
+    def whole_module(self, module: nn.Module) -> nn.Module:
+        """Return a copy of this rank's module in which other ranks' layers are on the meta device, to be counted."""
 
 
 def _check_size(name: str, placement: Placement) -> None:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from lt_core._callback_base import CallbackBase
-    from lt_core._module_base import ModuleBase
+    from lt_core._bases.callback import CallbackBase
+    from lt_core._bases.module import ModuleBase
     from lt_core.accelerator import Accelerator
     from lt_core.checkpoint import CheckpointIO
     from lt_core.data import DataSource, Feed

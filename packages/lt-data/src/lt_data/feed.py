@@ -224,8 +224,10 @@ class LoaderFeed(Feed):
             failed = False
         except GeneratorExit:
             failed = False
-            if turn == self._turn and self._done == self.num_batches:
-                self._finished = next(iterator, None) is None  # as a plain loop does: the sampler may draw then
+            # A plain loop asks once more, and the sampler may draw then. Not after an error: an iterator that its
+            # traceback held goes at any time, in the middle of whatever comes next.
+            if turn == self._turn and self._opened and self._done == self.num_batches:
+                self._finished = next(iterator, None) is None
             raise
         except IndexError as error:
             if "index out of range in self" in str(error):  # batch indexing's; a dataset's own comes out as it is

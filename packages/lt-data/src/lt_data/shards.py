@@ -43,43 +43,43 @@ class Share(NamedTuple):
     weight: float
 
 
-def num_steps(left: int, size: int, ranks: int, drop_last: bool) -> int:
-    """Return how many steps ``left`` items make, ``size`` on each of ``ranks`` ranks."""
-    whole = size * ranks
+def num_steps(left: int, size: int, shards: int, drop_last: bool) -> int:
+    """Return how many steps ``left`` items make, ``size`` in each of so many shards."""
+    whole = size * shards
     return left // whole if drop_last else -(-left // whole)
 
 
 def training_shares(order: Order, shard: Shard, start: int = 0) -> Iterator[Share]:
     """Yield what this rank reads in each step from item ``start`` of the epoch on.
 
-    A step takes the next ``size * ranks`` items and gives each rank its contiguous share; the last ones are shared so
+    A step takes the next ``size * count`` items and gives each rank its contiguous share; the last ones are shared so
     that sizes differ by at most 1. All ranks take the same number of steps.
     """
-    rank, ranks = shard
-    whole, total = order.size * ranks, len(order.items)
-    for step in range(num_steps(total - start, order.size, ranks, order.drop_last)):
+    index, count = shard
+    whole, total = order.size * count, len(order.items)
+    for step in range(num_steps(total - start, order.size, count, order.drop_last)):
         at = start + step * whole
         taken = min(whole, total - at)
         if order.batched:
-            yield _share_of_batches(order.items[at : at + taken], rank, ranks)
+            yield _share_of_batches(order.items[at : at + taken], index, count)
         elif taken == whole:
-            yield Share(order.items[at + rank * order.size :][: order.size], 1.0)
+            yield Share(order.items[at + index * order.size :][: order.size], 1.0)
         else:
-            yield _even_share(order.items[at : at + taken], rank, ranks)
+            yield _even_share(order.items[at : at + taken], index, count)
 
 
 def evaluation_shares(order: Order, shard: Shard, stand_ins: bool = False) -> Iterator[Share]:
-    """Yield every ``ranks``-th batch of one process's batches: together each sample once, in the very same batches.
+    """Yield every ``count``-th batch of one process's batches: together each sample once, in the very same batches.
 
     Args:
         order: what one process would read.
         shard: which rank this is.
         stand_ins: whether a rank without a batch in the last round yields a stand-in of weight 0.0.
     """
-    rank, ranks = shard
+    index, count = shard
     total, size = len(order.items), order.size
-    for first in range(0, _num_batches(order), ranks):
-        at = (first + rank) * size
+    for first in range(0, _num_batches(order), count):
+        at = (first + index) * size
         if at < total and not (order.drop_last and at + size > total):
             yield Share(_batch_at(order, at), 1.0)
         elif stand_ins:
@@ -114,17 +114,17 @@ def _batch_at(order: Order, at: int) -> Any:
     return list(order.items[at]) if order.batched else order.items[at : at + order.size]
 
 
-def _share_of_batches(batches: Any, rank: int, ranks: int) -> Share:
+def _share_of_batches(batches: Any, index: int, count: int) -> Share:
     """Return a rank's share of a round of the user's own batches: its batch; if there are fewer, its part of all."""
     total = sum(map(len, batches))
-    if len(batches) == ranks:
-        return Share(list(batches[rank]), len(batches[rank]) * ranks / total)
-    return _even_share([index for batch in batches for index in batch], rank, ranks)
+    if len(batches) == count:
+        return Share(list(batches[index]), len(batches[index]) * count / total)
+    return _even_share([sample for batch in batches for sample in batch], index, count)
 
 
-def _even_share(items: Any, rank: int, ranks: int) -> Share:
+def _even_share(items: Any, index: int, count: int) -> Share:
     total = len(items)
-    base, extra = divmod(total, ranks)
-    mine = base + (rank < extra)
-    at = rank * base + min(rank, extra)
-    return Share(items[at : at + mine], mine * ranks / total) if mine else Share(items[:1], 0.0)
+    base, extra = divmod(total, count)
+    mine = base + (index < extra)
+    at = index * base + min(index, extra)
+    return Share(items[at : at + mine], mine * count / total) if mine else Share(items[:1], 0.0)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from lt_loggers.mlflow import MLFlowLogger
     from lt_loggers.opentelemetry import OpenTelemetryLogger
     from lt_loggers.stdout import StdoutLogger
-    from lt_loggers.tensorboard import TensorBoardLogger
+    from lt_loggers.tensorboard.logger import TensorBoardLogger
+    from lt_loggers.trackio import TrackioLogger
     from lt_loggers.wandb import WandbLogger
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "OpenTelemetryLogger",
     "StdoutLogger",
     "TensorBoardLogger",
+    "TrackioLogger",
     "WandbLogger",
 ]
 
@@ -40,7 +42,8 @@ _HOMES = {
     "MemoryLogger": "memory",
     "OpenTelemetryLogger": "opentelemetry",
     "StdoutLogger": "stdout",
-    "TensorBoardLogger": "tensorboard",
+    "TensorBoardLogger": "tensorboard.logger",
+    "TrackioLogger": "trackio",
     "WandbLogger": "wandb",
 }
 

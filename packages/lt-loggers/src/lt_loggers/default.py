@@ -1,4 +1,4 @@
-"""The logger of ``Trainer(logger=True)``."""
+"""The logger of ``Trainer(logger=True)``: a room of its own, so that only the logger that is chosen is imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def default_logger(save_dir: str | os.PathLike[str]) -> Logger:
     """
     global _warned
     if find_spec("tensorboard") is not None:
-        from lt_loggers.tensorboard import TensorBoardLogger
+        from lt_loggers.tensorboard.logger import TensorBoardLogger
 
         return TensorBoardLogger(save_dir)
     from lt_loggers.csv_file import CSVLogger

@@ -25,7 +25,7 @@ from lt_loggers.rows import Row
 from lt_loggers.tracker import Nothing, TrackerLogger, require
 from lt_loggers.uploads import Upload
 
-__all__ = ["WandbLogger"]
+__all__ = ["WandbLogger", "shown"]
 
 _AXIS = "trainer/global_step"
 
@@ -170,11 +170,13 @@ class WandbLogger(TrackerLogger):
             return False
         if process_rank():
             return True
+        import wandb
+
         with tempfile.TemporaryDirectory() as folder:  # wandb copies the files while logging
-            shown = _shown(media, Path(folder))
-            if shown is not None:
-                self._log_in_order({name: shown}, step)
-        return shown is not None
+            item = shown(wandb, media, Path(folder))
+            if item is not None:
+                self._log_in_order({name: item}, step)
+        return item is not None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the run's id, and W&B's own step, to which ``resume_from`` can set the run back."""
@@ -302,31 +304,29 @@ def _running() -> Any:
     return getattr(sys.modules.get("wandb"), "run", None)
 
 
-def _shown(media: Media, folder: Path) -> Any:
-    """Return wandb's object for ``media``, or None where it has none."""
-    import wandb
-
+def shown(library: Any, media: Media, folder: Path) -> Any:
+    """Return the object for ``media`` of wandb, or of a library that has its classes, or None where it has none."""
     match media:
         case Image():
-            return wandb.Image(_picture(png(media.pixels)))
+            return library.Image(_picture(png(media.pixels)))
         case Figure():
-            return wandb.Image(_picture(media.png()))
+            return library.Image(_picture(media.png()))
         case Histogram():
             counts, edges = media.binned()
-            return wandb.Histogram(np_histogram=(counts, edges))
+            return library.Histogram(np_histogram=(counts, edges))
         case Text():
-            return wandb.Table(columns=["text"], data=[[media.text]])
+            return library.Table(columns=["text"], data=[[media.text]])
         case Table():
-            return wandb.Table(columns=media.columns, data=media.rows, allow_mixed_types=True)
+            return library.Table(columns=media.columns, data=media.rows, allow_mixed_types=True)
         case Audio():
             path = folder / "audio.wav"
             path.write_bytes(wav(media))
-            return wandb.Audio(str(path), sample_rate=media.sample_rate)
+            return library.Audio(str(path), sample_rate=media.sample_rate)
         case Video():
             path = folder / "video.gif"
             frames = [_picture(png(frame)) for frame in media.frames]
             frames[0].save(path, save_all=True, append_images=frames[1:], duration=1000 / media.fps, loop=0)
-            return wandb.Video(str(path), format="gif")
+            return library.Video(str(path), format="gif")
     return None
 
 

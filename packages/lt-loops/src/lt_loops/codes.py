@@ -34,6 +34,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT572",
         "LT574",
         "LT584",
+        "LT596",
         "LT604",
         "LT605",
         "LT606",

@@ -95,9 +95,11 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
             done += 1
         gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
         complete = not (repeats and run.stopping.leaving)
+        # a resume repeats a validation whole where hooks have gathered from batches: no file holds that
         gathers = complete or _gathers(run.hooks, run.module, run.callbacks)
         if not gathers and (sums := recorder.sums_of(group)) is not None:
             run.evaluation.stops_at(done, feeds, sums)
+        # before the hook, which reads callback_metrics, and again after it for what it has logged
         values = recorder.epoch_values(group, gather) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
         if complete:
@@ -167,7 +169,7 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
 def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]]) -> list[list[Any]]:
     """Join the ranks' outputs in the order of the data."""
     everyone = strategy.gather_objects(collected)
-    return [feed.in_order([rank[i] for rank in everyone]) for i, feed in enumerate(feeds)]
+    return [feed.in_order([outputs[i] for outputs in everyone]) for i, feed in enumerate(feeds)]
 
 
 def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback]) -> bool:
@@ -300,7 +302,7 @@ def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str
 
 def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:
     for part, training in modes:
-        if part.training is not training:
+        if part.training is not training:  # not part.train(), which goes down to parts that have a mode of their own
             part.training = training
 
 

@@ -75,6 +75,7 @@ def run_fit(run: Run) -> RunResult:
     """
     with Session(run):
         set_up(run)
+        # before the states of the optimizers: finetuning adds the parameter groups here that they belong to
         run.call("on_fit_start", phase="on_fit_start")
         set_up_training(run)
         _sanity_check(run)
@@ -95,6 +96,7 @@ def run_fit(run: Run) -> RunResult:
         run.finish()
         run.keep_outputs((run.history, run.saves.newest))
         run.say(lambda: announcements.end(run.position, run.stopping.reason))
+        run.say(run.log.unsent)
     return run.result()
 
 
@@ -109,10 +111,12 @@ def train_epoch(run: Run) -> None:
     feed, batches = begin_epoch(run)
     steps_by_step = any(config.interval == "step" for config in schedulers.configs)
     batch_done = batch_done_of(run.strategy, ahead)
+    # where a resume goes on, and before the first batch, a validation may be due or the fit over
     finished = after_batch(run, resumed=True)
     while not finished:
         plan = make_plan(run)
         run.look_ahead()
+        # all that a batch reads of the plan becomes a local: an attribute would be looked up in every step
         starts, ends = hooks["on_train_batch_start"], hooks["on_train_batch_end"]
         step, takes_index, params, zero_grad = plan.step, plan.takes_index, plan.params, plan.zero_grad
         backward, scale, unscale, clip, apply = plan.backward, plan.scale, plan.unscale, plan.clip, plan.apply
@@ -141,9 +145,11 @@ def train_epoch(run: Run) -> None:
                     if params is None:
                         zero_grad(optimizer)
                     else:
+                        # what optimizer.zero_grad() does, without its record for the profiler of torch in every step
                         for p in params:
                             p.grad = None
                     if uneven and feed.weight != 1.0:
+                        # gradients are averaged over ranks, and this one has more or fewer samples than the others
                         loss = loss * feed.weight
                     if scale is not None:
                         loss = scale(loss)
@@ -160,10 +166,12 @@ def train_epoch(run: Run) -> None:
                         clip(optimizer)
                     if apply is None:
                         optimizer.step()
+                    # apply says whether it was a step: a scaler takes none by gradients that are not finite
                     if apply is None or apply(optimizer):
                         position.step += 1
                         if steps_by_step:
                             schedulers.step("step", position.step)
+            # counted before the hooks of its end, which may save: a resume goes on behind this batch
             position.batch = index = index + 1
             if ends:
                 outputs = as_outputs(output)
@@ -172,10 +180,11 @@ def train_epoch(run: Run) -> None:
             if batch_done is not None:
                 batch_done("train")
             if index >= ahead.due or ahead.asked or len(groups) != num_groups:
-                losses.look(output)
+                losses.look(output)  # only here, where the loop looks up anyway: it waits for the device
                 if after_batch(run):
                     finished = True
                     break
+                # a hook may have added a parameter group, which the plan does not know
                 if training.dirty or len(groups) != num_groups:
                     break
                 recorder.enter("train_batch")

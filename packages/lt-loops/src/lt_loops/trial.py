@@ -102,7 +102,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
 def _train(run: Run, losses: _Losses) -> Trial:
     run.data.ensure()
     started = time.perf_counter()
-    run.module.train()
+    run.module.train()  # finders run in on_fit_start, where the module may be in any mode
     run.call("on_train_start", phase="train_start")
     while not run.stopping.ends_training():
         before = run.position.step

@@ -31,8 +31,8 @@ class Supervised(LightningModule):
             needed to evaluate and predict.
         lr_scheduler: makes a scheduler of the optimizer, stepped after each epoch; or a config of
             ``configure_optimizers`` with such a maker: ``{"scheduler": partial(...), "interval": "step"}``.
-        metrics: by name, metric objects (each stage gets a copy) or functions ``metric(outputs, targets)``, whose
-            means over the samples are logged.
+        metrics: by name, metric objects (each stage and loader gets a copy) or functions
+            ``metric(outputs, targets)``, whose means over the samples are logged.
         keys: where inputs and targets stand in a batch, a list, a tuple or a dict; None for the batch itself.
 
     Raises:
@@ -63,6 +63,7 @@ class Supervised(LightningModule):
         self.optimizer, self.lr_scheduler, self.keys = optimizer, lr_scheduler, tuple(keys)
         objects = {name: metric for name, metric in (metrics or {}).items() if isinstance(metric, nn.Module)}
         self.metric_functions = {name: metric for name, metric in (metrics or {}).items() if name not in objects}
+        self.metric_objects = tuple(objects)
         self.metrics = nn.ModuleDict(
             {f"{stage}_{name}": copy.deepcopy(m) for stage in ("train", "val", "test") for name, m in objects.items()}
         )
@@ -76,10 +77,10 @@ class Supervised(LightningModule):
         return self._step(batch, "train")
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._step(batch, "val")
+        self._step(batch, "val", dataloader_idx)
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._step(batch, "test")
+        self._step(batch, "test", dataloader_idx)
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
         """Return ``net(inputs)``; a batch that is one tensor is the inputs."""
@@ -104,7 +105,7 @@ class Supervised(LightningModule):
         config = dict(self.lr_scheduler) if isinstance(self.lr_scheduler, Mapping) else {"scheduler": self.lr_scheduler}
         return {"optimizer": optimizer, "lr_scheduler": config | {"scheduler": config["scheduler"](optimizer)}}
 
-    def _step(self, batch: Any, stage: str) -> Tensor:
+    def _step(self, batch: Any, stage: str, loader: int = 0) -> Tensor:
         inputs, targets = (_part(batch, key) for key in self.keys)
         outputs = self.net(inputs)
         loss = self.loss_function(outputs, targets)
@@ -112,11 +113,21 @@ class Supervised(LightningModule):
         outputs = outputs.detach() if isinstance(outputs, Tensor) else outputs
         for name, function in self.metric_functions.items():
             self.log(f"{stage}_{name}", function(outputs, targets), on_step=False, on_epoch=True)
-        for name, metric in self.metrics.items():
-            if name.startswith(f"{stage}_"):
-                metric.update(outputs, targets)  # type: ignore[operator]
-                self.log(name, metric, on_step=False, on_epoch=True)
+        for name in self.metric_objects:
+            metric = self._metric(f"{stage}_{name}", loader)
+            metric.update(outputs, targets)
+            self.log(f"{stage}_{name}", metric, on_step=False, on_epoch=True)
         return loss
+
+    def _metric(self, name: str, loader: int) -> Any:
+        """Return the metric of one loader: each holds its own samples."""
+        if loader == 0:
+            return self.metrics[name]
+        own = f"{name}_{loader}"
+        if own not in self.metrics:  # how many loaders there are is known when a batch of one comes
+            self.metrics[own] = copy.deepcopy(self.metrics[name])
+            self.metrics[own].reset()  # type: ignore[operator]
+        return self.metrics[own]
 
 
 def _part(batch: Any, key: Any) -> Any:

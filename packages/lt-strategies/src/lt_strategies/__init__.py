@@ -10,21 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lt_strategies.cuda import Cuda
+    from lt_strategies.accelerators.cuda import Cuda
+    from lt_strategies.accelerators.mps import Mps
     from lt_strategies.ddp import DDP
     from lt_strategies.distributed import Distributed
     from lt_strategies.environments import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun
-    from lt_strategies.fsdp import FSDP, ModelParallel
     from lt_strategies.group import leave_group
-    from lt_strategies.job import LaunchedEnvironment
-    from lt_strategies.mps import Mps
-    from lt_strategies.pipeline import Pipelined, PipelineParallel
-    from lt_strategies.precision import Mixed, ScaledMixed, TruePrecision
-    from lt_strategies.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
-    from lt_strategies.script import ScriptLauncher
-    from lt_strategies.xla import XLA, XLASPMD
-    from lt_strategies.xla_device import Xla
-    from lt_strategies.xla_launch import XLAProcesses
+    from lt_strategies.launch.job import LaunchedEnvironment
+    from lt_strategies.launch.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
+    from lt_strategies.launch.script import ScriptLauncher
+    from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
+    from lt_strategies.sharded.fsdp import FSDP, ModelParallel
+    from lt_strategies.sharded.pipeline import Pipelined, PipelineParallel
+    from lt_strategies.xla.device import Xla
+    from lt_strategies.xla.processes import XLAProcesses
+    from lt_strategies.xla.spmd import XLA, XLASPMD
 
 __all__ = [
     "DDP",
@@ -57,21 +57,21 @@ __all__ = [
 ]
 
 _WHERE = {
-    "lt_strategies.cuda": ("Cuda",),
+    "lt_strategies.accelerators.cuda": ("Cuda",),
     "lt_strategies.ddp": ("DDP",),
     "lt_strategies.distributed": ("Distributed",),
     "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"),
-    "lt_strategies.fsdp": ("FSDP", "ModelParallel"),
+    "lt_strategies.sharded.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.group": ("leave_group",),
-    "lt_strategies.job": ("LaunchedEnvironment",),
-    "lt_strategies.mps": ("Mps",),
-    "lt_strategies.pipeline": ("PipelineParallel", "Pipelined"),
-    "lt_strategies.precision": ("Mixed", "ScaledMixed", "TruePrecision"),
-    "lt_strategies.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
-    "lt_strategies.script": ("ScriptLauncher",),
-    "lt_strategies.xla": ("XLA", "XLASPMD"),
-    "lt_strategies.xla_device": ("Xla",),
-    "lt_strategies.xla_launch": ("XLAProcesses",),
+    "lt_strategies.launch.job": ("LaunchedEnvironment",),
+    "lt_strategies.accelerators.mps": ("Mps",),
+    "lt_strategies.sharded.pipeline": ("PipelineParallel", "Pipelined"),
+    "lt_strategies.precision.dtypes": ("Mixed", "ScaledMixed", "TruePrecision"),
+    "lt_strategies.launch.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
+    "lt_strategies.launch.script": ("ScriptLauncher",),
+    "lt_strategies.xla.spmd": ("XLA", "XLASPMD"),
+    "lt_strategies.xla.device": ("Xla",),
+    "lt_strategies.xla.processes": ("XLAProcesses",),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 

@@ -69,7 +69,7 @@ class DDP(Distributed):
         bucket_cap_mb: size of a bucket in MiB; torch's default is 25.
         broadcast_buffers: rank 0's buffers go to the others before each forward.
         ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for
-            each rank; of any other (torch's PowerSGD) a resume says that it starts afresh.
+            each rank; any other (torch's PowerSGD) starts afresh in a resume, with a warning.
         ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it; the
             strategy is ``lossy`` then.
         ddp_comm_wrapper: wraps the hook (``fp16_compress_wrapper``).
@@ -254,7 +254,7 @@ def _trained(module: nn.Module) -> list[int]:
 
 
 def _release(wrapper: DistributedDataParallel) -> None:
-    """Drop what a wrapper holds of the process group; it is of no use without the group."""
+    """Drop what a wrapper holds of the process group; it is useless without the group."""
     for name in ("reducer", "logger", "process_group"):
         wrapper.__dict__.pop(name, None)
 

@@ -88,7 +88,7 @@ class Distributed(Strategy):
         if not chosen:
             return
         talking = ranks or self._opened.control
-        cpu = torch.device("cpu")  # where it can be read without a wait for what the device computes
+        cpu = torch.device("cpu")  # where reading it does not wait for the device
         device = cpu if cpu in talking._device_types else self.device
         has_gradient = torch.tensor([float(p.grad is not None) for p in chosen], device=device)
         dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX, group=talking)
@@ -142,6 +142,9 @@ class Distributed(Strategy):
 
     def barrier(self, name: str = "") -> None:
         self._agree(f"barrier {name!r}")
+
+    def background_group(self) -> dist.ProcessGroup:
+        return self._opened.background(self.timeout)
 
     def post(self, key: str, value: str) -> None:
         if self._group is None:

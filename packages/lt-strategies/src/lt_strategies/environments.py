@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
-from lt_strategies.job import seat
+from lt_strategies.launch.job import seat
 
 __all__ = ["Kubernetes", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
 
@@ -171,8 +171,8 @@ class Plain(Environment):
     """Processes that somebody started by hand or by a script, Ray Train's workers among them.
 
     Known by RANK, WORLD_SIZE above 1 and MASTER_ADDR, all three, or by a process group that exists already. LOCAL_RANK,
-    LOCAL_WORLD_SIZE, NODE_RANK and MASTER_PORT are read where they are set. In place of RANK, LOCAL_RANK, NODE_RANK
-    and LOCAL_WORLD_SIZE do. Without them, processes that meet on this machine's loopback all run here, and others one
+    LOCAL_WORLD_SIZE, NODE_RANK and MASTER_PORT are read where they are set. LOCAL_RANK, NODE_RANK and LOCAL_WORLD_SIZE
+    together can replace RANK. Without them, processes that meet on this machine's loopback all run here, and others one
     on each node.
     """
 

@@ -28,26 +28,28 @@ __all__ = ["Group", "enter", "imagined", "leave_group"]
 T = TypeVar("T")
 
 _CONNECTED = 128
-"""Ranks that gloo connects all to all: then each hears at once of one that fails, also where these two never talked."""
+"""Up to this many ranks, gloo connects each to every other: so all notice when one fails, before they exchange data."""
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
 _group: Group | None = None
 _broken = False
+_last_store: Store | None = None
 
 
 class Group:
-    """What ranks talk through.
+    """What ranks communicate through.
 
     Attributes:
         rank: this process.
         world_size: ranks in the group.
         store: key-value store of the whole job; keys of lt are below ``lt/``.
-        control: a group on gloo of its own for everything that is no gradient, so that a rank that makes another call
+        control: a separate group on gloo for everything but gradients, so that a rank that makes another call
             than the others never mixes its bytes into their gradients.
     """
 
     def __init__(self, rank: int, world_size: int, store: Store, control: ProcessGroup) -> None:
         self.rank, self.world_size, self.store = rank, world_size, store
         self._control: ProcessGroup | None = control
+        self._background: ProcessGroup | None = None
         self._releases: weakref.WeakKeyDictionary[Any, set[Callable[[Any], object]]] = weakref.WeakKeyDictionary()
         self._parts: dict[tuple[tuple[int, ...], ...], ProcessGroup] = {}
 
@@ -61,6 +63,12 @@ class Group:
             self._parts[key], _ = dist.new_subgroups_by_enumeration([list(ranks) for ranks in key])  # type: ignore[no-untyped-call]
         return self._parts[key]
 
+    def background(self, timeout: timedelta) -> ProcessGroup:
+        """Return the group for a thread beside the run, whose calls must not mix with the run's; made once, by all."""
+        if self._background is None:
+            self._background = dist.new_group(backend=dist.get_backend(self.control), timeout=timeout)
+        return self._background
+
     @property
     def control(self) -> ProcessGroup:
         assert self._control is not None, "this process has left the group"
@@ -69,7 +77,7 @@ class Group:
     def on_leave(self, owner: T, release: Callable[[T], object]) -> None:
         """Have ``release(owner)`` called before the group is destroyed, to drop what it holds of torch's group.
 
-        An owner that is gone by then is forgotten, and asking twice is asking once: a group outlives its fits.
+        An owner that is gone by then is forgotten, and asking twice has no further effect: a group outlives its fits.
 
         A group that something still refers to while Python shuts down aborts the process, now and then.
         """
@@ -77,7 +85,7 @@ class Group:
 
     def drop(self) -> None:
         """Drop everything that refers to torch's group."""
-        self._control = None
+        self._control = self._background = None
         self._parts.clear()
         for owner, releases in list(self._releases.items()):
             for release in releases:
@@ -94,7 +102,7 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
         ConfigError: when this process is in a group of another size.
         RankError: when other ranks do not come in time, or a run of this job has failed before.
     """
-    global _group
+    global _group, _last_store
     if _broken:
         raise RankError(
             "A run of this job has failed on this rank or on another one; its ranks cannot meet again. Start the "
@@ -103,6 +111,7 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
         )
     if _group is None or not dist.is_initialized():
         _group = _adopt(timeout) if dist.is_initialized() else _make(environment, world_size, backend, timeout)
+        _last_store = PrefixStore("watch", _group.store)
         atexit.unregister(leave_group)
         atexit.register(leave_group)
     if _group.world_size != world_size:
@@ -114,6 +123,11 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
     return _group
 
 
+def last_store() -> Store | None:
+    """Return the store of the job that this process has entered, also when it has left it by a failure."""
+    return _last_store
+
+
 def leave_group(*, failed: bool = False) -> None:
     """Leave the process group, whoever made it; the rank that holds the store goes last.
 
@@ -121,8 +135,9 @@ def leave_group(*, failed: bool = False) -> None:
         failed: leave without waiting, so that the other ranks' collectives fail now. The group cannot be entered again.
             NCCL's kernels, which may never end once a rank is gone, are aborted.
     """
-    global _group, _broken
+    global _group, _broken, _last_store
     mine, _group = _group, None
+    _last_store = _last_store if failed else None
     if not dist.is_initialized():
         return
     _broken = failed
@@ -139,7 +154,7 @@ def leave_group(*, failed: bool = False) -> None:
 
 @contextmanager
 def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
-    """Be ``rank`` of a group on torch's fake backend for a while: all calls return, and nobody is talked to."""
+    """Be ``rank`` of a group on torch's fake backend for a while: all calls return, without communication."""
     from torch.distributed.tensor import DTensor
     from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
 
@@ -148,6 +163,7 @@ def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
     plans: Any = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding
     plans.cache.cache_clear()  # they name groups of the rank before; torch.distributed.tensor.debug takes seconds
     getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", int)()  # torch 2.9 has none
+    hook = sys.excepthook  # torch has each group name its rank, and the next one again
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     mine = _group = Group(rank, world_size, PrefixStore("lt", store), dist.new_group(backend="fake"))
     try:
@@ -155,6 +171,7 @@ def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
     finally:
         mine.drop()
         _group, _broken = None, False
+        sys.excepthook = hook
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -223,7 +240,7 @@ def _loopback_only(environment: Environment) -> Iterator[None]:
         yield
         return
     os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", _LOOPBACK)  # read at its first collective, so it stays
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", _LOOPBACK)  # read at its first collective, so it is not reset
     try:
         yield
     finally:

@@ -13,10 +13,10 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.errors import RankError
 from lt_core.terminal import SLOW
 
-__all__ = ["meet", "say_bye"]
+__all__ = ["meet", "missing", "say_bye"]
 
 _NAMED = 8
-"""As many absent ranks are named; of more, their number alone is of use."""
+"""How many absent ranks an error names; of more than that, the number alone is useful."""
 
 
 def meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
@@ -99,19 +99,12 @@ class _Waits:
 
     def absent(self) -> str:
         """Return the ranks that have not answered the call; rank 0 where there was none, or none since the failure."""
-        missing = list(islice(self._missing(range(1, self.world_size)), _NAMED + 1)) if self.meeting else []
-        return f"[{', '.join(map(str, missing[:_NAMED] or [0]))}{', ...' if len(missing) > _NAMED else ''}]"
-
-    def _missing(self, ranks: range) -> Iterator[int]:
-        """Yield those of ``ranks`` that have not answered, by few questions about many of them."""
-        if not ranks or self.store.check([f"{self.meeting}/{rank}" for rank in ranks]):
-            return
-        if len(ranks) == 1:
-            yield ranks[0]
-            return
-        middle = len(ranks) // 2
-        yield from self._missing(ranks[:middle])
-        yield from self._missing(ranks[middle:])
+        found = (
+            list(islice(missing(self.store, self.meeting, range(1, self.world_size)), _NAMED + 1))
+            if self.meeting
+            else []
+        )
+        return f"[{', '.join(map(str, found[:_NAMED] or [0]))}{', ...' if len(found) > _NAMED else ''}]"
 
     def error(self) -> RankError:
         return RankError(
@@ -119,6 +112,18 @@ class _Waits:
             f"{self.rank} waited for them. Look at their output; DDP(timeout=...) waits longer.",
             code="LT705",
         )
+
+
+def missing(store: Store, name: str, ranks: range) -> Iterator[int]:
+    """Yield those of ``ranks`` that have left nothing at ``name/rank``, by few questions about many of them."""
+    if not ranks or store.check([f"{name}/{rank}" for rank in ranks]):
+        return
+    if len(ranks) == 1:
+        yield ranks[0]
+        return
+    middle = len(ranks) // 2
+    yield from missing(store, name, ranks[:middle])
+    yield from missing(store, name, ranks[middle:])
 
 
 def say_bye(store: Store, rank: int, world_size: int) -> None:

@@ -1,13 +1,13 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_compat.answers import find_usable_cuda_devices as find_usable_cuda_devices
+from lt_compat.lightning.answers import find_usable_cuda_devices as find_usable_cuda_devices
 from lt_core.accelerator import Accelerator as Accelerator
 from lt_core.accelerator import Cpu as CPUAccelerator
-from lt_strategies.cuda import Cuda as CUDAAccelerator
-from lt_strategies.cuda import Cuda as GPUAccelerator
-from lt_strategies.mps import Mps as MPSAccelerator
-from lt_strategies.xla_device import Xla as TPUAccelerator
-from lt_strategies.xla_device import Xla as XLAAccelerator
+from lt_strategies.accelerators.cuda import Cuda as CUDAAccelerator
+from lt_strategies.accelerators.cuda import Cuda as GPUAccelerator
+from lt_strategies.accelerators.mps import Mps as MPSAccelerator
+from lt_strategies.xla.device import Xla as TPUAccelerator
+from lt_strategies.xla.device import Xla as XLAAccelerator
 
 __all__ = [
     "Accelerator",

@@ -9,7 +9,8 @@ from lt_loggers.memory import MemoryLogger as MemoryLogger
 from lt_loggers.mlflow import MLFlowLogger as MLFlowLogger
 from lt_loggers.opentelemetry import OpenTelemetryLogger as OpenTelemetryLogger
 from lt_loggers.stdout import StdoutLogger as StdoutLogger
-from lt_loggers.tensorboard import TensorBoardLogger as TensorBoardLogger
+from lt_loggers.tensorboard.logger import TensorBoardLogger as TensorBoardLogger
+from lt_loggers.trackio import TrackioLogger as TrackioLogger
 from lt_loggers.wandb import WandbLogger as WandbLogger
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "OpenTelemetryLogger",
     "StdoutLogger",
     "TensorBoardLogger",
+    "TrackioLogger",
     "WandbLogger",
 ]

@@ -98,7 +98,7 @@ def _table(below: str) -> Mapping[str, str] | None:
 def _paths_of_lightning() -> Mapping[str, Mapping[str, str]]:
     if find_spec("lt_compat") is None:
         return {}
-    found: Mapping[str, Mapping[str, str]] = import_module("lt_compat.paths").NAMES
+    found: Mapping[str, Mapping[str, str]] = import_module("lt_compat.names.paths").NAMES
     return found
 
 

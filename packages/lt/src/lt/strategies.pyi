@@ -7,16 +7,16 @@ from lt_strategies.ddp import DDP as DDPStrategy
 from lt_strategies.ddp import ddp_spawn as DDPSpawnStrategy
 from lt_strategies.distributed import Distributed as Distributed
 from lt_strategies.distributed import Distributed as ParallelStrategy
-from lt_strategies.fsdp import FSDP as FSDP
-from lt_strategies.fsdp import FSDP as FSDPStrategy
-from lt_strategies.fsdp import ModelParallel as ModelParallel
-from lt_strategies.fsdp import ModelParallel as ModelParallelStrategy
 from lt_strategies.group import leave_group as leave_group
-from lt_strategies.pipeline import PipelineParallel as PipelineParallel
-from lt_strategies.pipeline import Pipelined as Pipelined
-from lt_strategies.xla import XLA as XLA
-from lt_strategies.xla import XLA as XLAStrategy
-from lt_strategies.xla import XLASPMD as XLASPMD
+from lt_strategies.sharded.fsdp import FSDP as FSDP
+from lt_strategies.sharded.fsdp import FSDP as FSDPStrategy
+from lt_strategies.sharded.fsdp import ModelParallel as ModelParallel
+from lt_strategies.sharded.fsdp import ModelParallel as ModelParallelStrategy
+from lt_strategies.sharded.pipeline import PipelineParallel as PipelineParallel
+from lt_strategies.sharded.pipeline import Pipelined as Pipelined
+from lt_strategies.xla.spmd import XLA as XLA
+from lt_strategies.xla.spmd import XLA as XLAStrategy
+from lt_strategies.xla.spmd import XLASPMD as XLASPMD
 
 __all__ = [
     "DDP",

@@ -2,13 +2,13 @@
 
 from lt_callbacks.monitors.chip_flops import measure_flops as measure_flops
 from lt_callbacks.summary.module_table import ModuleTable as ModelSummary
-from lt_compat.answers import apply_to_collection as apply_to_collection
-from lt_compat.answers import disable_possible_user_warnings as disable_possible_user_warnings
-from lt_compat.answers import find_shared_parameters as find_shared_parameters
-from lt_compat.answers import is_overridden as is_overridden
-from lt_compat.answers import is_picklable as is_picklable
-from lt_compat.answers import set_shared_parameters as set_shared_parameters
-from lt_compat.answers import suggested_max_num_workers as suggested_max_num_workers
+from lt_compat.lightning.answers import apply_to_collection as apply_to_collection
+from lt_compat.lightning.answers import disable_possible_user_warnings as disable_possible_user_warnings
+from lt_compat.lightning.answers import find_shared_parameters as find_shared_parameters
+from lt_compat.lightning.answers import is_overridden as is_overridden
+from lt_compat.lightning.answers import is_picklable as is_picklable
+from lt_compat.lightning.answers import set_shared_parameters as set_shared_parameters
+from lt_compat.lightning.answers import suggested_max_num_workers as suggested_max_num_workers
 from lt_core.batch import move_to_device as move_data_to_device
 from lt_core.errors import MisconfigurationException as MisconfigurationException
 from lt_core.hparams import AttributeDict as AttributeDict

@@ -95,7 +95,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def load(self, tensors: dict[str, Tensor], num_averaged: int) -> None:
-        """Take back what :meth:`tensors` returned; names that the module has not are passed over."""
+        """Take back what :meth:`tensors` returned; names that the module lacks are skipped."""
         for name, tensor in tensors.items():
             if name in self._names:
                 self._mean[self._names[name]].copy_(tensor)

@@ -112,7 +112,7 @@ class StochasticWeightAveraging(Callback):
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Check what the run is like, and find the first epoch to average."""
+        """Check that the run can be averaged, and find the first epoch to average."""
         self._check(trainer, pl_module)
         start = self._swa_epoch_start
         if isinstance(start, float):

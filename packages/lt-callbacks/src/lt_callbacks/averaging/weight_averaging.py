@@ -196,7 +196,7 @@ class EMAWeightAveraging(WeightAveraging):
             weights are soon forgotten (as ``tf.train.ExponentialMovingAverage`` with ``num_updates``).
 
     Raises:
-        ConfigError: for a decay outside of 0 to 1, or counts that are none.
+        ConfigError: for a decay outside of 0 to 1, or wrong counts.
     """
 
     @checks_arguments

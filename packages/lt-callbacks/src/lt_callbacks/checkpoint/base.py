@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lt_core.callback import Callback
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
 
 __all__ = ["Checkpoint"]
 
@@ -19,6 +24,10 @@ class Checkpoint(Callback):
         Another callback of the same run neither writes over them nor deletes them. By default none is known.
         """
         return set()
+
+    def _remove_checkpoint(self, trainer: TrainerAPI, filepath: str) -> None:
+        """Delete a checkpoint that is kept no longer; subclasses in the wild delete what lies beside it too."""
+        trainer.remove_checkpoint(filepath)
 
     def owns(self, path: str) -> bool:
         """Return whether this callback wrote ``path``, so that those who share their names with it may replace it."""

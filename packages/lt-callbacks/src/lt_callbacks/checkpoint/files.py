@@ -43,7 +43,7 @@ def path_in(folder: str, name: str) -> str:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a folder, so that it stays where it is when the process goes to another one."""
+    """Return the absolute path of a folder, so that it does not change with the process's working directory."""
     text = os.fspath(path)
     return text if is_remote(text) else str(Path(text).expanduser().absolute())
 
@@ -91,7 +91,7 @@ class CheckpointFiles:
     def _problem(self) -> str:
         try:
             if self.remote:
-                self._io.clean(self.folder)  # nothing to do there, but for an object that knows no URLs
+                self._io.clean(self.folder)  # nothing to do there, except for an object that knows no URLs
                 return ""
             Path(self.folder).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder) as file:

@@ -250,7 +250,8 @@ class KeptCheckpoints:
         own = trainer.is_global_zero and not self._kept_by_others(path) and self._owns(path)
         own = bool(trainer.strategy.broadcast(own))
         if own:
-            trainer.remove_checkpoint(path)
+            assert self._owner is not None
+            self._owner._remove_checkpoint(trainer, path)
             if weights := self.beside(path):
                 self.delete(trainer, weights)
         return own

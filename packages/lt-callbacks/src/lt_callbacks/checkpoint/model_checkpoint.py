@@ -55,10 +55,10 @@ class ModelCheckpoint(Checkpoint):
         save_weights_only: leave out what a resume needs.
         mode: ``"min"`` or ``"max"`` of ``monitor`` is best.
         auto_insert_metric_name: ``{epoch}`` becomes ``epoch=3``; False: ``3``.
-        every_n_train_steps: save after every so many optimizer steps. Where ``monitor`` is a metric of validation, the
-            next validation ranks and saves.
+        every_n_train_steps: save each time this many optimizer steps are done. Where ``monitor`` is a metric of
+            validation, the next validation ranks and saves.
         train_time_interval: save whenever this time (``"10 min"``) has passed, at the next batch, or likewise.
-        every_n_epochs: save after every so many epochs; 1 where neither of the two above is given.
+        every_n_epochs: save each time this many epochs are done; 1 where neither of the two above is given.
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
             it does not run exactly once an epoch.
         enable_version_counter: a file of another run or callback is not overwritten, but ``-v1`` added; False: it is.
@@ -146,6 +146,7 @@ class ModelCheckpoint(Checkpoint):
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
         self._interrupted_at = -1
         self._last_global_step_saved = 0
+        self._before: dict[str, Any] = {}  # the ranking before what is being ranked
         self._waits = False  # a save that is due, for the validation whose metric ranks it
         self._in_first_step = False
 
@@ -199,7 +200,12 @@ class ModelCheckpoint(Checkpoint):
     @property
     def kth_value(self) -> Tensor | None:
         """The metric that a new checkpoint must beat, 0-dim."""
-        return self._kept.readable(None).worst_score
+        ranking = self._kept.readable(None)
+        return ranking.scores.get(ranking.worst, ranking.given_worst)
+
+    @kth_value.setter
+    def kth_value(self, score: Tensor | float | None) -> None:
+        self._kept.ranking.given_worst = None if score is None else torch.as_tensor(score)
 
     @property
     def current_score(self) -> Tensor | None:
@@ -375,7 +381,7 @@ class ModelCheckpoint(Checkpoint):
         return path
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """The run came to its end: what once resumed it is of no more use, where something newer was kept."""
+        """The run came to its end: what once resumed it is no longer needed, where something newer was kept."""
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
         if not finished or self.dirpath is None:
             return
@@ -508,14 +514,20 @@ class ModelCheckpoint(Checkpoint):
         if not ranking.takes(score):
             self._say(trainer, f"{self.monitor!r} was not in top {self.save_top_k}")
             return ""
+        self._before = before
+        self._update_best_and_save(score, trainer, metrics)
+        return ranking.newest if self._last_global_step_saved == trainer.global_step else ""
+
+    def _update_best_and_save(self, current: Tensor, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
+        """Rank the state of this moment by ``current`` and have it written; subclasses in the wild add to it."""
+        ranking = self._kept.ranking
         leaves = "" if self.save_top_k == -1 else ranking.worst
-        path = self._agreed_path(trainer, metrics, leaves)
-        self._say(trainer, f"{self.monitor!r} reached {float(score):.5f}, saving {path}")
+        path = self._agreed_path(trainer, monitor_candidates, leaves)
+        self._say(trainer, f"{self.monitor!r} reached {float(current):.5f}, saving {path}")
         if leaves != path:
             ranking.drop(leaves)
-        ranking.add(path, score)
-        self._request(trainer, path, leaves, before)
-        return path
+        ranking.add(path, current)
+        self._request(trainer, path, leaves, self._before)
 
     def _save_last(self, trainer: TrainerAPI, metrics: dict[str, Any], saved: str, before: dict[str, Any]) -> None:
         ranking = self._kept.ranking

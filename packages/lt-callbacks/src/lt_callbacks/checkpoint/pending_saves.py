@@ -81,7 +81,7 @@ class PendingSaves:
             return None
         save.given = True
         for earlier in [name for name, other in self._saves.items() if other.given and other.step < save.step]:
-            del self._saves[earlier]  # the loop has seen it completed before it let this one be written
+            del self._saves[earlier]  # the loop saw it completed before it had this one written
         return save
 
     def fail(self, path: str) -> PendingSave | None:

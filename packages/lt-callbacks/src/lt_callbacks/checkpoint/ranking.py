@@ -30,6 +30,7 @@ class CheckpointRanking:
         last: path of the copy or link that stands for the newest.
         newest: path saved last.
         given_score: what a user has set as the best one's score, where it has none of its own.
+        given_worst: likewise of the one that goes next; it decides nothing.
 
     Raises:
         ConfigError: for a ``save_top_k`` below -1, or above 1 without a monitor.
@@ -51,6 +52,7 @@ class CheckpointRanking:
         self.best = self.worst = self.last = self.newest = ""
         self.current: Tensor | None = None
         self.given_score: Tensor | None = None
+        self.given_worst: Tensor | None = None
 
     def at(self, snapshot: dict[str, Any]) -> CheckpointRanking:
         """Return what it was at a :meth:`snapshot`."""

@@ -177,8 +177,8 @@ class LearningRateFinder(Callback):
         rate = curve.suggestion()
         if rate is None:
             warn(
-                "LearningRateFinder found too few finite losses for a suggestion; the learning rate stays. Take more "
-                "num_training_steps, or a smaller max_lr.",
+                "LearningRateFinder found too few finite losses for a suggestion; the learning rate is unchanged. Take "
+                "more num_training_steps, or a smaller max_lr.",
                 code="LT181",
             )
         elif attribute is not None:

@@ -72,7 +72,7 @@ class SlowRankMonitor(Callback):
         self._forward: list[tuple[Any, Any]] = []
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin anew: workers start, and what happened since the last batch was no loading."""
+        """Begin anew: workers start, and the time since the last batch was not spent loading."""
         self._ended = None
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -115,7 +115,7 @@ class SlowRankMonitor(Callback):
 
 
 def _mark(device: torch.device) -> Any:
-    """Return this moment, of the device's own clock where it works behind this process's back."""
+    """Return this moment, by the device's own clock where it works asynchronously."""
     if device.type not in ("cuda", "xpu"):
         return perf_counter()
     event = torch.Event(device, enable_timing=True)

@@ -21,7 +21,7 @@ class AdvancedProfiler(SimpleProfiler):
         dirpath: folder of the report; None: the run's log folder, where a ``filename`` is given.
         filename: name of the report without ending, one for each rank; None: rank 0 prints it.
         line_count_restriction: how many functions are shown: a number, or a share (a float below 1.0).
-        dump_stats: also write ``.prof`` beside the report, for snakeviz and its kin.
+        dump_stats: also write ``.prof`` beside the report, for snakeviz and similar viewers.
     """
 
     def __init__(

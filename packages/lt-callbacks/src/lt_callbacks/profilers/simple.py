@@ -27,7 +27,7 @@ class SimpleProfiler(Profiler):
     Args:
         dirpath: folder of the report; None: the run's log folder, where a ``filename`` is given.
         filename: name of the report without ending, one for each rank; None: rank 0 prints it.
-        extended: kept for Lightning's sake; the report is always whole.
+        extended: accepted as in Lightning; the report is always complete.
     """
 
     def __init__(

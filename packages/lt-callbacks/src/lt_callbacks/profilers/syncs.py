@@ -1,4 +1,4 @@
-"""Finds the lines at which a step waits for the device: each makes a GPU run dry."""
+"""Finds the lines at which a step waits for the device: each leaves a GPU without work."""
 
 from __future__ import annotations
 

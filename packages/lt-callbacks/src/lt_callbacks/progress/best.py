@@ -21,7 +21,7 @@ class BestValues:
     """Remembers the best value of each metric whose direction is known.
 
     Args:
-        callbacks: those of the run; what they monitor, and what was best before a resume, is theirs to say.
+        callbacks: those of the run; they know what they monitor, and what was best before a resume.
     """
 
     def __init__(self, callbacks: Iterable[Any] = ()) -> None:

@@ -14,7 +14,7 @@ __all__ = ["BEST", "History", "in_colour"]
 BEST = "*"
 """Stands behind a value that is the best so far."""
 
-_AGAIN = 30  # rows after which the heading is said again
+_AGAIN = 30  # rows after which the heading is repeated
 _NARROW, _CALM = 5, 8  # columns of a short number, and of any
 
 
@@ -104,7 +104,7 @@ def in_colour() -> bool:
 
 
 def _layout(widths: Mapping[_Head, int], room: int) -> dict[_Head, _Column]:
-    """Return the columns that fit into ``room``, the more compact the less there is of it."""
+    """Return the columns that fit into ``room``, more compact the less there is of it."""
     columns: dict[_Head, _Column] = {}
     for gap, least, folds in ((2, _CALM, False), (2, _CALM, True), (1, _NARROW, True)):
         columns = {head: _column(head, width, gap, least, folds=folds) for head, width in widths.items()}

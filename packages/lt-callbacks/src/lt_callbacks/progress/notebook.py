@@ -1,4 +1,4 @@
-"""A bar in a notebook that has no widgets: a line of plain text which is replaced."""
+"""A bar in a notebook without widgets: a line of plain text that is replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def has_widgets() -> bool:
 
 
 class NotebookLine:
-    """A file for tqdm: what is written after the last carriage return stands in the cell's output, and nothing else."""
+    """A file for tqdm: what is written after the last carriage return is the cell's whole output."""
 
     encoding = "utf-8"
 

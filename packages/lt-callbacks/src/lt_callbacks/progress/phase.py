@@ -60,7 +60,7 @@ class Phase:
         self._last = self.started
 
     def advance(self, done: int, now: float, units: float | None = None) -> None:
-        """Take note that ``done`` batches are done at ``now`` (seconds), in which there were so many units."""
+        """Note that ``done`` batches are done at ``now`` (seconds), and ``units`` units in them."""
         passed = now - self._last
         decay = math.exp(-passed / _WINDOW)
         units = done - self.first if units is None else units

@@ -38,7 +38,7 @@ class ProgressBar(Callback):
     A bar of your own: override :meth:`make_display`, or :meth:`get_metrics` to change what is shown.
 
     Args:
-        refresh_rate: show every so many batches only (still by the clock); 0 shows nothing.
+        refresh_rate: show only every this many batches (still by the clock); 0 shows nothing.
 
     Raises:
         ConfigError: for a negative ``refresh_rate``.

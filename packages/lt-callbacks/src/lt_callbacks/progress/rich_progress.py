@@ -64,7 +64,7 @@ class RichProgressBar(ProgressBar):
     To change the columns, override :meth:`configure_columns`.
 
     Args:
-        refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing.
+        refresh_rate: show only every this many batches (still 10 times a second at most); 0 shows nothing.
         leave: keep the finished bar of each epoch, in place of its row.
         theme: colours and texts.
         console_kwargs: arguments for ``rich.console.Console``.
@@ -101,7 +101,7 @@ class RichProgressBar(ProgressBar):
 
         columns = self.configure_columns(self.trainer)
         console = Console(**self._console_kwargs)
-        redirect = sys.stderr is not None and sys.stderr.isatty()  # a file that takes stderr shall still get it
+        redirect = sys.stderr is not None and sys.stderr.isatty()  # a file that stderr goes to still gets it
         progress = Progress(*columns, auto_refresh=False, console=console, expand=True, redirect_stderr=redirect)
         return _RichDisplay(progress, self._leave, self.theme)
 
@@ -153,7 +153,7 @@ class _RichDisplay:
         slot = self._slot(phase)
         task = self._tasks.get(slot)
         if phase.over and (task is None or self._has_row(phase)):
-            return  # its line stands already
+            return  # its line is there already
         if task is None:
             task = self._tasks[slot] = self._progress.add_task("", total=None)
         self._shown[slot] = phase

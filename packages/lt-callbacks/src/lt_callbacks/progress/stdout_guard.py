@@ -47,7 +47,7 @@ class StdoutGuard:
             guarded.settle()
 
     def close(self) -> None:
-        """Give the streams back; one that somebody else has replaced meanwhile stays theirs."""
+        """Give the streams back; one that somebody else has replaced meanwhile is left alone."""
         self._logs.close()
         for name, stream, guarded in self._replaced:
             guarded.finish()

@@ -30,7 +30,7 @@ _INTERVAL = 0.1
 """Seconds between two drawings."""
 
 _LINE = "{desc} {bar} {count}  {times}  {speed}  {metrics}"
-_SIGNS = "─╾━"  # to be done, half done, done
+_SIGNS = "─╾━"  # not done, half done, done
 _LEAST_BAR = 12
 _WIDE = 90
 """Columns in a notebook, which has no width of its own."""
@@ -64,7 +64,7 @@ class TQDMProgressBar(ProgressBar):
     ``predict_progress_bar`` are the bars themselves; where none is drawn, as off a terminal, one that draws nothing.
 
     Args:
-        refresh_rate: show every so many batches only (still 10 times a second at most); 0 shows nothing. As for all
+        refresh_rate: show only every this many batches (still 10 times a second at most); 0 shows nothing. As for all
             bars of tqdm, ``TQDM_MINITERS`` and ``TQDM_MININTERVAL`` (seconds) in the environment make it rarer.
         process_position: lines to leave free above the bar, for several bars in one terminal.
         leave: keep the finished bar of each epoch, in place of its row.
@@ -99,7 +99,7 @@ class TQDMProgressBar(ProgressBar):
     def _begin(self, phase: Phase) -> None:
         super()._begin(phase)
         if isinstance(self._display, _TqdmDisplay) and self._is_overridden(_MAKER[phase.kind]):
-            self._display.bar_of(phase)  # now, however short the phase is: what it does beside drawing counts
+            self._display.bar_of(phase)  # now, however short the phase is: it may do more than draw
 
     if not TYPE_CHECKING:
 
@@ -177,7 +177,7 @@ class _TqdmDisplay:
     def update(self, phase: Phase, metrics: Metrics) -> None:
         slot = self._slot(phase)
         if phase.over and (slot not in self._bars or (self._has_row(phase) and not in_notebook())):
-            return  # its line stands already
+            return  # its line is there already
         self._guard.settle()
         bar = self.bar_of(phase)
         self._describe(bar, phase, metrics)
@@ -279,7 +279,7 @@ class _TqdmDisplay:
 
 
 def _signs() -> str | bool:
-    """Return what a bar is made of: plain signs where stdout has no lines."""
+    """Return the characters of a bar: plain ones where stdout has no lines."""
     encoding = getattr(raw_stdout(), "encoding", None) or "utf-8"
     return _SIGNS if _SIGNS.encode(encoding, "ignore").decode(encoding) == _SIGNS else True
 

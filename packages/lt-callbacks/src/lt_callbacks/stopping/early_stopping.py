@@ -105,6 +105,7 @@ class EarlyStopping(Callback):
         self.best_score = torch.tensor(math.inf if mode == "min" else -math.inf)
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
         self.stopping_reason_message: str | None = None
+        self._rule = EarlyStoppingReason.NOT_STOPPED  # of the value that is looked at
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -170,12 +171,14 @@ class EarlyStopping(Callback):
             return
         current = metrics[self.monitor].detach().squeeze().cpu()
         best_before = self.best_score
-        reason, message = self._judge(current)
+        self._rule = EarlyStoppingReason.NOT_STOPPED
+        stop, said = self._evaluate_stopping_criteria(current)
+        message = (said or "stopped by a criterion of a subclass.") if stop else ""
         if self.verbose and self.wait_count == 0 and not message:
             better = f" by {abs(float(current - best_before)):.5g}" if torch.isfinite(best_before) else ""
             trainer.print(f"{self.monitor} got better{better}; best so far: {float(current):.5g}.")
         if self._any_rank(trainer, bool(message)):
-            self._stop(trainer, reason, message)
+            self._stop(trainer, self._rule, message)
 
     def _stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
         found = [(rank, *each) for rank, each in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
@@ -189,6 +192,11 @@ class EarlyStopping(Callback):
             for rank, _, text in found[1:]:
                 if text:
                     trainer.print(f"  rank {rank}: {text}")
+
+    def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
+        """Return whether to stop, and why; subclasses in the wild override it, to wait or to take note."""
+        self._rule, message = self._judge(current)
+        return bool(message), message or None
 
     def _judge(self, current: Tensor) -> tuple[EarlyStoppingReason, str]:
         """Take note of the value; return which rule says stop, and why."""

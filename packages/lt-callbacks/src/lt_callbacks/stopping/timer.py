@@ -1,4 +1,4 @@
-"""Measures how long stages take, and ends training when its time or its money is over."""
+"""Measures how long stages take, and ends training when its time or its money is used up."""
 
 from __future__ import annotations
 

@@ -59,8 +59,10 @@ class ModelSummary(Callback):
         )
 
     def table(self, trainer: TrainerAPI, pl_module: LightningModule) -> ModuleTable:
-        """Return the table of ``pl_module`` as the run's precision computes it."""
-        return ModuleTable(pl_module, self._max_depth, wrap=trainer.precision_plugin.wrap_step)
+        """Return the table of ``pl_module`` as the run's precision computes it, with the layers of other ranks."""
+        whole = getattr(trainer.strategy, "whole_module", None)  # of a pipeline (SupportsStages)
+        wrap = trainer.precision_plugin.wrap_step
+        return ModuleTable(pl_module, self._max_depth, wrap=wrap, whole=whole and whole(pl_module))
 
     @staticmethod
     def summarize(table: ModuleTable, **summarize_kwargs: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from lt_callbacks.arguments import whole
+from lt_callbacks.arguments import whole as whole_number
 from lt_core.batch import move_to_device
 from lt_core.errors import warn
 from lt_core.seed import preserve_generators
@@ -57,24 +57,30 @@ class ModuleTable:
         module: a LightningModule or any other.
         max_depth: how many levels of layers get a line: 1 the children, 0 none, -1 all.
         wrap: wraps the forward of the example, as the run's precision does.
+        whole: what is counted in place of ``module``, where other ranks hold some of its layers.
 
     Raises:
         ConfigError: for a ``max_depth`` below -1.
     """
 
-    def __init__(self, module: nn.Module, max_depth: int = 1, wrap: Run | None = None) -> None:
-        self.max_depth = whole("ModelSummary", "max_depth", max_depth, -1, "0 for totals only, -1 for all levels")
-        self.layers = dict(_layers(module, max_depth))
-        parameters = list(module.parameters())
+    def __init__(
+        self, module: nn.Module, max_depth: int = 1, wrap: Run | None = None, *, whole: nn.Module | None = None
+    ) -> None:
+        self.max_depth = whole_number(
+            "ModelSummary", "max_depth", max_depth, -1, "0 for totals only, -1 for all levels"
+        )
+        counted = module if whole is None else whole
+        self.layers = dict(_layers(counted, max_depth))
+        parameters = list(counted.parameters())
         self.total_parameters = sum(map(_count, parameters))
         self.trainable_parameters = sum(_count(p) for p in parameters if p.requires_grad)
         self.model_size = sum(map(_bytes, parameters)) / 1e6
         self.has_lazy_parameters = any(map(is_lazy, parameters))
-        self.modes = Counter("train" if m.training else "eval" for m in list(module.modules())[1:])
+        self.modes = Counter("train" if m.training else "eval" for m in list(counted.modules())[1:])
         listed = {id(p) for layer in self.layers.values() for p in layer.parameters()}
         self.other_parameters = sum(_count(p) for p in parameters if id(p) not in listed) if self.layers else 0
         wanted = getattr(module, "example_input_array", None) is not None
-        measured = _measure(module, self.layers, wrap) if wanted else None
+        measured = _measure(module, dict(_layers(module, max_depth)), wrap) if wanted else None
         self.has_example = measured is not None
         self.total_flops = measured.total_flops if measured is not None else 0
         self.rows = [_row(name, layer, measured) for name, layer in self.layers.items()]

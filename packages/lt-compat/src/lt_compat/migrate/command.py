@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from lt_compat.migrate.leftover import Left
-from lt_compat.names import ROOTS, counterpart, path_below_root
+from lt_compat.migrate.old_spellings import Left
+from lt_compat.names.counterparts import ROOTS, counterpart, path_below_root
 
 __all__ = ["Change", "MigrationError", "main", "migrate_text", "parser"]
 

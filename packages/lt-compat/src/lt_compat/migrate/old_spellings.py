@@ -1,16 +1,31 @@
-"""Spellings of 1.x that ``lt migrate`` rewrites: arguments of the Trainer and names of hooks."""
+"""Spellings of 1.x that ``lt migrate`` rewrites, arguments of the Trainer and names of hooks, and what it leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-__all__ = ["ADVICE", "HOOKS", "LEFT_HOOKS", "new_arguments"]
+__all__ = ["ADVICE", "HOOKS", "LEFT_HOOKS", "Left", "new_arguments"]
 
 Arguments = dict[str, str]
 """Arguments by name, each value as source text."""
 
 Rule = Callable[[str], "Arguments | str"]
 """Turns an old argument's value into new arguments, or returns advice where a person has to look."""
+
+
+class Left(NamedTuple):
+    """Something that a person has to look at.
+
+    Attributes:
+        line: from 1.
+        what: the text that stands there.
+        advice: what to do.
+    """
+
+    line: int
+    what: str
+    advice: str
 
 
 def _renamed(name: str) -> Rule:

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from lt_compat.migrate.leftover import Left
-from lt_compat.migrate.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, new_arguments
-from lt_compat.names import ROOTS, Counterpart, counterpart, module_in_lt, path_below_root, why_gone
+from lt_compat.migrate.old_spellings import ADVICE, HOOKS, LEFT_HOOKS, Left, new_arguments
+from lt_compat.names.counterparts import ROOTS, Counterpart, counterpart, module_in_lt, path_below_root, why_gone
 
 __all__ = ["rewrite"]
 

@@ -19,19 +19,18 @@ from torch import Tensor, nn
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, ConfigError, did_you_mean, nearest_name, warn
-from lt_core.files.checkpoint_header import HEADER_KEY
-from lt_core.files.hparams_file import read_hparams_file
-from lt_core.files.partial_save import check_left_out
-from lt_core.hparams import (
-    AttributeDict,
+from lt_core.files._hparams_form import (
     annotated_classes,
     constructor_hints,
     enum_member,
     is_sketch,
-    plain_hparams,
     whole_config,
     with_types,
 )
+from lt_core.files.checkpoint_header import HEADER_KEY
+from lt_core.files.hparams_file import read_hparams_file
+from lt_core.files.partial_save import check_left_out
+from lt_core.hparams import AttributeDict, plain_hparams
 
 __all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
 

@@ -157,10 +157,10 @@ class IterableReader(Reader):
 
 
 class SharedIterableReader(IterableReader):
-    """Reads an iterable of batches on several ranks: all read it, and each keeps every ``ranks``-th batch.
+    """Reads an iterable of batches on several ranks: all read it, and each keeps every ``count``-th batch.
 
     In training all ranks take the same number of steps: in a last round of ``m`` batches, the ranks that have one weigh
-    it ``ranks / m``, and the others take part with a stand-in of weight 0.0.
+    it ``count / m``, and the others take part with a stand-in of weight 0.0.
     """
 
     kind = "shared iterable"
@@ -206,11 +206,11 @@ class SharedIterableReader(IterableReader):
         return None  # several were read for it
 
     def _rounds(self, batches: Iterator[Any]) -> Iterator[tuple[Any, float, Any]]:
-        rank, ranks = self.shard
-        while turn := list(islice(batches, ranks)):
+        index, count = self.shard
+        while turn := list(islice(batches, count)):
             first = turn[0] if self._same is not None else None
-            if rank < len(turn):
-                yield turn[rank], (ranks / len(turn) if self.exact else 1.0), first
+            if index < len(turn):
+                yield turn[index], (count / len(turn) if self.exact else 1.0), first
             elif self._pads:
                 yield turn[0], 0.0, first
 

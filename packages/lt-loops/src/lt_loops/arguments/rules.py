@@ -117,7 +117,7 @@ def _duration(name: str, value: Any, units: Sequence[Unit], expected: str = "") 
     try:
         Duration.of(value, units, f"{name}={{}}")
     except ConfigError as error:
-        text = _text(error)
+        text = error.message
         text = text.replace(expected_of(units), expected) if expected else text
         return Problem(text, wrong_type=isinstance(error, ConfigTypeError))
     return None
@@ -138,10 +138,6 @@ def duration(*units: Unit) -> Rule:
         return None
 
     return rule
-
-
-def _text(error: ConfigError) -> str:
-    return str(error).removesuffix(f" [{error.code}]")
 
 
 def windows(name: str, value: Any) -> Problem | None:
@@ -253,7 +249,7 @@ def precision(name: str, value: Any) -> Problem | None:
         canonical_precision(value)
     except ConfigError as error:
         written = f"{value.__name__}()" if isinstance(value, type) else "'16-mixed'" if value == 16 else "'32-true'"
-        return Problem(f"{name}={_text(error)} Write {name}={written}.", wrong_type=isinstance(error, ConfigTypeError))
+        return Problem(f"{name}={error.message} Write {name}={written}.", wrong_type=isinstance(error, ConfigTypeError))
     return None
 
 

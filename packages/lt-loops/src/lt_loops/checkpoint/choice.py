@@ -85,12 +85,12 @@ def agreed_choice(trainer: TrainerAPI, chosen: str | None, header: Header, stage
             chosen = _meant(trainer, chosen, stage)
         except CheckpointError as caught:
             error = caught
-    said = None if error is None else (str(error.args[0]), error.code)
+    said = None if error is None else (error.message, error.code)
     chosen, header, said = strategy.broadcast((chosen, header, said))
     if error is not None:
         raise error
     if said is not None:
-        raise CheckpointError(said[0].removesuffix(f" [{said[1]}]"), code=said[1])
+        raise CheckpointError(said[0], code=said[1])
     return chosen, header
 
 

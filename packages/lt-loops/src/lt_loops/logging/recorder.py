@@ -163,6 +163,10 @@ class RunRecorder(Recorder):
             self._publish_step(slot, value)
         return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
 
+    def logged_by_step(self) -> list[str]:
+        """Return the names of training's step values that are for the loggers."""
+        return [slot.step_name for slot in self._of("train") if slot.on_step and slot.to_logger]
+
     def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
         """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
 

@@ -45,7 +45,7 @@ class Imagined:
     strategy: Strategy
 
     @property
-    def ranks(self) -> int:
+    def world_size(self) -> int:
         """Processes in the job."""
         return self.per_node * self.nodes
 
@@ -56,9 +56,9 @@ class Imagined:
             rank=rank,
             local_rank=local,
             node_rank=node,
-            world_size=self.ranks,
+            world_size=self.world_size,
             local_world_size=self.per_node,
-            processes_exist=self.ranks > 1,
+            processes_exist=self.world_size > 1,
         )
         made = copy.copy(self.strategy)
         devices = tuple(range(self.per_node))
@@ -105,18 +105,18 @@ def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> 
 
 
 def _places(trainer: TrainerView, place: Imagined) -> str:
-    ranks, per_node, nodes = place.ranks, place.per_node, place.nodes
+    world_size, per_node, nodes = place.world_size, place.per_node, place.nodes
     kind = f"accelerator {place.accelerator.name!r}, precision {trainer.precision!r}"
     size = f"{nodes} node{'s' * (nodes > 1)} x {per_node} device{'s' * (per_node > 1)}"
-    lines = [f"Where: strategy {place.strategy.name!r}, {kind}: {size} = {ranks} rank{'s' * (ranks > 1)}"]
-    for rank in range(min(ranks, _SHOWN)):
+    lines = [f"Where: strategy {place.strategy.name!r}, {kind}: {size} = {world_size} rank{'s' * (world_size > 1)}"]
+    for rank in range(min(world_size, _SHOWN)):
         here = place.on(rank)
         shard = here.data_shard
         lines.append(
             f"  node {here.node_rank}  rank {rank}  {here.device!s:8}  data shard {shard[0] + 1} of {shard[1]}"
         )
-    if ranks > _SHOWN:
-        lines.append(f"  ... and so on up to rank {ranks - 1}")
+    if world_size > _SHOWN:
+        lines.append(f"  ... and so on up to rank {world_size - 1}")
     sizes = getattr(place.on(0), "mesh_sizes", {})  # before the launch; a strategy of 0.1 may have device_mesh alone
     mesh = " x ".join(f"{name} {size}" for name, size in sizes.items())
     return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)

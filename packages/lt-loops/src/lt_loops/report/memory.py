@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.setup.optimizers import parse_optimizers
+
+if TYPE_CHECKING:
+    from lt_core.strategy import SupportsStages
 
 __all__ = ["memory", "out_of_memory"]
 
@@ -38,19 +42,39 @@ def memory(module: LightningModule, precision: Precision, strategy: Strategy) ->
     trained = [param for param in model.parameters() if param.requires_grad]
     for param in trained:
         param.grad = torch.zeros_like(param)
-    parts, count = _parts(strategy), sum(param.numel() for param in model.parameters())
-    sizes = {"parameters": _bytes(model.parameters()), "gradients": _bytes(trained)}
+    count = sum(param.numel() for param in model.parameters())
+    head = f"Memory (GB on each rank, without activations): {count:,} parameters"
     try:
-        sizes["optimizers"] = _bytes(_states(model))
+        states = _states(model)
         unknown = ""
     except Exception as error:  # whatever a user's configure_optimizers asks of a run
-        unknown = f"; optimizers are not counted, configure_optimizers needs a run: {error}"
+        states, unknown = None, f"; optimizers are not counted, configure_optimizers needs a run: {error}"
+    params = list(model.parameters())
+    if (stages := getattr(strategy, "stages", None)) is None:
+        parts = _parts(strategy)
+        spread = f"spread over {parts} ranks" if parts > 1 else "whole on each rank"
+        return f"{head}, {spread}\n  {_sizes(params, states, parts)}{unknown}"
+    try:
+        of_stage = stages(model)
+    except ConfigError as error:
+        return f"{head}: the run would end with {error}"
+    name_of = {param: name for name, param in model.named_parameters()}
+    somewhere = {name for names in of_stage for name in names}
+    lines = [
+        f"  stage {number}: {_sizes([p for p in params if name_of[p] in names or name_of[p] not in somewhere], states)}"
+        for number, names in enumerate(map(set, of_stage))
+    ]
+    how = cast("SupportsStages", strategy).schedule_text
+    return "\n".join([f"{head}, layers spread over {len(lines)} stages{unknown}", *lines, f"  {how}"])
+
+
+def _sizes(params: list[nn.Parameter], states: dict[Tensor, int] | None, parts: int = 1) -> str:
+    """Return what parameters take with what belongs to them, of which a rank has one of ``parts``."""
+    sizes = {"parameters": _bytes(params), "gradients": _bytes(param for param in params if param.requires_grad)}
+    if states is not None:
+        sizes["optimizers"] = sum(states.get(param, 0) for param in params)
     each = ", ".join(f"{name} {size / parts / 1e9:.3f}" for name, size in sizes.items())
-    spread = f"spread over {parts} ranks" if parts > 1 else "whole on each rank"
-    return (
-        f"Memory (GB on each rank, without activations): {count:,} parameters, {spread}\n"
-        f"  {each}: {sum(sizes.values()) / parts / 1e9:.3f} together{unknown}"
-    )
+    return f"{each}: {sum(sizes.values()) / parts / 1e9:.3f} together"
 
 
 def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: torch.device) -> str:
@@ -83,16 +107,22 @@ def _copied(module: LightningModule) -> LightningModule:
     return model
 
 
-def _states(model: LightningModule) -> Iterator[Tensor]:
-    """Yield what the optimizers keep after a step."""
+def _states(model: LightningModule) -> dict[Tensor, int]:
+    """Return the bytes that the optimizers keep for each parameter after a step."""
+    kept: dict[Tensor, int] = {}
     for optimizer in parse_optimizers(model.configure_optimizers(), model).optimizers:
         optimizer.step()
-        yield from _kept(optimizer)
+        kept |= {param: _bytes(_tensors(entry)) for param, entry in optimizer.state.items()}
+    return kept
 
 
 def _kept(optimizer: Optimizer) -> Iterator[Tensor]:
     for entry in optimizer.state.values():
-        yield from (value for value in entry.values() if isinstance(value, Tensor))
+        yield from _tensors(entry)
+
+
+def _tensors(entry: dict[str, Any]) -> Iterator[Tensor]:
+    return (value for value in entry.values() if isinstance(value, Tensor))
 
 
 def _parts(strategy: Strategy) -> int:

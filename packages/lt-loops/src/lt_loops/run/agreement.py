@@ -6,6 +6,8 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
+from lt_core.errors import warn
+
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
     from lt_loops.run.ahead import Ahead
@@ -58,6 +60,16 @@ class Agreement:
         self._proposed = number
 
     def _watch(self) -> None:
+        try:
+            self._look()
+        except RuntimeError as error:  # torch's, where the process that holds the store is gone
+            warn(
+                f"The job's store does not answer any more ({str(error).splitlines()[0]:.200}), so ranks hear of no "
+                "signal from each other: the rank or the agent that held it is gone. Start the job again.",
+                code="LT596",
+            )
+
+    def _look(self) -> None:
         strategy = self._strategy
         announced = False
         while not self._done.wait(max(_LOOK_SECONDS, strategy.world_size / _LOOKS)):

@@ -25,7 +25,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     data = run.data
     run.enter_phase("train")
     data.drop_outdated()
-    data.put_generators_back()
+    data.put_generators_back()  # what setting up has drawn since the file was read does not count
     feed = data.ensure()
     if run.position.batch == 0:
         run.losses.begin_epoch()
@@ -40,7 +40,7 @@ def skips_epoch(
     hooks: tuple[Callable[..., Any], ...], batch: Any, index: int, data: TrainingData, training: Training
 ) -> bool:
     """Call ``on_train_batch_start``; return whether one of them returned -1: the epoch ends here."""
-    answers = [hook(batch, index) for hook in hooks]
+    answers = [hook(batch, index) for hook in hooks]  # all are called, whatever the first one says
     if not any(isinstance(answer, int) and answer == -1 for answer in answers):
         return False
     data.exhaust()
@@ -60,14 +60,14 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     if not resumed:
         run.log.write_row()
     run.save()
-    if _obeys_signal(run):
+    if _obeys_signal(run):  # before the validation and the schedulers: a resume from what is saved here does both
         return True
     if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
         validate(run)
         if _obeys_signal(run):
             return True
-    run.training.schedulers.watch()
-    if not resumed:
+    run.training.schedulers.watch()  # after the validation, which logs what they watch
+    if not resumed:  # after a resume train_epoch does, when it has made the plan
         run.look_ahead()
     return run.stopping.ends_epoch()
 
@@ -95,6 +95,7 @@ def end_of_data(run: Run) -> None:
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
     run.data.exhaust()
     run.training.finish_window()
+    # the last step was taken just now where a window was open, and a loader may not have known its end
     if not run.stopping.reason:
         after_batch(run)
 
@@ -103,6 +104,7 @@ def validate(run: Run) -> None:
     """Run the validation inside ``fit``, and save what its hooks asked for."""
     run.data.stop_clock()
     run.evaluation.drop_outdated()
+    # in the middle of a window the gradients belong to the step to come
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
     run.saves.hear()
@@ -146,12 +148,13 @@ def after_epoch(run: Run) -> None:
     An epoch that a limit cut short has its hooks called too, but the position stays in its middle, so that raising the
     limit continues there.
     """
-    if run.stopping.leaving:
+    if run.stopping.leaving:  # the epoch is not over: a resume goes on in it, and ends it
         return
     run.losses.check_epoch(only_warns=run.job.lenient)
     run.saves.hear()
     position, recorder = run.position, run.recorder
     gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
+    # three times: each group of hooks reads what the one before it has logged
     values = recorder.epoch_values("train", gather)
     run.call("on_train_epoch_end", phase="train_epoch_end")
     values.update(recorder.epoch_values("train", gather))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class Bound(Protocol):
-    """Something that ends training; written as the argument that asked for it."""
+    """Something that ends training; written as the argument that asked for it, whose name is ``argument``."""
+
+    argument: str
 
     def begin(self) -> None:
         """Begin to count: the position is that from which training goes on."""
@@ -34,12 +36,14 @@ class Bound(Protocol):
 class Deadline:
     """Ends training after a time; that of earlier processes counts."""
 
+    argument = "max_time"
+
     def __init__(self, after: timedelta, ahead: Ahead, strategy: Strategy) -> None:
         self._after, self._ahead, self._strategy = after, ahead, strategy
         self._ends, self._until_end = math.inf, AgreedTime()
 
     def __str__(self) -> str:
-        return f"max_time={self._after}"
+        return f"{self.argument}={self._after}"
 
     def begin(self) -> None:
         self._ends = time.perf_counter() + self._after.total_seconds() - self._ahead.position.seconds
@@ -57,13 +61,15 @@ class AmountLimit:
     The loop looks up where it can be reached at the earliest, if batches are no larger than those seen so far.
     """
 
+    argument = "max_duration"
+
     def __init__(self, most: Duration, ahead: Ahead, progress: Progress) -> None:
         self._most, self._ahead, self._progress = most, ahead, progress
         self._last = (0, 0.0)  # batch and amount at the last look
         self._pace = 0.0  # the amount of a batch; 0 before any was seen
 
     def __str__(self) -> str:
-        return f"max_duration={self._most}"
+        return f"{self.argument}={self._most}"
 
     def begin(self) -> None:
         """Begin to count.

@@ -27,7 +27,8 @@ class TrainingData(Owner):
     """
 
     __slots__ = (
-        *("_ahead", "_batches", "_clock", "_feeds", "_generators", "_limits", "_overfit", "_place", "feed", "outdated"),
+        *("_ahead", "_batches", "_clock", "_elsewhere", "_feeds", "_generators", "_limits", "_overfit", "_place"),
+        *("feed", "outdated"),
     )
 
     def __init__(self, ahead: Ahead, limits: Limits, feeds: Feeds, overfit: int | float) -> None:
@@ -38,6 +39,7 @@ class TrainingData(Owner):
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
         self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
         self._clock = 0.0
+        self._elsewhere = 0
         self.outdated = False
 
     # ---- the feed ----------------------------------------------------------------------------------------------------
@@ -79,7 +81,11 @@ class TrainingData(Owner):
     @property
     def samples(self) -> int:
         """Samples of this epoch that all ranks consumed; 0 where the size of batches is unknown."""
-        return (None if self.feed is None else self.feed.samples) or 0
+        return (None if self.feed is None else self.feed.samples) or self._elsewhere
+
+    def ended_elsewhere(self, samples: int) -> None:
+        """Note how many samples of the epoch in hand were consumed in processes that have ended."""
+        self._elsewhere = samples
 
     @property
     def global_samples(self) -> int:
@@ -108,7 +114,7 @@ class TrainingData(Owner):
         feed.set_epoch(position.epoch)
         self.count_batches()
         most = self._ahead.num_batches
-        if position.exhausted:
+        if position.exhausted:  # a file from the end of an epoch: nothing of it is read again
             self._batches = iter(())
         elif feed.num_batches is None or most < feed.num_batches:
             left = None if most == float("inf") else max(int(most) - position.batch, 0)

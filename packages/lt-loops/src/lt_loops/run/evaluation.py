@@ -137,7 +137,7 @@ class Evaluation(Owner):
         position, interval = self._ahead.position, self._limits.val_check_interval
         if not self.validates or not self._in_this_epoch():
             return NEVER
-        if isinstance(interval, timedelta):
+        if isinstance(interval, timedelta):  # which batch that will be nobody knows: all ranks ask at every boundary
             return position.batch + self._ahead.group
         if isinstance(interval, Duration):
             return self._progress.next_multiple(interval, self._passed_of(interval))
@@ -280,6 +280,7 @@ def _reads_the_same_again(loader: Any) -> bool:
     """Return whether a loader reads the same batches in the same order when torch's generator is put back."""
     if isinstance(loader, (list, tuple)):
         return True
+    # exact types here and below: a subclass may read otherwise
     if type(loader) is not DataLoader or isinstance(loader.dataset, IterableDataset):
         return False
     sampler = loader.sampler

@@ -98,7 +98,7 @@ class Run:
             Schedulers(self.ahead, module, self.recorder, self.evaluation),
         )
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
-        self.hooks: HookCalls
+        self.hooks: HookCalls  # these two are made in the process that runs; a run may be pickled on its way there
         self.log: Log
         self.compile_report: CompileReport | None = None
         self.history = History()
@@ -241,6 +241,7 @@ class Run:
     def without_loggers(self) -> Iterator[None]:
         """Have the module's own calls of ``self.logger`` go nowhere for a while."""
         loggers = list(self.loggers)
+        # a module that calls self.logger.experiment goes on finding one
         self.loggers[:] = [DummyLogger()] * bool(loggers)
         try:
             yield
@@ -279,14 +280,14 @@ class Run:
     def result(self) -> RunResult:
         """Return what the run leaves behind."""
         crosses, gaps = self.strategy.capabilities.returns_results, Gaps(objects=True)
-        states = self.callback_states.states(gaps) if crosses else {}
+        states = self.callback_states.states(gaps) if crosses else {}  # else the Trainer has the objects themselves
         files = self.log.places(gaps) if crosses else []
         if gaps.found:
             missing = listed(gaps.found)
             warn(f"The run is done, but the process that started it does not get {missing}.", code="LT605")
         return RunResult(
             outputs=self.outputs,
-            position=self.position.state_dict(),
+            position=self.position.state_dict() | {"samples_of_epoch": self.data.samples},
             metrics=self.recorder.published() if crosses else {},
             status=self.status,
             stop_reason=self.stopping.reason,
@@ -305,4 +306,4 @@ def _measured(profiler: Profiler, batches: Iterator[Any]) -> Iterator[Any]:
         except StopIteration:
             return
         yield batch
-        profiler.step()
+        profiler.step()  # the loop wants the next batch: the step is over

@@ -102,7 +102,7 @@ class Log(Owner):
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.mine["recorder"])
             return
-        sums = merged_sums([rank["recorder"] for rank in saved.ranks], self._module)
+        sums = merged_sums([state["recorder"] for state in saved.by_rank], self._module)
         if self._strategy.rank:
             sums |= {"pages": [], "metrics": {}}
         self._recorder.load_state_dict(sums)
@@ -112,6 +112,16 @@ class Log(Owner):
         if self.active and self._rows.log_every_n_steps and self._ahead.position.step >= self._next_row:
             gather = self._strategy.gather_objects if self._strategy.world_size > 1 else None
             self.send(self._recorder.step_values("train", gather))
+
+    def unsent(self) -> str:
+        """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
+        every, took = self._rows.log_every_n_steps, self._ahead.position.step
+        if not self.active or took >= every or not (names := self._recorder.logged_by_step()):
+            return ""
+        return (
+            f"No step values ({', '.join(names)}) reached the loggers: training took {took} steps, and "
+            f"Trainer(log_every_n_steps={every}) sends a row every {every}. Set a lower value."
+        )
 
     def _send(self, values: dict[str, Any], step: int | None = None) -> None:
         """Send one row.
@@ -217,6 +227,7 @@ class Log(Owner):
     def _send_to(self, logger: Logger, row: dict[str, Any], step: int) -> None:
         kept = self._kept.setdefault(id(logger), [])
         kept.append((row if logger.takes_tensors else _numbers(row), step))
+        # oldest first: a row waits behind those that failed before it
         while kept and self.guarded(logger, lambda: logger.log_metrics(metrics=kept[0][0], step=kept[0][1])):
             kept.pop(0)
         del kept[:-_KEPT_ROWS]

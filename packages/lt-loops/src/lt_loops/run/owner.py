@@ -58,10 +58,10 @@ class Saved(NamedTuple):
         return (self.tree.get("lt") if self.resumes else None) or {}
 
     @property
-    def ranks(self) -> Sequence[Mapping[str, Any]]:
+    def by_rank(self) -> Sequence[Mapping[str, Any]]:
         """Each rank's own."""
-        ranks: Sequence[Mapping[str, Any]] = self.shared.get("ranks", ())
-        return ranks
+        found: Sequence[Mapping[str, Any]] = self.shared.get("ranks", ())
+        return found
 
     @property
     def same_ranks(self) -> bool:
@@ -71,7 +71,7 @@ class Saved(NamedTuple):
     @property
     def mine(self) -> Mapping[str, Any]:
         """That of the rank whose place this one takes."""
-        return self.ranks[self.rank if self.same_ranks else 0] if self.ranks else {}
+        return self.by_rank[self.rank if self.same_ranks else 0] if self.by_rank else {}
 
 
 class Owner:

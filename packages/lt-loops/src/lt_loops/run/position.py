@@ -27,7 +27,6 @@ class Position:
         tokens: training tokens that all ranks consumed, where the module counts them.
         total_batches: training batches done in the epochs done.
         validated: batch of this epoch at which the last validation was done; -1 for none.
-        validated_total: training batches of all epochs done at the last validation.
         validated_seconds: training seconds at the last validation.
         seconds: training seconds in this and earlier processes.
         watched: optimizer step at which schedulers that watch a metric were asked last.
@@ -42,7 +41,6 @@ class Position:
     tokens: int = 0
     total_batches: int = 0
     validated: int = -1
-    validated_total: int = 0
     validated_seconds: float = 0.0
     seconds: float = 0.0
     watched: int = 0
@@ -73,8 +71,7 @@ class Position:
 
     def mark_validated(self) -> None:
         """Note that the validation due here is done."""
-        self.validated, self.validated_total = self.batch, self.total_batches + self.batch
-        self.validated_seconds = self.seconds
+        self.validated, self.validated_seconds = self.batch, self.seconds
 
     def state_dict(self) -> dict[str, Any]:
         """Return all counters as plain numbers."""

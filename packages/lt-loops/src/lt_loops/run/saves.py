@@ -225,7 +225,7 @@ class Saves:
         errors = {request.path: _error_of(request, failures, self._io) for request in pending}
         blamed = {id(error) for error in errors.values()}
         for path in sorted(failures.keys() - errors.keys()):  # a link or a removal; no checkpoint is lost
-            if id(failures[path]) in blamed:
+            if id(failures[path]) in blamed:  # said already, with the request whose file it is
                 continue
             warn(f"In the background: {failures[path]} Training goes on, no checkpoint is lost.", code="LT620")
         if pending and together:
@@ -245,6 +245,7 @@ class Saves:
     def why_unsaved(self) -> str:
         """Return why the newest state that was to be saved is not on disk; empty where it is, or a later one."""
         for contents, (batches, error) in self._failures.items():
+            # a whole checkpoint holds what any part of one would
             if batches > max(self._on_disk.get(contents, -1), self._on_disk.get(Contents(), -1)):
                 return str(error)
         return ""
@@ -265,6 +266,7 @@ class Saves:
             self._strategy.save_checkpoint(io, tree, path)
             if wait:
                 self._io.wait()
+        # trouble with a disk ends no training; any other error is a mistake in code, and is raised
         except (CheckpointError, OSError) as error:
             return error
         return None

@@ -62,7 +62,7 @@ class Session:
         run = self.run
         if run.job.settings.detect_anomaly and run.stage == "fit":
             torch.autograd.set_detect_anomaly(True)
-        run.stopping.agree_with_ranks()
+        run.stopping.agree_with_ranks()  # before the handlers: a signal that comes first would stop this rank alone
         self.signals.install()
         formats = (run.precision, run.job.parts.eval_precision)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
@@ -83,11 +83,10 @@ class Session:
                 self._try(
                     partial(_say_what_holds_memory, error, run.module, run.training.optimizers, run.strategy.device)
                 )
-            self._try(run.training.settle)
+            self._try(run.training.settle)  # on_exception may save, and weights and position must agree then
             self._try(partial(run.saves.give_up, error))
-            self._try(
-                lambda: run.saves.confirm(together=False)
-            )  # who hears of the error finds the files that are named
+            # who hears of the error finds the files that are named
+            self._try(lambda: run.saves.confirm(together=False))
             self._try(partial(self._call_on_exception, error))
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)

@@ -35,6 +35,7 @@ class Stopping(Owner):
         "_ahead",
         "_announced",
         "_bounds",
+        "_limit",
         "_limits",
         "_position",
         "_strategy",
@@ -51,7 +52,7 @@ class Stopping(Owner):
         self._limits, self._bounds = limits, bounds
         self._agreement: Agreement | None = None
         self._announced = False
-        self.reason, self._wish = "", ""
+        self.reason, self._wish, self._limit = "", "", ""  # the last: the argument that ends the run, if any
         self.requested = self.leaving = False
         self.signal: int | None = None
 
@@ -89,8 +90,7 @@ class Stopping(Owner):
         position = self._position
         for bound in self._bounds:
             bound.begin()
-        if (position.epoch or position.step) and self.ends_training():
-            limit = self.reason.partition("=")[0]
+        if (position.epoch or position.step) and self.ends_training() and (limit := self._limit):
             more = f"set trainer.{limit} = ... to a higher value before fit" if limit in LIMITS else f"raise {limit}"
             warn(
                 f"fit trains nothing: {self.reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
@@ -103,7 +103,7 @@ class Stopping(Owner):
         due = NEVER
         if self._limits.max_steps >= 0:
             due = self._ahead.batch_of_step(self._limits.max_steps)
-        if self.requested:
+        if self.requested:  # not granted yet: asked again at each boundary, until min_epochs and min_steps are reached
             due = min(due, self._position.batch + self._ahead.group)
         return min(due, *(bound.next_due() for bound in self._bounds)) if self._bounds else due
 
@@ -149,11 +149,11 @@ class Stopping(Owner):
         """Return whether training ends here, in the middle of an epoch or at its end; notes why."""
         limits = self._limits
         if 0 <= limits.max_steps <= self._position.step:
-            self._end(f"max_steps={limits.max_steps} reached")
+            self._end(f"max_steps={limits.max_steps} reached", "max_steps")
         elif self.fulfils_request():
             self._end(self._wish or "trainer.should_stop was set")
         elif reached := next((bound for bound in self._bounds if bound.reached()), None):
-            self._end(f"{reached} reached")
+            self._end(f"{reached} reached", reached.argument)
         else:
             return False
         return True
@@ -164,9 +164,9 @@ class Stopping(Owner):
         if self.reason or self.ends_epoch():
             return True
         if limits.max_epochs is not None and 0 <= limits.max_epochs <= self._position.epoch:
-            self._end(f"max_epochs={limits.max_epochs} reached")
+            self._end(f"max_epochs={limits.max_epochs} reached", "max_epochs")
         elif limits.limit_train_batches == 0:
-            self._end("limit_train_batches=0")
+            self._end("limit_train_batches=0", "limit_train_batches")
         return bool(self.reason)
 
     def _leave(self, number: int) -> None:
@@ -174,6 +174,7 @@ class Stopping(Owner):
         self.reason = f"signal {signal.Signals(number).name}"  # whatever limit was reached besides: it exits with it
         self._ahead.look_up()
 
-    def _end(self, reason: str) -> None:
-        """Note why the run ends; the first reason counts."""
-        self.reason = self.reason or reason
+    def _end(self, reason: str, limit: str = "") -> None:
+        """Note why the run ends, and by which argument; the first reason counts."""
+        if not self.reason:
+            self.reason, self._limit = reason, limit

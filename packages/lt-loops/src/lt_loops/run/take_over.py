@@ -18,6 +18,7 @@ def take_over(run: Run, result: RunResult) -> None:
     """Bring the results of a run in other processes into this one."""
     run.saves.ranks_have_ended()
     run.position.load_state_dict(result.position)
+    run.data.ended_elsewhere(result.position.get("samples_of_epoch", 0))
     run.stopping.ended_elsewhere(result.stop_reason)
     if result.weights is not None:
         take_weights(run.module, result.weights)

@@ -227,6 +227,7 @@ class Training(Owner):
                     "(load_from_checkpoint).",
                     code="LT603",
                 )
+            # torch keeps the tensors that it is given, and training would change them in the tree of the file
             self._strategy.load_optimizer_state(self._weights.model, optimizer, copy.deepcopy(state))
         for config, scheduler in zip(self.schedulers.configs, saved.tree.get("lr_schedulers", []), strict=False):
             config.scheduler.load_state_dict(scheduler)
@@ -238,7 +239,7 @@ class Training(Owner):
         with the average, so that it stays the same; of weighted losses it is the sums over ranks that do.
         """
         self.micro_batch_size = saved.shared.get("micro_batch_size", 0)
-        parts = [saved.mine] if saved.same_ranks else saved.ranks
+        parts = [saved.mine] if saved.same_ranks else saved.by_rank
         pending = dict(saved.shared["pending"])
         share = 1 if saved.same_ranks else saved.world_size if pending["weighted"] else len(parts)
         if pending["weighted"]:

@@ -126,9 +126,9 @@ class Weights(Owner):
         strategy, own = self._strategy, saved.mine.get("strategy")
         if saved.same_ranks and own:
             strategy.load_state_dict(copy.deepcopy(own))
-        elif not saved.same_ranks and strategy.rank == 0 and any(rank.get("strategy") for rank in saved.ranks):
+        elif not saved.same_ranks and strategy.rank == 0 and any(state.get("strategy") for state in saved.by_rank):
             warn(
-                f"{saved.path} was saved on {len(saved.ranks)} ranks and goes on with {strategy.world_size}: what "
+                f"{saved.path} was saved on {len(saved.by_rank)} ranks and goes on with {strategy.world_size}: what "
                 f"strategy {strategy.name!r} keeps for each rank begins anew. Resume on as many ranks for the same "
                 "numbers.",
                 code="LT619",
@@ -140,4 +140,5 @@ def _is_other(one: Any, other: Any) -> bool:
         mine = other if isinstance(other, Tensor) else torch.tensor(other) if hasattr(other, "__array__") else None
         return mine is None or one.shape != mine.shape or not torch.equal(one.cpu(), mine.cpu().to(one.dtype))
     plain = (bool, int, float, str, type(None))
+    # the last condition: NaN is no other value than NaN
     return isinstance(one, plain) and isinstance(other, plain) and one != other and not (one != one and other != other)

@@ -235,8 +235,8 @@ def _placed(
     devices = (_own_device if alone else _devices)(settings.devices, accelerator, environment)
     nodes_said = environment.processes_exist and not alone and settings.given.get("num_nodes") is None
     nodes = environment.nodes if nodes_said else settings.num_nodes
-    ranks = max(len(devices) * nodes, environment.world_size if environment.processes_exist else 1)
-    strategy: Strategy = named or _made("strategies", automatic_strategy(accelerator, ranks), Strategy)
+    world_size = max(len(devices) * nodes, environment.world_size if environment.processes_exist else 1)
+    strategy: Strategy = named or _made("strategies", automatic_strategy(accelerator, world_size), Strategy)
     launcher = given.get(Launcher) or strategy.launcher
     launcher = _made("launchers", launcher, Launcher) if launcher is not None else None
     strategy.place(
@@ -287,11 +287,11 @@ def _own_device(asked: int | str | list[int], accelerator: Accelerator, environm
     return (environment.local_rank % (accelerator.count() or 1),)
 
 
-def automatic_strategy(accelerator: Accelerator, ranks: int) -> str:
-    """Return the name of the strategy that ``strategy="auto"`` takes for so many devices."""
+def automatic_strategy(accelerator: Accelerator, world_size: int) -> str:
+    """Return the name of the strategy that ``strategy="auto"`` takes for so many processes."""
     if accelerator.auto_strategy is not None:
         return accelerator.auto_strategy
-    if ranks == 1:
+    if world_size == 1:
         return "single"
     return "ddp_notebook" if is_interactive() else "ddp"  # there is no script to run once more in a notebook
 

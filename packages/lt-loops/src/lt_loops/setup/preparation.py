@@ -47,6 +47,7 @@ def set_up(run: Run) -> None:
     job, says = run.job, run.speaks
     run.take_callbacks(_with_those_of(run.module, run.callbacks))
     run.attach()
+    # mistakes come first: preparing the data may take hours
     check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
     check_signatures(run.hooks.understood, run.trainer, run.module, run.callbacks, job.datamodule)
     warn_of_misspelt(run.module, job.datamodule, run.callbacks)
@@ -83,6 +84,7 @@ def set_up_training(run: Run) -> None:
     run.evaluation.check_interval()
     _restore_place(run)
     params = logged_hparams(run.module, run.job.datamodule)
+    # a run that resumes goes on with its files, in which they stand
     if params and run.origin.saved is None and run.job.settings.enable_autolog_hparams:
         run.log.each(lambda logger: logger.log_hyperparams(params))
     run.log.each(lambda logger: logger.log_graph(run.module))
@@ -216,7 +218,7 @@ def _call_setup(run: Run) -> None:
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():
             make_layers()
-        run.attach()
+        run.attach()  # modules that it made log into this run too
 
 
 def _layer_maker(module: LightningModule) -> Callable[..., Any] | None:
@@ -226,6 +228,7 @@ def _layer_maker(module: LightningModule) -> Callable[..., Any] | None:
 
 
 def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:
+    # there are some already in a fit that continues another, and in a finder's trial
     if stage != "fit" or training.optimizers:
         return (lambda: training.optimizers) if training.optimizers else None
 

@@ -58,6 +58,7 @@ def make_plan(run: Run) -> Plan:
         check_micro_batches(run, closures, own_split=other is not None)
     if run.job.profiler is not None:
         plan.measure(run.job.profiler, partial(_apply, run.strategy, run.precision))
+    # imported where they are needed: most fits are plain, and every import is start-up time
     if run.job.settings.cuda_graphs:
         from lt_loops.step.graph import graphed_step
 
@@ -111,6 +112,7 @@ def _choose(module: LightningModule, made: Optimization, plan: Plan, other: Step
     optimizers, names = plan.optimizers, made.names
     if other is not None and other.whole:
         return "other"
+    # none at all is "several" too: its window steps whatever there is
     if len(optimizers) > 1 or names is not None or not optimizers:
         return "auto" if cuts and names is not None else "several"
     if cuts:
@@ -153,6 +155,7 @@ def _other_kind(module: LightningModule, made: Optimization) -> StepKind | None:
 
 def _reduces_afterwards(plan: Plan, made: Optimization, batches: int | None) -> bool:
     """Return whether the plan calls the module itself where the strategy would reduce in the wrapper's forward."""
+    # a wrapper must know before the forward of the last micro-batch that it is the last
     unknown_end = plan.window > 1 and batches is None
     return plan.kind in ("manual", "auto", "closure", "other") or made.names is not None or unknown_end
 
@@ -213,6 +216,7 @@ def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, pos
             optimizer.zero_grad()
 
     plan.zero_grad = zero_grad
+    # a zero_grad of another kind must be called; what torch's does can be done here
     stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers)
     if stock and not overridden and not hooks and not strategy.capabilities.owns_zero_grad:
         plan.params = params_of(*optimizers)

@@ -60,7 +60,7 @@ class ClosureWindow(Window):
                     "exactly. Take accumulate_grad_batches=1.",
                     code="LT305",
                 )
-            if calls:
+            if calls:  # LBFGS evaluates the batch again: its loss counts once
                 self.pending.begin(1.0)
             calls += 1
             if not ended:

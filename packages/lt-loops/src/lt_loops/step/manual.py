@@ -29,6 +29,7 @@ class Manual:
         self.plan, self.training, self.pending = plan, run.training, run.training.pending
         self.module, self.strategy, self.precision, self.feed = run.module, run.strategy, run.precision, run.data.feed
         self.ahead, self.position = run.ahead, run.position
+        # training_step runs in autocast, which a loop by hand leaves before backward and step
         self.backward = run.precision.leave_step(self._backward)
         take_step = run.precision.leave_step(self._step)
         self.in_step = run.precision.wrap_step(_call)

@@ -87,9 +87,8 @@ class Window:
         if not losses:
             self.losses.missing()
             if self.strategy.world_size > 1:
-                self.pending.counted += (
-                    self.samples
-                )  # its zero gradients count, so that all ranks divide by the same number
+                # its zero gradients count, so that all ranks divide by the same number
+                self.pending.counted += self.samples
                 if not plan.direct:
                     plan.run_backward(zero_loss(self.module))
             return output
@@ -117,6 +116,7 @@ class Window:
             return times(loss, factor)
         if factor == 1.0:
             return loss
+        # a product with 1/3 rounds otherwise than the division in the loop by hand
         return loss / self.pending.divisor if factor == 1.0 / self.pending.divisor else loss * factor
 
     # ---- for kinds of other dialects (lt_core.dialect.Window) --------------------------------------------------------
@@ -174,12 +174,13 @@ class Window:
     def _finish(self, index: int) -> None:
         position = self.position
         position.micro = 0
+        # of several ranks another one may have had a loss, and all step together
         if not self.pending.counted and self.strategy.world_size == 1:
             return
         self._settle()
         stepped = False
         due = [optimizer for optimizer in self.plan.optimizers if self._has_gradients(optimizer)]
-        for optimizer in due:
+        for optimizer in due:  # all before the first step, which changes the weights that hooks look at
             self.plan.prepare(optimizer)
         for optimizer in due:
             stepped |= self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)

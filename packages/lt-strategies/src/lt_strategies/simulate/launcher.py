@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from itertools import product
 from math import prod
 from typing import Any
@@ -16,13 +19,13 @@ from lt_core.launcher import Launcher, RunResult
 from lt_core.ranks import Ranks
 from lt_core.seed import capture_generators, restore_generators
 from lt_strategies import group
-from lt_strategies.simulate.recorder import Call, Recorder, Sent
+from lt_strategies.simulate.recorder import Call, NotYetSent, Recorder, Sent
 from lt_strategies.simulate.replay import conflict, table
 
 __all__ = ["SimulateLauncher"]
 
 _ALL = 32
-"""Up to so many ranks all run; of more, those at the corners of the mesh and their neighbours."""
+"""Up to this many ranks are all run; of more, those at the corners of the mesh and their neighbours."""
 
 
 class SimulateLauncher(Launcher):
@@ -42,7 +45,7 @@ class SimulateLauncher(Launcher):
         """Run the ranks and return rank 0's result.
 
         Raises:
-            RankError: where they would wait for ever, or give what does not fit together.
+            RankError: where they would wait forever, or give what does not fit together.
             ConfigError: off the CPU.
         """
         if strategy.device.type != "cpu":
@@ -56,22 +59,34 @@ class SimulateLauncher(Launcher):
         generators, store = capture_generators(), HashStore()
         sent: Sent = {}
         calls: dict[int, list[Call]] = {}
-        lines: list[str] = []
+        lines: dict[int, str] = {}
         result = RunResult()
+        left, stuck = _chosen(sizes), False
         try:
-            for rank in _chosen(sizes):
-                restore_generators(generators)
-                ran, own, mine = copy.deepcopy((fn, args, strategy))
-                mine.join(_environment(strategy, rank))
-                with group.imagined(rank, size, store), Recorder(sent) as recorder:
-                    outcome = _run(ran, own, rank, size)
-                result = outcome if rank == 0 else result
-                calls[rank] = recorder.calls
-                part = getattr(mine, "data_shard", (rank, size))
-                lines.append(f"  rank {rank}: part {part[0] + 1} of {part[1]} of the data, {len(calls[rank])} calls")
+            while left:
+                waiting, known = [], len(sent)
+                for rank in left:
+                    restore_generators(generators)
+                    ran, own, mine = copy.deepcopy((fn, args, strategy))
+                    mine.join(_environment(strategy, rank))
+                    recorder = Recorder(sent, range(size) if stuck else calls)
+                    try:
+                        with _printed_if_it_ends(), group.imagined(rank, size, store), recorder:
+                            outcome = _run(ran, own, rank, size)
+                    except NotYetSent:
+                        waiting.append(rank)
+                        continue
+                    result = outcome if rank == 0 else result
+                    calls[rank] = recorder.calls
+                    part = getattr(mine, "data_shard", (rank, size))
+                    lines[rank] = (
+                        f"  rank {rank}: part {part[0] + 1} of {part[1]} of the data, {len(calls[rank])} calls"
+                    )
+                stuck = len(waiting) == len(left) and len(sent) == known  # nobody sends it
+                left = waiting[::-1]  # stages of a pipeline ask the next one, then the one before, and so on
         finally:
             restore_generators(generators)
-        self._say(sizes, lines, calls)
+        self._say(sizes, [lines[rank] for rank in sorted(lines)], dict(sorted(calls.items())))
         return result
 
     def _say(self, sizes: dict[str, int], lines: list[str], calls: dict[int, list[Call]]) -> None:
@@ -83,6 +98,21 @@ class SimulateLauncher(Launcher):
         print(self.report)  # noqa: T201  (this is what it is for)
         if wrong:
             raise RankError(f"The ranks do not end together. {wrong}", code="LT787")
+
+
+@contextmanager
+def _printed_if_it_ends() -> Iterator[None]:
+    """Keep what a rank prints until it has ended: one that has to wait runs again."""
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    except NotYetSent:
+        raise
+    except BaseException:
+        sys.stdout.write(printed.getvalue())
+        raise
+    sys.stdout.write(printed.getvalue())
 
 
 def _run(fn: Callable[..., RunResult], args: tuple[Any, ...], rank: int, size: int) -> RunResult:
@@ -110,7 +140,12 @@ def _environment(strategy: Ranks, rank: int) -> Environment:
 def _chosen(sizes: dict[str, int]) -> list[int]:
     if prod(sizes.values()) <= _ALL:
         return list(range(prod(sizes.values())))
-    places = product(*({0, min(1, size - 1), size - 1} for size in sizes.values()))
+    places = product(
+        *(  # all of a pipeline: each rank needs to know what the one before hands on
+            range(size) if name.startswith("pipeline") else sorted({0, min(1, size - 1), size - 1})
+            for name, size in sizes.items()
+        )
+    )
     return sorted(_rank(place, sizes) for place in places)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from lt_core.errors import ConfigError
 from lt_strategies.distributed import FINGERPRINT
 
-__all__ = ["Call", "Recorder", "Sent"]
+__all__ = ["Call", "NotYetSent", "Recorder", "Sent"]
 
 _SENT = {"broadcast_": 0, "allreduce_": 0, "reduce_": 0, "allgather_": 1, "_allgather_base_": 1}
 _SENT |= {"_reduce_scatter_base_": 1, "reduce_scatter_": 1, "send": 0, "recv_": 0}
@@ -32,7 +33,11 @@ _NAMES |= {"reduce_scatter_tensor": "reduce_scatter", "alltoall": "all_to_all", 
 _HERE = str(Path(torch.__file__).parent)
 
 Sent = dict[tuple[str, tuple[int, ...], int], list[Tensor]]
-"""What ranks that ran before have broadcast: group, its ranks, number of the broadcast in it."""
+"""What ranks that ran before have sent: group; its ranks, or from whom to whom; number of it among these."""
+
+
+class NotYetSent(BaseException):
+    """A rank needs to know what one sends that was simulated less far; no user's code is meant to catch it."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,21 @@ class Call:
 
 
 class Recorder(TorchDispatchMode):
-    """While it is entered, notes each call in :attr:`calls`; of a broadcast this rank gets what the source has sent."""
+    """While it is entered, notes each call in :attr:`calls`.
 
-    def __init__(self, sent: Sent) -> None:
+    Of whole numbers (sizes, bytes of objects, seeds) this rank gets what others have broadcast or sent to it.
+
+    Args:
+        sent: what is known of that, and grows.
+        ended: ranks that send nothing more.
+    """
+
+    def __init__(self, sent: Sent, ended: Collection[int] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
-        self._sent = sent
+        self._sent, self._ended = sent, ended
         self._broadcasts: Counter[str] = Counter()
+        self._pairs: Counter[tuple[int, ...]] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
@@ -81,7 +94,9 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         if name == "broadcast_":
             self._deliver(args[0], int(args[2]), *found)
-        if name in ("scatter_", "recv_", "alltoall_", "alltoall_base_"):
+        if name in ("send", "recv_"):
+            self._hand_over(args[0], name, *found, self.calls[-1].peer)
+        if name in ("scatter_", "alltoall_", "alltoall_base_"):
             for tensor in tree_leaves(args[0]):
                 tensor.zero_()  # nobody has sent anything
         if name == "allreduce_":  # DDP wants the tensors of the fake work, which has none
@@ -89,6 +104,25 @@ class Recorder(TorchDispatchMode):
             future.set_result(args[0])
             return args[0], _create_work_from_future(future).boxed()
         return result
+
+    def _hand_over(
+        self, tensors: list[Tensor], name: str, group: str, ranks: tuple[int, ...], peer: int | None
+    ) -> None:
+        me, other = dist.get_rank(), -1 if peer is None else peer
+        pair = (me, other) if name == "send" else (other, me)
+        key = (group, pair, self._pairs[pair])
+        self._pairs[pair] += 1
+        if name == "send":
+            self._sent[key] = [tensor.clone() for tensor in tensors if not tensor.is_floating_point()]
+            return
+        read = [tensor for tensor in tensors if not tensor.is_floating_point()]
+        if read and key not in self._sent and other not in self._ended:
+            raise NotYetSent
+        for tensor in tensors:
+            tensor.zero_()
+        for mine, sent in zip(read, self._sent.get(key, ()), strict=False):
+            if mine.shape == sent.shape:
+                mine.copy_(sent)
 
     def _deliver(self, tensors: list[Tensor], source: int, group: str, ranks: tuple[int, ...]) -> None:
         key = (group, ranks, self._broadcasts[group])

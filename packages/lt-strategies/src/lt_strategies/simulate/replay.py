@@ -13,7 +13,7 @@ Schedules = Mapping[int, Sequence[Call]]
 
 
 def conflict(schedules: Schedules) -> str:
-    """Return where ranks would wait for ever, or give what does not fit together; empty where they reach the end.
+    """Return where ranks would wait forever, or give what does not fit together; empty where they reach the end.
 
     A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. Sends
     and receives wait for nobody, and must have a counterpart.
@@ -28,7 +28,7 @@ def conflict(schedules: Schedules) -> str:
                 continue
             members = [rank] if call.peer is not None else [other for other in call.ranks if other in schedules]
             found = [upcoming[member] for member in members]
-            if any(other is None or (other.group, other.ranks) != (call.group, call.ranks) for other in found):
+            if any(other is None or _meeting(other) != _meeting(call) for other in found):
                 continue
             if len({(other.kind, other.what) for other in found if other is not None}) > 1:
                 return "The ranks of a group make different calls.\n" + _said({m: upcoming[m] for m in members})
@@ -38,8 +38,13 @@ def conflict(schedules: Schedules) -> str:
                 upcoming[member] = calls[at[member]] if at[member] < len(calls) else None
             moved = True
     if any(upcoming.values()):
-        return "The ranks wait for each other for ever.\n" + _said(upcoming)
+        return "The ranks wait for each other forever.\n" + _said(upcoming)
     return _unanswered(schedules)
+
+
+def _meeting(call: Call) -> tuple[str, tuple[int, ...], bool]:
+    """Return where ranks come together; sends and receives of one group are no meeting of it."""
+    return call.group, call.ranks, call.peer is None
 
 
 def table(calls: Sequence[Call], names: Mapping[tuple[int, ...], str]) -> list[str]:

@@ -51,7 +51,7 @@ class Stillness:
             return False
         self._looked = now
         used = sum(processor_seconds(line.pid) for line in lines.values())
-        moved = lines != self._lines or not used - self._used <= WORK  # also where nobody knows: inf - inf
+        moved = lines != self._lines or not used - self._used <= WORK  # also where it is unknown: inf - inf
         over = not moved and now - self._since > STILL
         if moved or over:
             self._since, self._lines, self._used = now, lines, used

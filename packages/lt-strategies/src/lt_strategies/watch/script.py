@@ -1,6 +1,6 @@
 """The process that holds the ranks of a job whose rank 0 is the user's script.
 
-Started by ``python -I -S`` within milliseconds and without torch, since it must outlive whatever becomes of the script.
+Started by ``python -I -S`` within milliseconds and without torch, since it must outlive the script however that ends.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _conclude(watch: Watch, verdict: Verdict) -> int:
     """Say what happened, unless rank 0 lives to say it, or said it itself."""
     rank_0_is_gone = watch.members[0].status() is not None
     own = read_report(watch.folder, 0)
-    raised = own is not None and not own["error"].startswith("SystemExit")  # whose words alone Python prints
+    raised = own is not None and not own["error"].startswith("SystemExit")  # of which Python prints only the text
     said = raised or (watch.folder / "heard").exists()
     if rank_0_is_gone and not said and verdict.text != INTERRUPTED:
         sys.stderr.write(f"lt: {verdict.text}\n")

@@ -47,7 +47,7 @@ def is_pipeline(dump: str, thread: int = 0) -> bool:
 
 
 def is_no_step(dump: str, thread: int = 0) -> bool:
-    """Return whether a rank compiles, validates, saves or waits for a loader: what may take as long as it likes."""
+    """Return whether a rank compiles, validates, saves or waits for a loader, which may take any time."""
     return _COMPILES.search(dump) is not None or _NO_STEP.search(_main_thread(dump, thread)) is not None
 
 

@@ -60,7 +60,7 @@ class Watch:
 
     Args:
         folder: the job's folder.
-        members: processes by rank.
+        members: processes by rank; all, or this one alone where nobody sees all.
         world_size: ranks in the job.
         deadline: seconds without a batch done after which a rank counts as hung; None for never.
         suspicion: seconds without a batch done after which a rank in the middle of a training step is reported, once
@@ -83,6 +83,7 @@ class Watch:
         self.folder, self.members, self.world_size, self.deadline = Path(folder), members, world_size, deadline
         self.suspicion, self.say, self.clock = suspicion, say or report, clock
         self.page = Page(self.folder / "page")
+        self._whole = len(members) == world_size
         self._pace = Pace()
         self._asked = clock()
         self._reported: set[tuple[int, float]] = set()
@@ -170,7 +171,7 @@ class Watch:
         return Verdict(rank, f"Rank {rank} of {self.world_size} {how}, {line.place}.")
 
     def _judge_standstill(self) -> Verdict | None:
-        """Judge ranks that all wait for one another: with nobody else in the job they would wait for ever."""
+        """Judge ranks that all wait for one another: with nobody else in the job they would wait forever."""
         lines = {rank: self.page.read(rank) for rank in self.members}
         if not self._still.seen(lines) or any(line.state not in (RUNNING, STEPPING) for line in lines.values()):
             return None
@@ -200,6 +201,8 @@ class Watch:
         stacks = self._stacks(lines)
         silent = [rank for rank in late if stacks.get(rank) == ""]
         suspects = silent or [rank for rank in stacks if not waits_for_others(stacks[rank])]
+        if not suspects and not self._whole:
+            return None  # it waits for ranks that others look at
         rank = suspects[0] if suspects else late[0]
         head = (
             f"Rank {rank} of {self.world_size} hangs {lines[rank].place}: no batch was done for {self.deadline:g} s "
@@ -232,7 +235,8 @@ class Watch:
         if any(is_no_step(dump, lines[rank].thread) for rank, dump in dumps.items()):
             return  # the others wait for it; asked again when as much time has passed
         stacks = {rank: main_stack(dump, lines[rank].thread) for rank, dump in dumps.items()}
-        suspects = [rank for rank in late if rank in stacks and not waits_for_others(stacks[rank])] or late
+        suspects = [rank for rank in late if rank in stacks and not waits_for_others(stacks[rank])]
+        suspects = suspects or (late if self._whole else [])
         self._reported.update((rank, lines[rank].beat) for rank in late)
         for rank in suspects:
             end = "Nothing ends the job (step_deadline=None)."

@@ -1,0 +1,1 @@
+"""What ``lt ckpt`` does, with torch: the command itself answers ``--help`` and completion without it."""

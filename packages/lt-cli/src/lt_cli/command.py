@@ -1,0 +1,57 @@
+"""What all commands share: argparse without guesses, and how they say that they cannot do it. Needs no torch."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from typing import Any, NoReturn
+
+__all__ = ["CommandError", "CommandParser"]
+
+
+class CommandError(Exception):
+    """A mistake on the command line: shown without a traceback, exit status 2.
+
+    It is none of lt_core's errors, so that commands which need no torch do not import it.
+
+    Args:
+        message: what was expected, what was received, the remedy.
+        code: such as ``"LT162"``; shown in brackets at the end.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(f"{message} [{code}]")
+        self.code = code
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that takes no abbreviated names, and says what was probably meant."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and a line that names what was probably meant."""
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        if wrong := re.match(r"unrecognized arguments: (\S+)", message):
+            text = f"there is no argument {wrong[1]!r}.{_near(wrong[1].partition('=')[0], known)} [LT667]"
+        elif wrong := re.match(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            choices = re.findall(r"[\w.-]+", wrong[3])
+            near = _near(wrong[2], choices)
+            text = f"{wrong[1]}: expected {', '.join(choices)}; received {wrong[2]!r}.{near} [LT668]"
+        else:
+            text = f"{message}. [LT668]"
+        self.exit(2, f"{self.prog}: error: {text}\nAll arguments: {self.prog} --help\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; an unknown argument is an error of the parser that met it, a subcommand's too."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
+def _near(word: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(word, names, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

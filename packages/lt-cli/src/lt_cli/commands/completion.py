@@ -1,0 +1,75 @@
+"""``lt completion``: a file by which a shell completes ``lt``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import shtab
+
+from lt_cli.command import CommandParser
+from lt_cli.help.outline import GROUPS_OF, TRAINING, outline
+from lt_cli.help.page import Row, plain
+from lt_cli.main import Command, commands
+
+__all__ = ["KINDS", "main", "parser"]
+
+KINDS = {
+    "bash": "lt completion bash > ~/.lt-completion.bash, and in ~/.bashrc: . ~/.lt-completion.bash",
+    "zsh": "lt completion zsh > a file _lt in a folder of fpath",
+    "tcsh": "lt completion tcsh > a file that ~/.tcshrc sources",
+}
+"""The shells, and where each wants its script."""
+
+
+def parser() -> CommandParser:
+    """Return the parser of the command."""
+    uses = "\n".join(f"  {kind:8}{use}" for kind, use in KINDS.items())
+    note = "Run it again after installing a package with plug-ins: the file holds their names."
+    made = CommandParser(
+        prog="lt completion",
+        description=f"Print what completes lt's arguments:\n{uses}\n\n{note}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("kind", choices=tuple(KINDS))
+    return made
+
+
+def main(words: Sequence[str]) -> int:
+    """Print a script; return the exit status."""
+    kind = parser().parse_args(words).kind
+    whole = argparse.ArgumentParser(prog="lt")
+    whole.add_argument("--version", action="store_true", help="name and version")
+    places: argparse._SubParsersAction[Any] = whole.add_subparsers()
+    for command in commands():
+        arguments = _arguments(command)
+        places.add_parser(command.name, help=command.summary, parents=[arguments], add_help=False)
+    print(shtab.complete(whole, kind))
+    return 0
+
+
+def _arguments(command: Command) -> argparse.ArgumentParser:
+    """Return a parser with the arguments of a command: that of its module's function ``parser``, where it has one."""
+    if command.name in TRAINING:
+        return _of_rows((outline(command.name) or ("", []))[1])
+    made = getattr(import_module(command.origin.partition(":")[0]), "parser", CommandParser)()
+    assert isinstance(made, argparse.ArgumentParser)
+    return made
+
+
+def _of_rows(rows: Sequence[Row]) -> CommandParser:
+    made = CommandParser()
+    made.add_argument("--help.all", action="store_true", help="everything")
+    made.add_argument("--trainer.help", action="store_true", help="all arguments of the Trainer")
+    for row in rows:
+        flags = [row.flag, f"{row.flag}+"] if "list[" in row.type else [row.flag]
+        action = made.add_argument(*flags, help=plain(row.doc).replace("%", "%%"))
+        if row.choices == ("FILE",):
+            setattr(action, "complete", shtab.FILE)  # noqa: B010  (shtab's way to say so, which argparse does not type)
+        else:
+            action.choices = row.choices or None
+    for argument in GROUPS_OF:
+        made.add_argument(f"--trainer.{argument}.help", help="what can be named there, or a class's arguments")
+    return made

@@ -1,0 +1,138 @@
+"""Short names: ``--trainer.callbacks+=EarlyStopping`` and ``class_path: early_stopping`` find what a package provides.
+
+jsonargparse finds a class by its bare name only once it is imported. Packages are imported here when a command line or
+one of its files has such a name, and not otherwise. Where a plug-in is given arguments, its plug-in name is replaced
+by the path of its class; one without arguments is left as a name, and the Trainer makes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import Namespace
+
+from lt_cli.config.places import config_files
+from lt_cli.plugin_list import Plugin, installed_plugins
+from lt_core.plugins import OF_ARGUMENT
+
+__all__ = ["import_named_plugins", "plugin_names", "spell_out_plugins", "with_classes"]
+
+_ALL_GROUPS = {group for groups in OF_ARGUMENT.values() for group in groups}
+_WHOLE_LIST = (".help", "--help", "-h")
+_ARGUMENT = re.compile(r"--trainer\.(?P<argument>\w+)(?P<more>\+?)(?:=(?P<name>.*))?\Z", re.DOTALL)
+_KEY = re.compile(r"(?:.*\.)?trainer\.(?P<argument>\w+)\Z")
+
+
+def import_named_plugins(words: Sequence[str]) -> None:
+    """Import the modules of those plug-ins whose class is named in a command line, in a file that it names, or in a
+    variable ``LT_...``.
+
+    Args:
+        words: the command line; with a request for help all plug-ins count as named.
+    """
+    plugins = [plugin for plugin in installed_plugins() if plugin.group in _ALL_GROUPS]
+    everything = any(word.endswith(_WHOLE_LIST) for word in words)
+    said = set() if everything else _words_said(words)
+    for module in sorted({_module(p) for p in plugins if everything or _class_name(p) in said}):
+        try:
+            import_module(module)
+        except ImportError:  # an extra that is not installed; the Trainer reports it where it is asked for by name
+            continue
+
+
+def spell_out_plugins(words: Sequence[str]) -> list[str]:
+    """Return a command line in which a plug-in that is given arguments is named by its class.
+
+    ``--trainer.callbacks+=early_stopping --trainer.callbacks.monitor=val_loss`` has the path of ``EarlyStopping`` for
+    ``early_stopping``, and so has ``--trainer.callbacks+ early_stopping`` in two words.
+    """
+    spelt = list(words)
+    for number, word in enumerate(words):
+        match = _ARGUMENT.match(word)
+        if match is None:
+            continue
+        in_one = match["name"] is not None
+        text = match["name"] if in_one else next(iter(words[number + 1 :]), "")
+        described = _replaced(match["argument"], text)
+        path = _class_path(match["argument"], text) if _has_arguments(match["argument"], words[number + 1 :]) else None
+        new = path if path is not None else described if isinstance(described, str) else json.dumps(described)
+        if in_one:
+            spelt[number] = f"--trainer.{match['argument']}{match['more']}={new}"
+        elif new != text:
+            spelt[number + 1] = new
+    return spelt
+
+
+def plugin_names(argument: str) -> list[str]:
+    """Return what may be written for an argument of the Trainer without a dot: names of plug-ins and of classes."""
+    mine = [plugin for plugin in installed_plugins() if plugin.group in OF_ARGUMENT.get(argument, ())]
+    return sorted({name for plugin in mine for name in (plugin.name, _class_name(plugin))})
+
+
+def with_classes(key: str, value: Any) -> Any:
+    """Return the value of an argument with the path of its class for each ``class_path`` that is a plug-in's name."""
+    match = _KEY.match(key)
+    return value if match is None else _replaced(match["argument"], value)
+
+
+def _replaced(argument: str, value: Any) -> Any:
+    if isinstance(value, str) and "class_path" in value:  # YAML in one word of a command line, or in a variable
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError:
+            return value
+        changed = _replaced(argument, read)
+        return value if changed == read else changed
+    if isinstance(value, list):
+        return [_replaced(argument, each) for each in value]
+    if isinstance(value, dict | Namespace) and isinstance(value.get("class_path"), str):
+        path = _class_path(argument, value["class_path"])
+        if path is not None:
+            changed = value.clone() if isinstance(value, Namespace) else dict(value)
+            changed["class_path"] = path
+            return changed
+    return value
+
+
+def _has_arguments(argument: str, following: Sequence[str]) -> bool:
+    """Return whether words of a command line give arguments to a plug-in that was named just before them."""
+    mine = takewhile(lambda word: (match := _ARGUMENT.match(word)) is None or match["argument"] != argument, following)
+    return any(word.startswith(f"--trainer.{argument}.") for word in mine)
+
+
+def _class_path(argument: str, name: str) -> str | None:
+    """Return where the class of a plug-in is, by its name; None where no plug-in has it, or more than one."""
+    groups = OF_ARGUMENT.get(argument, ())
+    found = {p.origin for p in installed_plugins() if p.group in groups and p.name == name} if groups else set()
+    return _shortest_path(*found.pop().split(":")) if len(found) == 1 else None
+
+
+def _shortest_path(module: str, name: str) -> str:
+    """Return the path by which users import what ``module`` defines: from the outermost package that has it."""
+    made = getattr(import_module(module), name, None)
+    parts = module.split(".")
+    packages = (".".join(parts[:count]) for count in range(1, len(parts)))
+    found = (package for package in packages if getattr(import_module(package), name, None) is made)
+    return f"{next(found, module)}.{name}"
+
+
+def _words_said(words: Iterable[str]) -> set[str]:
+    words = [*words, *(value for name, value in os.environ.items() if name.startswith("LT_"))]
+    texts = [*words, *(Path(file).read_text("utf-8", errors="replace") for file in config_files(words))]
+    return {name for text in texts for name in re.findall(r"\w+", text)}
+
+
+def _module(plugin: Plugin) -> str:
+    return plugin.origin.partition(":")[0]
+
+
+def _class_name(plugin: Plugin) -> str:
+    return plugin.origin.rpartition(":")[2].rpartition(".")[2]

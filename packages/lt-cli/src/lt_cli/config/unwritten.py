@@ -1,0 +1,77 @@
+"""Arguments of a model that nobody wrote, while the checkpoint that is loaded holds other values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lt_cli.config.argument_parser import LightningArgumentParser
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+from lt_core.hparams import plain_hparams
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
+
+__all__ = ["ChecksHyperparameters", "unwritten"]
+
+
+def unwritten(
+    parser: LightningArgumentParser, config: Mapping[str, Any], given: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Return the model's arguments that nobody wrote, each with the argument by which it is written.
+
+    Args:
+        parser: the subcommand's.
+        config: the subcommand's configuration.
+        given: the configuration that a program gave in place of a command line.
+    """
+    section: Any = config.get("model") or {}
+    inner = "init_args" in section
+    names: Any = section["init_args"] if inner else section
+    found: dict[str, str] = {}
+    for name in names if isinstance(names, Mapping) else vars(names):
+        key = f"model.init_args.{name}" if inner else f"model.{name}"
+        sources = parser.links.get(key, parser.links.get(f"model.{name}", (f"model.{name}",)))
+        sources = tuple(source.replace(".init_args.", ".") for source in sources)  # either way it can be written
+        if sources and not any(_written(parser, source, given) for source in sources):
+            found[str(name)] = " ".join(f"--{source}" for source in sources)
+    return found
+
+
+def _written(parser: LightningArgumentParser, key: str, given: Mapping[str, Any] | None) -> bool:
+    if given is None:
+        return parser.places.holds(key)
+    *outer, name = [part for part in key.split(".") if part != "init_args"]
+    for part in outer:
+        given = given.get(part) or {}
+    return name in given or name in (given.get("init_args") or {})
+
+
+class ChecksHyperparameters(Callback):
+    """Refuses a checkpoint whose hyperparameters are not those of the model, where nobody wrote the model's.
+
+    Args:
+        names: the arguments that nobody wrote, each with the one by which it is written.
+    """
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Compare, before anything is loaded.
+
+        Raises:
+            ConfigError: naming what differs, and what to write.
+        """
+        saved = plain_hparams(checkpoint.get("hyper_parameters") or {})
+        mine = plain_hparams(pl_module.hparams)
+        other = [name for name in self.names if name in saved and name in mine and saved[name] != mine[name]]
+        if not other:
+            return
+        listed = ", ".join(f"{name}={saved[name]!r} (here the default {mine[name]!r})" for name in other)
+        again = " ".join(f"{self.names[name]} ..." for name in other)
+        raise ConfigError(
+            f"The checkpoint was made with {listed}, and nothing here says which of the two is meant. Write it "
+            f"({again}), or repeat the run's own arguments by --config with the config.yaml that was saved beside it.",
+            code="LT914",
+        )

@@ -1,0 +1,1 @@
+"""What finished runs left: their metrics."""

@@ -1,0 +1,189 @@
+"""The metrics that a run left: out of ``metrics.csv``, ``metrics.jsonl`` or TensorBoard's event files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shlex
+import shutil
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lt_cli.command import CommandError
+from lt_cli.runs.event_file import read_scalars
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["RunMetrics", "find_runs", "named_apart", "plot_hint", "read_run"]
+
+_EVENTS = "events.out.tfevents.*"
+_FILES = ("metrics.csv", "metrics.jsonl", _EVENTS)
+
+Points = list[tuple[float, float]]
+
+
+@dataclass
+class RunMetrics:
+    """The curves of one run.
+
+    Attributes:
+        name: what to call it.
+        path: its folder, or the file that was named.
+        curves: for each metric the points (step, value), in order of steps.
+    """
+
+    name: str
+    path: Path
+    curves: dict[str, Points] = field(default_factory=dict)
+
+    def along(self, axis: str) -> dict[str, Points]:
+        """Return the curves over another metric, such as ``epoch``, in place of the step.
+
+        That metric grows evenly from each step at which it has a new value to the next such step, so that the steps of
+        an epoch lie between it and the next one.
+        """
+        if axis == "step":
+            return self.curves
+        marks = _marks(self.curves.get(axis, []))
+        if not marks:
+            return {}
+        return {
+            name: [(_place(step, marks), value) for step, value in points]
+            for name, points in self.curves.items()
+            if name != axis
+        }
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Return the runs that are meant by paths: files, folders of a run, or folders of several runs.
+
+    Raises:
+        CommandError: for a path in which no metrics are.
+    """
+    found: list[Path] = []
+    for path in paths:
+        below = [path] if path.is_file() or _has_metrics(path) else _runs_below(path)
+        if not below:
+            missing = "is not there" if not path.exists() else f"holds none of {', '.join(_FILES)}"
+            raise CommandError(f"{path} {missing}. Name the folder of a run: lightning_logs/version_0.", code="LT166")
+        found += below
+    return found
+
+
+def read_run(path: Path) -> RunMetrics:
+    """Return the metrics of a run.
+
+    Args:
+        path: its folder, or one of its files.
+
+    Raises:
+        CommandError: for a file that holds no metrics, or is damaged.
+    """
+    files = [path] if path.is_file() else [file for pattern in _FILES for file in sorted(path.glob(pattern))]
+    values: dict[str, dict[float, float]] = {}
+    for file in files:
+        try:
+            for step, row in _rows(file):
+                for name, value in row.items():
+                    values.setdefault(name, {})[step] = value
+        except (ValueError, csv.Error) as error:
+            raise CommandError(f"{file} is damaged and cannot be read: {error}.", code="LT166") from error
+    if not values:
+        raise CommandError(f"{path} holds no metrics yet.", code="LT166")
+    curves = {name: sorted(points.items()) for name, points in values.items()}
+    return RunMetrics(_name_of(path), path, curves)
+
+
+def named_apart(runs: list[RunMetrics]) -> list[RunMetrics]:
+    """Rename runs of the same name by as much of their paths as tells them apart; return them."""
+    depth = 1
+    names = [run.name for run in runs]
+    while len(set(names)) < len(names) and depth < 20:
+        depth += 1
+        alike = [names.count(name) > 1 for name in names]
+        names = [
+            _name_of(run.path, depth) if again else name for run, again, name in zip(runs, alike, names, strict=True)
+        ]
+    for run, name in zip(runs, names, strict=True):
+        run.name = name
+    return runs
+
+
+def plot_hint(trainer: TrainerAPI) -> str | None:
+    """Return the command that draws the run of ``trainer``; None where no logger left files that it reads."""
+    from lt_core.terminal import short_path  # not above: with lt_core comes torch, which `lt plot` does without
+
+    folders = dict.fromkeys(logger.log_dir for logger in trainer.loggers if logger.log_dir)
+    shown = next((Path(folder) for folder in folders if _has_metrics(Path(folder))), None)
+    return None if shown is None else f"Metrics: {_lt()} plot {shlex.quote(short_path(shown))}"
+
+
+def _has_metrics(folder: Path) -> bool:
+    """Return whether a folder holds a file of metrics that can be read."""
+    return any(file for pattern in _FILES for file in folder.glob(pattern))
+
+
+def _runs_below(folder: Path) -> list[Path]:
+    inner = {file.parent for pattern in _FILES for file in folder.rglob(pattern)}
+    return sorted(inner, key=lambda path: path.stat().st_mtime)
+
+
+def _name_of(path: Path, depth: int = 1) -> str:
+    folder = (path.parent if path.is_file() else path).absolute()
+    return "/".join(folder.parts[-depth:])
+
+
+def _rows(file: Path) -> Iterator[tuple[float, dict[str, float]]]:
+    """Yield step and values of each row that a file holds."""
+    if file.suffix == ".csv":
+        with file.open(encoding="utf-8", newline="") as lines:
+            yield from (_row(number, row) for number, row in enumerate(csv.DictReader(lines)))
+    elif file.suffix == ".jsonl":
+        for number, line in enumerate(file.read_text("utf-8").splitlines()):
+            if line.endswith("}"):  # a run that goes on may have half a line
+                yield _row(number, json.loads(line))
+    else:
+        for scalar in read_scalars(file):
+            yield float(scalar.step), {scalar.tag: scalar.value}
+
+
+def _row(number: int, row: Mapping[str, object]) -> tuple[float, dict[str, float]]:
+    found = {name: value for name, text in row.items() if (value := _number(text)) is not None}
+    step = found.pop("step", float(number))
+    return step, found
+
+
+def _number(text: object) -> float | None:
+    if text is None or text == "" or isinstance(text, bool):
+        return None
+    try:
+        return float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _marks(scale: Points) -> Points:
+    """Return the points of a metric at which its value changes."""
+    return [point for number, point in enumerate(scale) if not number or point[1] != scale[number - 1][1]]
+
+
+def _place(step: float, marks: Points) -> float:
+    """Return the value at ``step`` of a line through ``marks``, that goes on evenly at both ends."""
+    if len(marks) == 1:
+        return marks[0][1]
+    after = min(max(bisect_right(marks, step, key=lambda mark: mark[0]), 1), len(marks) - 1)
+    (left, low), (right, high) = marks[after - 1], marks[after]
+    return low + (high - low) * (step - left) / (right - left)
+
+
+def _lt() -> str:
+    """Return what the user types for ``lt``: a script that ``uv run`` started has it on its path, the shell has not."""
+    if "UV_RUN_RECURSION_DEPTH" in os.environ:
+        return "uv run lt"
+    return "lt" if shutil.which("lt") else f"{shlex.quote(sys.executable)} -m lt_cli.main"

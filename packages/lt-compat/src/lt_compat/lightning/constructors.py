@@ -1,0 +1,158 @@
+"""Strategies, number formats and the command line as Lightning's constructors make them.
+
+Each is a class of lt with other arguments: ``isinstance`` is true for what lt made by name too. What Lightning hands to
+a strategy and lt to the Trainer (checkpoint IO, precision, environment, devices) is kept in ``carried``, and the
+Trainer of :mod:`lt_compat.lightning.trainer` takes it from there.
+"""
+
+from __future__ import annotations
+
+from functools import cache, wraps
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from lt_core import plugins
+
+__all__ = ["precision_named"]
+
+_CARRIED = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin")
+"""Arguments of Lightning's strategies, in their order."""
+
+_WITHOUT_EFFECT = ("model_averaging_period", "save_distributed_checkpoint")
+
+_STRATEGIES = {
+    "DDPStrategy": "lt_strategies.ddp:DDP",
+    "FSDPStrategy": "lt_strategies.sharded.fsdp:FSDP",
+    "ModelParallelStrategy": "lt_strategies.sharded.fsdp:ModelParallel",
+    "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
+    "XLAStrategy": "lt_strategies.xla.spmd:XLA",
+}
+
+
+class _Answers(type):
+    """Classes whose objects are also those of lt's class."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        base = vars(cls).get("of_lt")
+        return isinstance(value, base) if base is not None else super().__instancecheck__(value)
+
+
+def _derived(name: str, origin: str, init: Any) -> type:
+    module, _, attribute = origin.partition(":")
+    base = getattr(import_module(module), attribute)
+    return _Answers(
+        name, (base,), {"of_lt": base, "__init__": wraps(base.__init__)(init(base)), "__module__": __name__}
+    )
+
+
+def _strategy(base: Any) -> Any:
+    def initialize(self: Any, *given: Any, **arguments: Any) -> None:
+        names = ("device", "accelerator", "checkpoint_io", "precision_plugin") if base.name == "single" else _CARRIED
+        arguments.update(zip(names, given, strict=False)) if base.name != "model_parallel" else None
+        device = arguments.pop("device", None)
+        carried = {name: arguments.pop(name) for name in _CARRIED if arguments.get(name) is not None}
+        if device is not None:
+            carried["parallel_devices"] = [torch.device(device)]
+        rest = {k: v for k, v in arguments.items() if k not in (*_CARRIED, *_WITHOUT_EFFECT)}
+        base.__init__(self, *(given if base.name == "model_parallel" else ()), **rest)
+        self.carried = carried
+
+    return initialize
+
+
+# ---- number formats --------------------------------------------------------------------------------------------------
+
+
+def precision_named(precision: str = "32-true", *_: Any, **__: Any) -> Any:
+    """Return the number format of this name: ``FSDPPrecision("bf16-true")``."""
+    return _answers(plugins.load("precision", precision)() if precision != "32-true" else _precision(), precision)
+
+
+def _answers(made: Any, precision: Any) -> Any:
+    """Return the number format, which says its name as Lightning's does."""
+    made.precision = precision
+    return made
+
+
+def _precision() -> Any:
+    from lt_core.precision import Precision
+
+    return Precision()
+
+
+def _mixed(base: Any) -> Any:
+    def initialize(self: Any, precision: Any = "bf16-mixed", device: Any = None, scaler: Any = None) -> None:
+        base.__init__(_answers(self, precision), precision, device, scaler)
+
+    return initialize
+
+
+def _double(base: Any) -> Any:
+    return lambda self: base.__init__(_answers(self, "64-true"), "64-true")
+
+
+@cache
+def _mixed_precision() -> type:
+    made: Any = _derived("MixedPrecision", "lt_strategies.precision.dtypes:Mixed", _mixed)
+
+    def create(cls: type, precision: Any = "bf16-mixed", device: Any = None, scaler: Any = None) -> Any:
+        if precision == "16-mixed":
+            return _answers(import_module("lt_strategies.precision.dtypes").ScaledMixed(scaler), precision)
+        return object.__new__(cls)
+
+    made.__new__ = create
+    return made  # type: ignore[no-any-return]
+
+
+# ---- loggers, whose folder Fabric calls otherwise --------------------------------------------------------------------
+
+_LOGGERS = {"CSVLogger": "lt_loggers:CSVLogger", "TensorBoardLogger": "lt_loggers:TensorBoardLogger"}
+
+
+def _logger(base: Any) -> Any:
+    def initialize(self: Any, *given: Any, root_dir: Any = None, **arguments: Any) -> None:
+        base.__init__(self, *given, **({} if root_dir is None else {"save_dir": root_dir}), **arguments)
+
+    return initialize
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+@cache
+def _lightning_cli() -> type:
+    from lt_compat.lightning.trainer import trainer_class
+
+    base: Any = import_module("lt_cli").LightningCLI
+
+    @wraps(base.__init__)
+    def initialize(
+        self: Any, model_class: Any = None, datamodule_class: Any = None, *given: Any, **arguments: Any
+    ) -> None:
+        if (
+            len(given) < 3 and arguments.get("trainer_class") is None
+        ):  # the fifth, after save_config_callback and _kwargs
+            arguments["trainer_class"] = trainer_class()
+        base.__init__(self, model_class, datamodule_class, *given, **arguments)
+
+    return type("LightningCLI", (base,), {"__init__": initialize, "__module__": __name__})
+
+
+@cache
+def _class(name: str) -> Any:
+    if name in _STRATEGIES:
+        return _derived(name, _STRATEGIES[name], _strategy)
+    if name in _LOGGERS:
+        return _derived(name, _LOGGERS[name], _logger)
+    if name == "DoublePrecision":
+        return _derived(name, "lt_strategies.precision.dtypes:TruePrecision", _double)
+    return {"MixedPrecision": _mixed_precision, "LightningCLI": _lightning_cli}[name]()
+
+
+def __getattr__(name: str) -> Any:
+    """Make a class when it is first asked for, and once: a process that was sent its object finds it here."""
+    if name in (*_STRATEGIES, *_LOGGERS, "DoublePrecision", "MixedPrecision", "LightningCLI"):
+        return _class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

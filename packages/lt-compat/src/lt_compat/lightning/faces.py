@@ -1,0 +1,203 @@
+"""Parts of the Trainer under Lightning's names: each shows the part itself, and beside it what Lightning keeps there.
+
+A face passes for its part (``isinstance`` too), and holds nothing: it asks the Trainer whenever it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from lt_compat.lightning.environments import ClusterEnvironment
+from lt_core import plugins
+
+__all__ = ["AcceleratorConnector", "Face", "PrecisionFace", "StrategyFace"]
+
+
+class Face:
+    """Shows a part of a Trainer.
+
+    Args:
+        part: the part.
+        trainer: whose.
+    """
+
+    reads: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {}
+    """What Lightning has there: each from the part and the Trainer."""
+
+    def __init__(self, part: Any, trainer: Any) -> None:
+        self.__dict__.update(_part=part, _trainer=trainer)
+
+    @property  # type: ignore[misc]  # the part's own class, for isinstance
+    def __class__(self) -> Any:
+        return type(self._part)
+
+    @property
+    def itself(self) -> Any:
+        """The part, without a face."""
+        return self._part
+
+    def __getattr__(self, name: str) -> Any:
+        read = type(self).reads.get(name)
+        return getattr(self._part, name) if read is None else read(self._part, self._trainer)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("optimizers", "_optimizers"):
+            self._trainer.optimizers = value
+        elif name in type(self).reads:
+            raise AttributeError(f"{name} cannot be set here: give it to the Trainer's constructor. [LT917]")
+        else:
+            setattr(self._part, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return self._part is getattr(other, "_part", other)
+
+    def __hash__(self) -> int:
+        return hash(self._part)
+
+    def __repr__(self) -> str:
+        return repr(self._part)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _itself, (self._part,)
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _remove_checkpoint(strategy: Any, trainer: Any) -> Callable[..., None]:
+    def remove(*given: Any) -> None:
+        """Delete a file: lt names what deletes it first, Lightning does not."""
+        strategy.remove_checkpoint(*given) if len(given) == 2 else trainer.remove_checkpoint(*given)
+
+    return remove
+
+
+def _save_checkpoint(strategy: Any, trainer: Any) -> Callable[..., None]:
+    def save(*given: Any) -> None:
+        """Write a tree to a path: lt names what writes it first, Lightning does not, and the file is there after it."""
+        if len(given) == 3:
+            strategy.save_checkpoint(*given)
+        else:
+            strategy.save_checkpoint(trainer.checkpoint_io, *given)
+            trainer.checkpoint_io.wait()
+
+    return save
+
+
+def _devices(strategy: Any, trainer: Any) -> list[Any]:
+    return [trainer.accelerator.torch_device(index) for index in trainer.device_ids]
+
+
+def _environment(strategy: Any, trainer: Any) -> ClusterEnvironment:
+    if strategy.one_process:
+        raise AttributeError("A strategy of one process has no cluster_environment, here as in Lightning.")
+    return ClusterEnvironment.of(strategy.environment)
+
+
+def _module(strategy: Any, trainer: Any) -> Any:
+    return None if trainer.model is None else trainer.lightning_module
+
+
+class StrategyFace(Face):
+    """``trainer.strategy``: Lightning's holds the module, the optimizers and the other parts."""
+
+    reads: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {
+        "_ddp_kwargs": lambda strategy, trainer: strategy.ddp_arguments,
+        "_lightning_module": _module,
+        "accelerator": lambda strategy, trainer: trainer.accelerator,
+        "checkpoint_io": lambda strategy, trainer: trainer.checkpoint_io,
+        "cluster_environment": _environment,
+        "connect": lambda strategy, trainer: lambda model: None,
+        "distributed_sampler_kwargs": lambda strategy, trainer: trainer.distributed_sampler_kwargs,
+        "is_distributed": lambda strategy, trainer: trainer.world_size > 1,
+        "lightning_module": _module,
+        "lr_scheduler_configs": lambda strategy, trainer: trainer.lr_scheduler_configs,
+        "lr_schedulers": lambda strategy, trainer: trainer.lr_scheduler_configs,
+        "model": lambda strategy, trainer: trainer.model,
+        "num_processes": lambda strategy, trainer: trainer.num_devices,
+        "optimizers": lambda strategy, trainer: trainer.optimizers,
+        "parallel_devices": _devices,
+        "precision_plugin": lambda strategy, trainer: trainer.precision_plugin,
+        "remove_checkpoint": _remove_checkpoint,
+        "save_checkpoint": _save_checkpoint,
+        "strategy_name": lambda strategy, trainer: "single_device" if strategy.one_process else strategy.name,
+    }
+
+
+class PrecisionFace(Face):
+    """``trainer.precision_plugin``."""
+
+    reads: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {
+        "precision": lambda precision, trainer: precision.name,
+        "scaler": lambda precision, trainer: getattr(precision, "scaler", None),
+    }
+
+
+class AcceleratorConnector:
+    """Which accelerator and devices a Trainer has, by Lightning's names; it can be made of two arguments too.
+
+    Args:
+        accelerator: as the Trainer's.
+        devices: as the Trainer's.
+        trainer: whose; without one, one is made of the arguments.
+    """
+
+    def __init__(self, accelerator: Any = "auto", devices: Any = "auto", *, trainer: Any = None) -> None:
+        if trainer is None:
+            trainer = plugins.load("trainers", "default")(accelerator=accelerator, devices=devices, barebones=True)
+        self._trainer = trainer
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether there are several processes."""
+        return bool(self._trainer.world_size > 1)
+
+    @property
+    def use_distributed_sampler(self) -> bool:
+        """Whether the data is divided among the ranks."""
+        return bool(self._trainer.settings.use_distributed_sampler)
+
+    @property
+    def _accelerator_flag(self) -> str:
+        return str(self._trainer.accelerator.name)
+
+    @property
+    def _strategy_flag(self) -> Any:
+        strategy = self._trainer.strategy
+        return strategy if strategy.one_process else strategy.name
+
+    @property
+    def _precision_flag(self) -> Any:
+        return self._trainer.precision
+
+    @property
+    def _num_nodes_flag(self) -> int:
+        return int(self._trainer.num_nodes)
+
+    @property
+    def _devices_flag(self) -> int | list[int]:
+        trainer = self._trainer
+        return trainer.num_devices if trainer.accelerator.device_type == "cpu" else list(trainer.device_ids)
+
+    @property
+    def _parallel_devices(self) -> list[Any]:
+        return _devices(None, self._trainer)
+
+    parallel_devices = _parallel_devices
+
+    @property
+    def cluster_environment(self) -> Any:
+        """Who this process is."""
+        return ClusterEnvironment.of(self._trainer.strategy.environment)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("strategy", "accelerator", "precision_plugin", "num_nodes", "num_devices", "device_ids"):
+            return getattr(self._trainer, name)
+        raise AttributeError(f"lt has no accelerator connector with {name!r}: ask the Trainer itself. [LT917]")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "_trainer":
+            raise AttributeError(f"{name} cannot be set here: give it to the Trainer's constructor. [LT917]")
+        object.__setattr__(self, name, value)

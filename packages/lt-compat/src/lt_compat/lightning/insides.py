@@ -1,0 +1,119 @@
+"""Constants and small functions of Lightning's insides that packages import; see :mod:`lt_compat.names.elsewhere`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lt_compat.lightning.answers import apply_to_collection
+from lt_core import plugins
+from lt_core.rank import rank_zero_only
+
+CHECKPOINT_PAST_HPARAMS_KEYS = ("hparams", "module_arguments")
+CONVERSION_DTYPES = [(bool, partial(torch.tensor, dtype=torch.uint8))]
+FLOAT16_EPSILON, FLOAT32_EPSILON, FLOAT64_EPSILON = (
+    torch.finfo(kind).eps for kind in (torch.float16, torch.float32, torch.float64)
+)
+CPU_DEVICE = torch.device("cpu")
+LEFTOVER_PARAMS_NAME = "other params"
+NOT_APPLICABLE = "n/a"
+PARAMETER_NUM_UNITS = [" ", "K", "M", "B", "T"]
+UNKNOWN_SIZE = "?"
+Anything = Any
+file_prefix = "file:"
+framework = "pytorch-lightning"
+interactive = hasattr(sys, "ps1")
+min_seed = 0
+no_logo = ""
+
+
+class Empty:
+    """A class of hooks that are all optional."""
+
+
+class Interval(Enum):
+    """When ``Timer`` looks at the clock."""
+
+    step = "step"
+    epoch = "epoch"
+
+
+class ModuleWrapper(nn.Module):
+    """Holds a module, and calls it.
+
+    Args:
+        module: the user's.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+
+def do_nothing() -> None:
+    """The closure of an optimizer without one."""
+
+
+def convert_tensors_to_scalars(data: Any) -> Any:
+    """Return ``data`` with tensors of one element as numbers."""
+
+    def number(value: Tensor) -> Any:
+        if value.numel() != 1:
+            raise ValueError(f"The metric `{value}` does not contain a single element, thus it cannot be a scalar.")
+        return value.item()
+
+    return apply_to_collection(data, Tensor, number)
+
+
+def parse_batch_shape(batch: Any) -> Any:
+    """Return the shape of a tensor, those of the parts of a list, ``"?"`` for anything else."""
+    if hasattr(batch, "shape"):
+        return list(batch.shape)
+    return [parse_batch_shape(part) for part in batch] if isinstance(batch, list | tuple) else "?"
+
+
+def size_text(total_model_size: float) -> str:
+    """Return a size with three decimals."""
+    return f"{total_model_size:,.3f}"
+
+
+def standard_metrics(trainer: Any) -> Mapping[str, int | str]:
+    """Return what a progress bar shows beside the metrics: the run's version."""
+    version = getattr(trainer.logger, "version", None)
+    return {} if version is None else {"v_num": version[-4:] if isinstance(version, str) else version}
+
+
+def rank_of_environment() -> int | None:
+    """Return this process's number in its job."""
+    return int(getattr(rank_zero_only, "rank", 0))
+
+
+def gpu_stats(device: torch.device) -> Mapping[str, float]:
+    """Return a device's readings."""
+    readings: Mapping[str, float] = plugins.load("accelerators", device.type)().stats(device)
+    return readings
+
+
+def cpu_stats() -> Mapping[str, float]:
+    """Return the processor's readings."""
+    readings: Mapping[str, float] = plugins.load("accelerators", "cpu")().stats(torch.device("cpu"))
+    return readings
+
+
+def wrap_for_checkpointing(
+    module: nn.Module, activation_checkpointing_kwargs: Mapping[str, Callable[..., Any]]
+) -> None:
+    """Have the layers that the arguments choose compute their activations anew in backward."""
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+    if activation_checkpointing_kwargs:
+        apply_activation_checkpointing(module, **activation_checkpointing_kwargs)

@@ -1,0 +1,389 @@
+"""The Trainer as packages built on Lightning know it: lt's, with some names of Lightning's insides."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cache, wraps
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from lt_compat.lightning.connectors import CheckpointConnector, Results
+from lt_compat.lightning.environments import as_environment
+from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, StrategyFace
+from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
+from lt_compat.lightning.profilers import PassThroughProfiler, SimpleProfiler
+from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
+from lt_core import plugins
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import CheckpointError, silenced, warn
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["trainer_class", "trusting"]
+
+_SAID_IN_LIGHTNING = {
+    "LT142": "`max_epochs` was not set. Setting it to 1000 epochs. To train without an epoch limit",
+    "LT215": "You passed in a `val_dataloader` but have no `validation_step`. Skipping val loop.",
+    "LT225": "`training_step` returned `None`. If this was on purpose, ignore this warning...",
+    "LT321": "ReduceLROnPlateau conditioned on metric val_loss which is not available",
+    "LT331": "`LightningModule.configure_optimizers` returned `None`",
+    "LT406": "You requested to overfit but enabled train dataloader shuffling.",
+    "LT408": "Total length of `DataLoader` across ranks is zero. Please make sure this was your intention.",
+    "LT451": "Your `IterableDataset` has `__len__` defined.",
+    "LT455": "Using `DistributedSampler` with the dataloaders.",
+    "LT510": "Trying to infer the `batch_size` from an ambiguous collection.",
+    "LT549": "Experiment logs directory version_0 exists and is not empty.",
+    "LT606": "Be aware that when using `ckpt_path`, callbacks used to create the checkpoint need to be provided",
+    "LT651": "Attribute 'model' is an instance of `nn.Module` and is already saved during checkpointing.",
+    "LT918": '.fit(ckpt_path="last") is set, but there is no last checkpoint available. No checkpoint will be loaded.',
+    "LT921": "The number of training batches (2) is smaller than the logging interval Trainer(log_every_n_steps=50).",
+}
+"""By lt's code, the beginning of what Lightning 2.6 says there."""
+
+
+@cache
+def trainer_class() -> type:
+    """Return the installed Trainer's class with loops that can be asked for their limits."""
+    base: Any = plugins.load("trainers", "default")
+
+    class Trainer(base):  # type: ignore[misc]
+        __doc__ = base.__doc__
+        lenient = True
+
+        @property
+        def strategy(self) -> Any:
+            """Where runs happen, with what Lightning keeps there."""
+            return StrategyFace(super().strategy, self)
+
+        @property
+        def precision_plugin(self) -> Any:
+            """The number format."""
+            return PrecisionFace(super().precision_plugin, self)
+
+        @property
+        def profiler(self) -> Any:
+            """What measures; without one, what measures nothing, by the names of actions."""
+            return PassThroughProfiler() if self.settings.profiler is None else super().profiler
+
+        @property
+        def _accelerator_connector(self) -> AcceleratorConnector:
+            return AcceleratorConnector(trainer=self)
+
+        @property
+        def callbacks(self) -> Any:
+            """All callbacks; they can be set, also while a run is set up."""
+            return super().callbacks
+
+        @callbacks.setter
+        def callbacks(self, callbacks: Any) -> None:
+            super().callbacks[:] = callbacks
+            self.mark_dirty()
+
+        @property
+        def _checkpoint_connector(self) -> CheckpointConnector:
+            return CheckpointConnector(self)
+
+        @property
+        def _results(self) -> Results:
+            return Results()
+
+        @property
+        def fit_loop(self) -> FitLoop:
+            """The limits of training."""
+            return FitLoop(self)
+
+        @property
+        def validate_loop(self) -> EvaluationLoop:
+            """What a validation by itself reads."""
+            return EvaluationLoop(self, "validate")
+
+        @property
+        def test_loop(self) -> EvaluationLoop:
+            """What a test reads."""
+            return EvaluationLoop(self, "test")
+
+        @property
+        def predict_loop(self) -> PredictLoop:
+            """What prediction reads."""
+            return PredictLoop(self)
+
+        @property
+        def _evaluation_loop(self) -> EvaluationLoop:
+            return EvaluationLoop(self, self.stage if self.stage in ("validate", "test") else "fit")
+
+        def fit(self, *given: Any, **arguments: Any) -> Any:
+            """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
+            with silenced(_codes_filtered_by_text()):
+                try:
+                    result = super().fit(*given, **arguments)
+                except CheckpointError as error:
+                    if error.code != "LT611" or "last" not in (arguments.get("ckpt_path"), *given[4:5]):
+                        raise
+                    warn(
+                        "fit(ckpt_path='last'): there is no last checkpoint available, so the run begins anew.",
+                        code="LT918",
+                    )
+                    result = super().fit(*given[:4], **{**arguments, "ckpt_path": None})
+                batches, interval = self.num_training_batches, self.log_every_n_steps
+                if self.loggers and 0 < batches < interval and not self.fast_dev_run:
+                    warn(
+                        f"The number of training batches ({batches}) is smaller than the logging interval "
+                        f"Trainer(log_every_n_steps={interval}): few or no step values reach the loggers. Set a "
+                        "lower value for log_every_n_steps.",
+                        code="LT921",
+                    )
+                return result
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to read in place of Lightning's connectors."""
+            if name in _CONNECTORS:
+                raise AttributeError(f"trainer.{name} is not there: {_CONNECTORS[name]}. [LT917]", name=name, obj=self)
+            return super().__getattr__(name)
+
+    @wraps(base.__init__)  # packages read the signature
+    def initialize(self: Any, **arguments: Any) -> None:
+        arguments = as_lts(arguments)
+        with silenced(_codes_filtered_by_text()):
+            base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+
+    made: Any = Trainer
+    made.__init__ = initialize
+    for name in ("validate", "test", "predict"):
+        setattr(made, name, _with_filters(getattr(base, name)))
+    made.__qualname__ = "Trainer"
+    return Trainer
+
+
+def _with_filters(method: Any) -> Any:
+    """Return a method of the Trainer without the warnings that users turn off by Lightning's text."""
+
+    @wraps(method)
+    def filtered(*given: Any, **arguments: Any) -> Any:
+        with silenced(_codes_filtered_by_text()):
+            return method(*given, **arguments)
+
+    return filtered
+
+
+def __getattr__(name: str) -> type:
+    """Return the class by its name, as a process that was sent an object of it looks it up."""
+    if name == "Trainer":
+        return trainer_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_CONNECTORS = {
+    "_callback_connector": "read trainer.callbacks",
+    "_data_connector": "give loaders to fit, or set reload_dataloaders_every_n_epochs",
+    "_logger_connector": "read trainer.callback_metrics, logged_metrics, loggers",
+    "_signal_connector": "write Trainer(on_signal=...)",
+}
+
+
+def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the Trainer's arguments with what lt has no place for elsewhere: registered names, Lightning's
+    environments, what a strategy carries.
+    """
+    new = dict(arguments)
+    for name, registry in (("strategy", STRATEGIES), ("accelerator", ACCELERATORS)):
+        if isinstance(new.get(name), str) and registry.of_the_user(new[name]):
+            new[name] = registry.get(new[name])
+    if new.get("profiler") == "simple":
+        new["profiler"] = SimpleProfiler()
+    carried = _carried_by(new.get("strategy"))
+    given = new.get("plugins") or []
+    listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]
+    if listed:
+        new["plugins"] = [as_environment(plugin) for plugin in listed]
+    return {**carried, **{name: value for name, value in new.items() if value is not None or name not in carried}}
+
+
+def _carried_by(strategy: Any) -> dict[str, Any]:
+    """Return arguments of the Trainer that were given to a strategy: ``plugins``, ``devices``, ``accelerator``."""
+    carried = getattr(strategy, "carried", {})
+    found: dict[str, Any] = {}
+    devices: Sequence[Any] = carried.get("parallel_devices", ())
+    if devices:
+        kind = devices[0].type
+        found["accelerator"] = kind
+        found["devices"] = len(devices) if kind == "cpu" else [device.index or 0 for device in devices]
+    if "accelerator" in carried:
+        found["accelerator"] = carried["accelerator"]
+    names = ("cluster_environment", "checkpoint_io", "precision_plugin")
+    found["plugins"] = [carried[name] for name in names if name in carried]
+    return found
+
+
+def _with_pickles(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a Trainer's arguments with checkpoints that hold any object, unless another checkpoint IO is given."""
+    given = arguments.get("plugins") or []
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    if any(isinstance(plugin, CheckpointIO) for plugin in listed):
+        return arguments
+    return {**arguments, "plugins": [*listed, PickledCheckpointIO()]}
+
+
+@cache
+def trusting(base: type) -> type:
+    """Return a class whose ``load_from_checkpoint`` trusts the file, where checkpoints hold any object.
+
+    Also where it is called with ``weights_only=True``: what else may be in the file, the caller has listed for torch.
+    """
+    plain: Any = base.__dict__["load_from_checkpoint"].__func__
+
+    def load_from_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
+        return plain(cls, *args, **{**kwargs, "weights_only": False})
+
+    return type(base.__name__, (base,), {"load_from_checkpoint": classmethod(load_from_checkpoint)})
+
+
+class FitLoop:
+    """The limits and counts of training, by Lightning's names; reading and writing them is doing so with the Trainer's.
+
+    Args:
+        trainer: whose.
+    """
+
+    restarting = False
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.__dict__["trainer"] = trainer
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("epoch_loop", "_data_source"):
+            return self
+        if name == "setup_data":
+            return _nothing
+        if name == "val_loop":
+            return EvaluationLoop(self.trainer)
+        if name == "_combined_loader":
+            return _combined(self.trainer.train_dataloader, "max_size_cycle")
+        return getattr(self.trainer, _TRAINERS.get(name, name))
+
+    @property
+    def epoch_progress(self) -> SimpleNamespace:
+        """How many epochs were begun and done."""
+        done = int(self.trainer.current_epoch)
+        counts = _counts(done, begun=done + self._within("train_batch", "train_epoch", "validate"))
+        return SimpleNamespace(current=counts, total=counts)
+
+    @property
+    def batch_progress(self) -> SimpleNamespace:
+        """How many batches of this epoch, and of all, were begun and done."""
+        trainer = self.trainer
+        done, batches = int(trainer.batch_idx), trainer.num_training_batches
+        before = trainer.current_epoch * batches if isinstance(batches, int) else 0
+        begun = int(min(done + self._within("train_batch"), batches))
+        return SimpleNamespace(
+            current=_counts(done, begun),
+            total=_counts(before + done, before + begun),
+            is_last_batch=trainer.is_last_batch,
+        )
+
+    @property
+    def total_batch_idx(self) -> int:
+        """Number of the present batch among all; -1 before the first."""
+        return int(self.batch_progress.total.ready) - 1
+
+    def _within(self, *phases: str) -> bool:
+        """Return whether a fit is in one of these phases."""
+        return bool(self.trainer.stage == "fit" and self.trainer.recorder.phase.startswith(phases))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.trainer, name, value)
+
+
+_TRAINERS = {
+    "_batches_that_stepped": "global_step",
+    "max_batches": "num_training_batches",
+    "optimizer_loop": "fit_loop",
+}
+
+
+def _combined(loaders: Any, mode: str) -> Any:
+    """Return loaders as Lightning's loops hold them; None where there are none."""
+    kind = import_module("lt_data").CombinedLoader
+    return loaders if loaders is None or loaders == [] or isinstance(loaders, kind) else kind(loaders, mode)
+
+
+def _nothing() -> None:
+    """The loaders are asked for when a run begins."""
+
+
+def _counts(done: int, begun: int) -> SimpleNamespace:
+    return SimpleNamespace(ready=begun, started=begun, processed=done, completed=done)
+
+
+class EvaluationLoop:
+    """A loop of validation or test; packages ask it whether there is data, and for the loaders.
+
+    Args:
+        trainer: whose.
+        stage: ``"fit"`` for the validation inside it.
+    """
+
+    verbose = True
+    inference_mode = True
+
+    def __init__(self, trainer: TrainerAPI, stage: str = "fit") -> None:
+        self.trainer = trainer
+        self._stage = "test" if stage == "test" else "val"
+
+    @property
+    def _data_source(self) -> EvaluationLoop:
+        return self
+
+    def is_defined(self) -> bool:
+        """Return whether a loader was given, or a hook returns one."""
+        return bool(self.trainer.all_loaders(self._stage))
+
+    @property
+    def _combined_loader(self) -> Any:
+        return _combined(list(self.trainer.all_loaders(self._stage)), "sequential")
+
+    @property
+    def max_batches(self) -> Any:
+        """Batches of each loader."""
+        return getattr(self.trainer, f"num_{self._stage}_batches")
+
+    @property
+    def num_dataloaders(self) -> int:
+        """How many loaders there are."""
+        return len(self.max_batches)
+
+    @property
+    def epoch_loop(self) -> EvaluationLoop:
+        """The loop over batches is the same."""
+        return self
+
+
+class PredictLoop:
+    """What prediction reads.
+
+    Args:
+        trainer: whose.
+    """
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.trainer = trainer
+
+    return_predictions = True
+
+    @property
+    def _combined_loader(self) -> Any:
+        return _combined(list(self.trainer.all_loaders("predict")), "sequential")
+
+    @property
+    def epoch_batch_indices(self) -> list[Any]:
+        """For each loader the samples' places in its data set, in the order of the predictions."""
+        loaders = range(len(self.trainer.num_predict_batches))
+        return [self.trainer.predict_indices(number) for number in loaders]
+
+
+def _codes_filtered_by_text() -> list[str]:
+    """Return the codes of lt's warnings for which Lightning's text is turned off by a filter of this process."""
+    off = [message for action, message, *_ in warnings.filters if action == "ignore" and message is not None]
+    return [code for code, text in _SAID_IN_LIGHTNING.items() if any(message.match(text) for message in off)]

@@ -1,0 +1,134 @@
+"""Names that mean the same whatever module of Lightning they are imported from: where each comes from.
+
+These are for ``lt.compat`` alone. Those of :mod:`lt_compat.names.paths` are found from any module too, so that a deep
+path (``lightning.pytorch.plugins.environments.slurm``) needs no line of its own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+from lt_compat.names.paths import NAMES as PATHS
+
+__all__ = ["BEFORE", "origin_of"]
+
+_TABLE = """
+lt_compat.lightning.registries:ACCELERATORS = ACCELERATOR_REGISTRY AcceleratorRegistry
+lt_compat.lightning.registries:STRATEGIES = STRATEGY_REGISTRY StrategyRegistry
+lt_compat.lightning.registries:Registry = _StrategyRegistry _AcceleratorRegistry
+lt_compat.lightning.constructors:DDPStrategy = DDPStrategy
+lt_compat.lightning.constructors:FSDPStrategy = FSDPStrategy
+lt_compat.lightning.constructors:ModelParallelStrategy = ModelParallelStrategy
+lt_compat.lightning.constructors:SingleDeviceStrategy = SingleDeviceStrategy
+lt_compat.lightning.constructors:XLAStrategy = XLAStrategy
+lt_compat.lightning.constructors:MixedPrecision = MixedPrecision MixedPrecisionPlugin NativeMixedPrecisionPlugin
+lt_compat.lightning.constructors:DoublePrecision = DoublePrecision DoublePrecisionPlugin
+lt_compat.lightning.constructors:precision_named = FSDPPrecision DeepSpeedPrecision XLAPrecision
+lt_compat.lightning.constructors:LightningCLI = LightningCLI
+lt_compat.lightning.constructors:CSVLogger = CSVLogger
+lt_compat.lightning.constructors:TensorBoardLogger = TensorBoardLogger
+lt_compat.lightning.environments:ClusterEnvironment = ClusterEnvironment
+lt_compat.lightning.environments:KubeflowEnvironment = KubeflowEnvironment
+lt_compat.lightning.environments:LSFEnvironment = LSFEnvironment
+lt_compat.lightning.environments:LightningEnvironment = LightningEnvironment
+lt_compat.lightning.environments:MPIEnvironment = MPIEnvironment
+lt_compat.lightning.environments:SLURMEnvironment = SLURMEnvironment
+lt_compat.lightning.environments:TorchElasticEnvironment = TorchElasticEnvironment
+lt_compat.lightning.environments:XLAEnvironment = XLAEnvironment
+lt_compat.lightning.fabric:Fabric = Fabric
+lt_compat.lightning.wrapped:FabricModule = _FabricModule
+lt_compat.lightning.wrapped:FabricOptimizer = _FabricOptimizer
+lt_compat.lightning.wrapped:FabricDataLoader = _FabricDataLoader
+lt_compat.lightning.wrapped:is_wrapped = is_wrapped
+lt_compat.lightning.wrapped:DistributedSamplerWrapper = DistributedSamplerWrapper
+lt_compat.lightning.profilers:Profiler = Profiler BaseProfiler AbstractProfiler
+lt_compat.lightning.profilers:PassThroughProfiler = PassThroughProfiler
+lt_compat.lightning.profilers:SimpleProfiler = SimpleProfiler
+lt_compat.lightning.summary:LayerSummary = LayerSummary
+lt_compat.lightning.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
+lt_compat.lightning.summary:get_human_readable_count = get_human_readable_count
+lt_core.errors:UsageError = MisconfigurationException
+"""
+"""What takes the place of lt's own of that name."""
+
+_OTHERS = """
+torch.cuda:is_available = is_cuda_available
+torch.cuda:device_count = num_cuda_devices
+torch.distributed:ReduceOp = ReduceOp
+torch.distributed:group = group
+torch.distributed:ProcessGroup = CollectibleGroup
+torch.distributed.constants:default_pg_timeout = default_pg_timeout
+torch:UntypedStorage = UntypedStorage
+torch.optim.lr_scheduler:LRScheduler = LRScheduler
+torch.optim.lr_scheduler:ReduceLROnPlateau = ReduceLROnPlateau
+torch.nn.parallel:DistributedDataParallel = DistributedDataParallel
+torch.optim:Optimizer = Optimizable Steppable
+torch.nn:Module = _DeviceDtypeModuleMixin
+torch.distributed:is_initialized = _distributed_is_initialized
+lt_callbacks.stopping.early_stopping:EarlyStoppingReason = EarlyStoppingReason
+lt_core.checkpoint:CheckpointIO = XLACheckpointIO
+lt_core.data:DataSource = DataHooks
+lt_core.launcher:Launcher = Launcher _Launcher
+lt_core.logger:DummyExperiment = _DummyExperiment
+lt_core.seed:MAX_SEED = max_seed_value
+lt_core.strategy:SingleDevice = SingleDeviceXLAStrategy
+lt_compat.lightning.insides:CHECKPOINT_PAST_HPARAMS_KEYS = CHECKPOINT_PAST_HPARAMS_KEYS
+lt_compat.lightning.insides:CONVERSION_DTYPES = CONVERSION_DTYPES
+lt_compat.lightning.insides:FLOAT16_EPSILON = FLOAT16_EPSILON
+lt_compat.lightning.insides:FLOAT32_EPSILON = FLOAT32_EPSILON
+lt_compat.lightning.insides:FLOAT64_EPSILON = FLOAT64_EPSILON
+lt_compat.lightning.insides:CPU_DEVICE = CPU_DEVICE
+lt_compat.lightning.insides:LEFTOVER_PARAMS_NAME = LEFTOVER_PARAMS_NAME
+lt_compat.lightning.insides:NOT_APPLICABLE = NOT_APPLICABLE
+lt_compat.lightning.insides:PARAMETER_NUM_UNITS = PARAMETER_NUM_UNITS
+lt_compat.lightning.insides:UNKNOWN_SIZE = UNKNOWN_SIZE
+lt_compat.lightning.insides:Anything = T T_destination BType TBroadcast TModel TReduce
+lt_compat.lightning.insides:Anything = LRSchedulerType MODULE_OPTIMIZERS ModuleType _OUT_DICT
+lt_compat.lightning.insides:Empty = CheckpointHooks ModelHooks
+lt_compat.lightning.insides:Interval = Interval
+lt_compat.lightning.insides:ModuleWrapper = _LightningModuleWrapperBase _LightningPrecisionModuleWrapperBase
+lt_compat.lightning.insides:convert_tensors_to_scalars = convert_tensors_to_scalars
+lt_compat.lightning.insides:do_nothing = do_nothing_closure
+lt_compat.lightning.insides:file_prefix = LOCAL_FILE_URI_PREFIX
+lt_compat.lightning.insides:framework = FRAMEWORK_NAME
+lt_compat.lightning.insides:gpu_stats = get_nvidia_gpu_stats get_device_stats
+lt_compat.lightning.insides:cpu_stats = get_cpu_stats
+lt_compat.lightning.insides:interactive = _IS_INTERACTIVE
+lt_compat.lightning.insides:min_seed = min_seed_value
+lt_compat.lightning.insides:no_logo = LIGHTNING_LOGO cli_lightning_logo
+lt_compat.lightning.insides:parse_batch_shape = parse_batch_shape
+lt_compat.lightning.insides:rank_of_environment = _get_rank
+lt_compat.lightning.insides:size_text = get_formatted_model_size
+lt_compat.lightning.insides:standard_metrics = get_standard_metrics
+lt_compat.lightning.insides:wrap_for_checkpointing = _setup_activation_checkpointing
+lt_compat.lightning.trainer:FitLoop = FitLoop _FitLoop _TrainingEpochLoop
+lt_compat.lightning.trainer:EvaluationLoop = _EvaluationLoop
+lt_compat.lightning.trainer:PredictLoop = _PredictionLoop
+lt_compat.lightning.logger_names:WrappingCheckpointIO = _WrappingCheckpointIO
+lt_compat.lightning.logger_names:add_prefix = _add_prefix
+lt_compat.lightning.logger_names:convert_params = _convert_params
+lt_compat.lightning.logger_names:flatten_dict = _flatten_dict
+lt_compat.lightning.logger_names:sanitize_callables = _sanitize_callable_params
+lt_compat.lightning.logger_names:scan = _scan_checkpoints
+lt_strategies.launch.processes:SpawnLauncher = _MultiProcessingLauncher
+lt_strategies.launch.script:ScriptLauncher = _SubprocessScriptLauncher
+"""
+
+
+def _read(table: str) -> dict[str, str]:
+    lines = (line.partition(" = ") for line in table.strip().splitlines())
+    return {name: origin for origin, _, names in lines for name in names.split()}
+
+
+BEFORE = _read(_TABLE)
+"""Names whose lt namesake has other arguments, with where ``lt.compat`` takes them from; with a path, only there."""
+
+
+@cache
+def origin_of(name: str) -> str:
+    """Return ``module:attribute`` of a name that has its place elsewhere; an empty string for others."""
+    lt = import_module("lt.names").NAMES if find_spec("lt") is not None else {}
+    everywhere = {each: origin for names in (*PATHS.values(), *lt.values()) for each, origin in names.items()}
+    return _read(_OTHERS).get(name) or everywhere.get(name, "")

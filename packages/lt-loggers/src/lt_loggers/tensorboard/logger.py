@@ -1,0 +1,226 @@
+"""Metrics, hyperparameters, media and the model's graph for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from lt_core.arguments import checks_arguments
+from lt_core.errors import ConfigError, warn
+from lt_core.logging.media import as_media
+from lt_core.plugins import install_hint
+from lt_core.rank import process_rank
+from lt_loggers.folder import FolderLogger
+from lt_loggers.log_file import LogFile
+from lt_loggers.params import cells
+from lt_loggers.rows import Row
+from lt_loggers.tensorboard.events import (
+    ScalarEvents,
+    file_version,
+    hparams_end,
+    hparams_start,
+    media_event,
+    session_start,
+)
+from lt_loggers.tensorboard.wire import varint
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ["TensorBoardLogger"]
+
+_numbers = count()
+_LARGE = 1 << 20  # bytes of media that are worth a write of their own
+
+
+class TensorBoardLogger(FolderLogger):
+    """Writes one event file, which TensorBoard shows while it grows, and ``hparams.yaml``.
+
+    Writing needs no further package; ``experiment`` and ``log_graph`` need TensorBoard, as does looking at the file::
+
+        tensorboard --logdir lightning_logs
+
+    All scalars of a run are metrics of its line in the HPARAMS tab. A resumed run continues its event file.
+
+    Args:
+        save_dir: folder of all experiments.
+        name: of the experiment, the folder below; may be empty.
+        version: of the run: a number N for the folder ``version_N``, or the folder's name. None takes the next number.
+        log_graph: record the model's graph, traced with its ``example_input_array``.
+        default_hp_metric: show hyperparameters in the HPARAMS tab also when they are logged without metrics.
+        prefix: put before each metric's name, with a ``-`` between.
+        sub_dir: folder below the run's own for these files.
+        comment: without effect, as in ``SummaryWriter`` with a folder.
+        purge_step: hide what earlier event files of this folder hold at this step and after it.
+        max_queue: steps (or rows) between writes; what a killed process can lose.
+        flush_secs: seconds between writes, when the steps are slow.
+        filename_suffix: end of the event file's name.
+    """
+
+    @checks_arguments
+    def __init__(
+        self,
+        save_dir: str | os.PathLike[str],
+        name: str | None = "lightning_logs",
+        version: int | str | None = None,
+        log_graph: bool = False,
+        default_hp_metric: bool = True,
+        prefix: str = "",
+        sub_dir: str | os.PathLike[str] | None = None,
+        *,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 100,
+        flush_secs: float = 10,
+        filename_suffix: str = "",
+    ) -> None:
+        super().__init__(
+            save_dir, name, version, sub_dir=sub_dir, prefix=prefix, flush_every=max_queue, flush_secs=flush_secs
+        )
+        self._wants_graph, self._default_hp_metric = log_graph, default_hp_metric
+        self._purge_step, self._max_queue, self._flush_secs = purge_step, max_queue, flush_secs
+        self._suffix = filename_suffix
+        self._file: LogFile | None = None
+        self._events: list[bytes] = []
+        self._events_size, self._events_since = 0, 0.0
+        self._hparams_due = self._hparams_shown = False
+        self._layouts: dict[tuple[int, tuple[str, ...]], ScalarEvents] = {}
+        self._experiment: SummaryWriter | None = None
+
+    @property
+    def experiment(self) -> SummaryWriter:
+        """A ``torch.utils.tensorboard.SummaryWriter`` whose events go to this logger's file."""
+        if self._experiment is None:
+            self.claim_version()
+            try:
+                from lt_loggers.tensorboard.summary_writer import LoggerSummaryWriter
+            except ImportError as error:
+                raise ConfigError(
+                    f"TensorBoardLogger.experiment and log_graph need TensorBoard ({error}): "
+                    f"{install_hint('lt-loggers[tensorboard]')}",
+                    code="LT551",
+                ) from error
+            self._experiment = LoggerSummaryWriter(str(self.files_dir), self.add_event, self.save)
+        return self._experiment
+
+    # ---- logging -----------------------------------------------------------------------------------------------------
+
+    def log_hyperparams(
+        self, params: Any = None, metrics: Mapping[str, Any] | None = None, step: float | None = None
+    ) -> None:
+        super().log_hyperparams(params, metrics, step)
+        self._hparams_due = not self._hparams_shown and (self._default_hp_metric or bool(metrics))
+
+    def log_media(self, name: str, value: Any, step: int | None = None) -> bool:
+        media = as_media(value)
+        step = max(0, round(self._rows.last_step)) if step is None else round(step)
+        record = None if media is None else media_event(time(), step, name, media)
+        if record is None:
+            return False
+        self.add_event(record)
+        return True
+
+    def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
+        """Record the graph of ``model``, where ``log_graph=True`` was asked for; its state and random numbers stay."""
+        inputs = getattr(model, "example_input_array", None) if input_array is None else input_array
+        if not self._wants_graph or process_rank():
+            return
+        if inputs is None:
+            warn(
+                "TensorBoardLogger(log_graph=True) needs an input to trace the model: set self.example_input_array in "
+                "the module.",
+                code="LT552",
+            )
+            return
+        from lt_loggers.tensorboard.graph import add_graph
+
+        add_graph(self.experiment, model, inputs)
+
+    def add_event(self, record: bytes) -> None:
+        """Write a record, as :func:`lt_loggers.tensorboard.records.framed` makes it, with the next rows."""
+        if process_rank():
+            return
+        self._events_since = self._events_since if self._events else time()
+        self._events.append(record)
+        self._events_size += len(record)
+        late = time() >= self._events_since + self._flush_secs
+        if late or len(self._events) >= self._max_queue or self._events_size >= _LARGE:
+            self.save()
+
+    def finalize(self, status: str) -> None:
+        """Write what is left, and how the run ended."""
+        self.save()
+        if self._hparams_shown and not process_rank():
+            self._events.append(hparams_end(time(), status))
+            self.save()
+
+    # ---- the file ----------------------------------------------------------------------------------------------------
+
+    def _has_more(self) -> bool:
+        return bool(self._events) or self._hparams_due or super()._has_more()
+
+    def _write(self, rows: list[Row]) -> None:
+        self.claim_version()
+        file = self._opened()
+        content = [] if file.size else self._beginning()
+        if self._hparams_due or (content and self._hparams_shown and self.hparams):
+            content.append(hparams_start(time(), cells(self.hparams)))
+        content += [self._record(*row) for row in rows]
+        events = self._events[:]
+        file.append(b"".join([*content, *events]))
+        self._hparams_shown, self._hparams_due = self._hparams_shown or self._hparams_due, False
+        self._events_size -= sum(map(len, events))
+        del self._events[: len(events)]
+
+    def _beginning(self) -> list[bytes]:
+        purge = [] if self._purge_step is None else [session_start(time(), self._purge_step)]
+        return [file_version(time()), *purge]
+
+    def _record(self, step: float, wall_time: float, row: dict[str, int | float]) -> bytes:
+        step_bytes, names = varint(round(step)), tuple(row)
+        layout = self._layouts.get((len(step_bytes), names))
+        if layout is None:
+            if len(self._layouts) >= 256:  # names that are new in each row must not fill the memory
+                self._layouts.clear()
+            layout = self._layouts[len(step_bytes), names] = ScalarEvents(names, len(step_bytes))
+        return layout.record(wall_time, step_bytes, list(row.values()))
+
+    def _opened(self) -> LogFile:
+        """Return this run's event file, cut to what a checkpoint recorded."""
+        resumed = self._resumed.get("events")
+        if resumed is not None:
+            self._file = self._continued(resumed["name"], resumed["size"])
+            self._hparams_shown = self._file is not None and resumed["hparams"]
+            self._hparams_due = self._hparams_due and not self._hparams_shown
+        self._resumed = {}
+        if self._file is None or self._file.path.parent != self.files_dir:
+            who = f"{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
+            self._file = LogFile(self.files_dir / f"events.out.tfevents.{int(time()):010d}.{who}{self._suffix}")
+        return self._file
+
+    def _continued(self, name: str, size: int) -> LogFile | None:
+        file = LogFile(self.files_dir / name)
+        if Path(name).name == name and "tfevents" in name and file.size >= size:
+            if file.size:
+                file.cut(size, file.path.with_name(name.replace("tfevents", "dropped")))  # TensorBoard must not read it
+            return file
+        warn(
+            f"The checkpoint was made when {file.path} had {size} bytes, but it has {file.size}: the run goes on in a "
+            "new event file. Copy the run's log folder along with its checkpoints to continue its files.",
+            code="LT550",
+        )
+        return None
+
+    def _ends(self) -> dict[str, Any]:
+        file = self._opened()
+        return {"events": {"name": file.path.name, "size": file.size, "hparams": self._hparams_shown}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_experiment": None, "_layouts": {}}

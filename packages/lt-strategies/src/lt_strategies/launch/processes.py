@@ -1,0 +1,281 @@
+"""Launchers that run the function in new processes of this one: spawned or forked. This process supervises them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lt_core.errors import ConfigError, RankError
+from lt_core.launcher import Launcher, RunResult, end_with_parent
+from lt_core.ranks import Ranks
+from lt_strategies import group
+from lt_strategies.launch.job import LaunchedEnvironment, Seat, made_folder
+from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
+from lt_strategies.watch.page import KILL
+from lt_strategies.watch.watch import INTERRUPTED, POLL, Verdict, Watch
+
+__all__ = ["ForkLauncher", "ForkserverLauncher", "SpawnLauncher"]
+
+_FORWARDED = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+
+
+class SpawnLauncher(Launcher):
+    """Runs each launch in new Python processes, one for each rank; all that the run needs is pickled.
+
+    Attributes:
+        start_method: of :mod:`multiprocessing`.
+    """
+
+    name = "spawn"
+    returns_results = True
+    start_method = "spawn"
+
+    def launch(self, fn: Callable[..., RunResult], *args: Any, strategy: Ranks) -> RunResult:
+        if not must_start(strategy):
+            return run_here(fn, args, strategy)
+        need_one_node(strategy, self.name)
+        self.check()
+        folder = made_folder(strategy.world_size)
+        try:
+            return self._supervise(folder, self.payload(fn, args, strategy), strategy)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def check(self) -> None:
+        """Raise where this start method cannot work."""
+
+    def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
+        """Return what crosses to the ranks: pickled in one piece, so that shared objects are shared there too.
+
+        Raises:
+            ConfigError: when something in it cannot be pickled.
+        """
+        try:
+            return pickle.dumps((fn, args, strategy))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ConfigError(
+                f"launcher {self.name!r} pickles module, data and callbacks for its processes, and that failed: "
+                f"{error}. Define classes and functions at the top level of a file and drop open files and lambdas, "
+                "or take strategy='ddp' (runs the script once more) or 'ddp_fork'.",
+                code="LT716",
+            ) from error
+
+    def _supervise(self, folder: str, payload: Any, strategy: Ranks) -> RunResult:
+        world_size = strategy.world_size
+        group.leave_group()  # of a run on one rank before, which forked ranks would take for theirs
+        context: Any = multiprocessing.get_context(self.start_method)
+        processes = [
+            context.Process(target=_work, args=(folder, rank, world_size, payload), name=f"lt-rank-{rank}")
+            for rank in range(world_size)
+        ]
+        with _threads_for(world_size):
+            for process in processes:
+                process.start()
+        members = {rank: _Spawned(process) for rank, process in enumerate(processes)}
+        watch = Watch(folder, members, world_size, getattr(strategy, "step_deadline", 600.0))
+        with _forwarded_signals(members):
+            try:
+                self._wait(watch)
+            except BaseException:
+                for member in members.values():
+                    member.send(KILL)
+                raise
+            finally:
+                for process in processes:
+                    process.join()
+        return _result(Path(folder))
+
+    def _wait(self, watch: Watch) -> None:
+        interrupts = 0
+        while not watch.all_ended():
+            try:
+                verdict = watch.look()
+                if verdict is not None:
+                    watch.end(verdict)
+                    raise _original(watch.folder, verdict)
+                time.sleep(POLL)
+            except KeyboardInterrupt:
+                interrupts += 1  # at the first the ranks stop at a step's end, at the second immediately
+                for member in watch.members.values():
+                    member.send(signal.SIGINT)
+                if interrupts > 2:
+                    raise
+        verdict = watch.look()
+        if verdict is not None:
+            raise _original(watch.folder, verdict)
+
+
+class ForkLauncher(SpawnLauncher):
+    """Forks this process for each rank: nothing is pickled, works in notebooks. Not after CUDA was used here."""
+
+    name = "fork"
+    start_method = "fork"
+
+    def check(self) -> None:
+        if not hasattr(os, "fork"):
+            raise ConfigError("launcher 'fork' needs fork(), which this platform lacks. Take 'spawn'.", code="LT717")
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            raise ConfigError(
+                "launcher 'fork' cannot be used after CUDA was used in this process (a tensor on a GPU, "
+                "torch.cuda.get_device_name()...): the forked ranks could not use it. Restart the notebook and touch "
+                "no GPU before fit, or take strategy='ddp'.",
+                code="LT718",
+            )
+
+    def payload(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> Any:
+        gc.collect()  # where threads can be joined; see _work
+        return fn, args, strategy
+
+
+class ForkserverLauncher(SpawnLauncher):
+    """Like spawn, but from a server process that has imported nothing yet."""
+
+    name = "forkserver"
+    start_method = "forkserver"
+
+
+class _Spawned:
+    """A process of multiprocessing as the watcher sees it."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+
+    def status(self) -> int | None:
+        return self._process.exitcode
+
+    def send(self, number: int) -> None:
+        if self._process.exitcode is None and self._process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+
+# ---- in a rank's process ---------------------------------------------------------------------------------------------
+
+
+def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
+    """Be one rank: run the function and leave its result, or its error, in the job's folder."""
+    end_with_parent()
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # Ctrl-C reaches the parent, which hands it on once
+    mine = Seat(folder, rank, world_size).take()
+    try:
+        if isinstance(payload, tuple):  # forked: no thread of the parent is here, of its OpenMP pool or its groups
+            torch.set_num_threads(1)
+            gc.freeze()  # a group that is collected joins its threads
+        fn, args, strategy = pickle.loads(payload) if isinstance(payload, bytes) else payload
+        strategy.join(LaunchedEnvironment.of(mine))
+        result = run_here(fn, args, strategy)
+        if rank == 0:
+            _save(Path(folder) / "result", result)
+    except BaseException as error:
+        if "autograd's threading in combination with fork" in str(error):
+            error.add_note(
+                "Torch cannot compute gradients in a fork of this process, whose autograd has threads (of a GPU, or of "
+                "FSDP). Restart the notebook and start with the ranks, or take strategy='ddp_spawn'. [LT727]"
+            )
+        mine.report(error)
+        with contextlib.suppress(Exception):
+            _save(Path(folder) / f"error_{rank}", error)
+        group.leave_group(failed=True)
+        _flush()
+        os._exit(1)
+    group.leave_group()
+    mine.leave()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+
+
+def _save(path: Path, value: Any) -> None:
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        # torch's default, protocol 2, stores exceptions under the names of Python 2: ConnectionError would be OSError
+        torch.save(value, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+    draft.replace(path)
+
+
+# ---- in the parent ---------------------------------------------------------------------------------------------------
+
+
+def _load(path: Path) -> Any:
+    """Read what a rank of ours left in the job's folder, which only this user can write."""
+    return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=False)
+
+
+def _result(folder: Path) -> RunResult:
+    if not (folder / "result").exists():
+        raise RankError("All ranks ended, but rank 0 left no result.", code="LT719")
+    result: RunResult = _load(folder / "result")
+    return result
+
+
+def _original(folder: Path, verdict: Verdict) -> BaseException:
+    """Return the exception of the rank that failed first, or a RankError where it left none."""
+    if verdict.text == INTERRUPTED:
+        return KeyboardInterrupt()
+    try:
+        error: BaseException = _load(folder / f"error_{verdict.rank}")
+    except Exception:
+        return RankError(verdict.text, code="LT701")
+    if not isinstance(error, Exception):
+        return RankError(verdict.text, code="LT701")
+    error.__cause__ = _RemoteError(verdict.text)
+    return error
+
+
+class _RemoteError(Exception):
+    """Shows the traceback of another process."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@contextmanager
+def _threads_for(world_size: int) -> Iterator[None]:
+    """Let processes started here share the cores, unless the user said how many threads they may use."""
+    if "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    os.environ["OMP_NUM_THREADS"] = str(cores_per_rank(world_size))
+    try:
+        yield
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
+
+
+@contextmanager
+def _forwarded_signals(members: dict[int, _Spawned]) -> Iterator[None]:
+    """Hand signals that ask for an end on to the ranks, which end at a step's end and save."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def forward(number: int, _frame: Any) -> None:
+        for member in members.values():
+            member.send(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

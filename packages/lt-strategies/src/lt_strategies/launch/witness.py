@@ -1,0 +1,185 @@
+"""A rank of a job that somebody else started (torchrun, SLURM, MPI, Kubernetes, Ray): it watches itself.
+
+Nobody there is the parent of all ranks, and no one process could look after a thousand. So each rank has a thread that
+looks at this rank alone, says when it is stuck in a step, and ends it at the step deadline; whoever started it then
+does what it does about a rank that failed. What a rank must know of the others is in the job's store: how far each is,
+and why it failed. A rank whose connection broke looks there for the cause, and raises that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch.distributed.distributed_c10d import Store
+
+from lt_core.launcher import RunResult
+from lt_core.ranks import Ranks
+from lt_strategies import group
+from lt_strategies.launch.job import Seat, made_folder
+from lt_strategies.meeting import missing
+from lt_strategies.watch import page
+from lt_strategies.watch.watch import Verdict, Watch, report
+
+__all__ = ["Witness"]
+
+_PATIENCE = 5.0
+"""Seconds in which a cause is waited for when a connection broke; within them each rank that lives has been seen."""
+
+_GRACE = 5.0
+"""Seconds that a rank has to notice by itself that another one failed."""
+
+_LINGER = 20.0
+"""Seconds that the rank that holds the store stays at most for the others to read why it failed."""
+
+_NAMED = 8
+"""As many ranks that are gone are looked at."""
+
+
+class Witness(Seat):
+    """The seat of a rank that looks after itself, for one run.
+
+    Args:
+        strategy: says who this process is, and its ``step_deadline``.
+    """
+
+    def __init__(self, strategy: Ranks) -> None:
+        self._done = threading.Event()
+        super().__init__(made_folder(strategy.world_size), strategy.rank, strategy.world_size)
+        deadline = getattr(strategy, "step_deadline", 600.0)
+        self._watch = Watch(self.folder, {self.rank: _Self()}, self.world_size, deadline)
+        self._thread = threading.Thread(target=self._look, name="lt-witness", daemon=True)
+
+    def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
+        self._thread.start()
+        try:
+            return super().run(fn, args, strategy)
+        except BaseException:
+            self._linger()
+            raise
+        finally:
+            self._done.set()
+            self._thread.join()
+            if self._dump is not None and page.DUMP_SIGNAL is not None:
+                faulthandler.unregister(page.DUMP_SIGNAL)
+                self._dump.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def report(self, error: BaseException) -> dict[str, Any]:
+        first = page.read_report(self.folder, self.rank) is None
+        found = super().report(error)
+        if first:
+            self._post(found)
+        return found
+
+    def wait_for_verdict(self, seconds: float) -> Verdict | None:
+        """Return why another rank failed, or which one is gone without a word; waits for it to be known."""
+        store = group.last_store()
+        end, before = time.monotonic() + max(_PATIENCE, self.world_size / 64), dict[int, bytes]()
+        try:
+            while store is not None:
+                silent = list(missing(store, "failed", range(self.world_size)))
+                reports = [r for r in self._reports(store, silent) if not r["consequence"]]
+                if reports:
+                    first = min(reports, key=lambda found: float(found["time"]))
+                    head = f"Rank {first['rank']} of {self.world_size} failed {first['place']}: {first['error']}"
+                    return Verdict(first["rank"], f"{head}\n\n{first['traceback']}".rstrip())
+                if not silent:
+                    return None  # all see a broken connection, and none is its cause
+                before = before or {rank: _line(store, rank) for rank in silent[:_NAMED]}
+                if time.monotonic() > end:
+                    return self._gone([(rank, line) for rank, line in before.items() if _line(store, rank) == line])
+                time.sleep(max(0.1, self.world_size / 500))
+        except (RuntimeError, OSError):
+            text = f"Rank 0 of {self.world_size} or its node is gone: the job's store, which is there, does not answer."
+            return Verdict(0, text)
+        return None
+
+    def _gone(self, lines: list[tuple[int, bytes]]) -> Verdict | None:
+        if not lines:
+            return None
+        rank, line = lines[0]
+        others = f" So are ranks {', '.join(str(other) for other, _ in lines[1:])}." if lines[1:] else ""
+        where = line.decode().partition(" ")[2] or "before its run began"
+        text = f"Rank {rank} of {self.world_size} is gone without a word, {where}: killed, perhaps (out of memory, "
+        return Verdict(rank, f"{text}or a job limit), or its node is lost.{others}")
+
+    def _reports(self, store: Store, silent: list[int]) -> list[dict[str, Any]]:
+        spoke = sorted(set(range(self.world_size)) - set(silent))
+        return [json.loads(found) for found in store.multi_get([f"failed/{rank}" for rank in spoke])] if spoke else []
+
+    def _post(self, found: dict[str, Any]) -> None:
+        with contextlib.suppress(RuntimeError, OSError):  # the rank that held the store may be what failed
+            if (store := group.last_store()) is not None:
+                store.set(f"failed/{self.rank}", json.dumps(found))
+                if not found["consequence"]:
+                    store.set("cause", str(self.rank))
+
+    def _linger(self) -> None:
+        """Let the others read why this rank failed, before the store goes with the rank that holds it."""
+        with contextlib.suppress(RuntimeError, OSError):
+            if (store := group.last_store()) is None:
+                return
+            end, heard = time.monotonic() + _LINGER, store.add("heard", 1)
+            holds = self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ
+            while holds and heard < self.world_size and time.monotonic() < end:
+                time.sleep(0.1)
+                heard = store.add("heard", 0)
+
+    def _look(self) -> None:
+        """Say in the store how far this rank is, and end it where it hangs, or waits for one that has failed."""
+        pause, beats, late = max(1.0, self.world_size / 256), 0, 0.0
+        while not self._done.wait(pause):
+            beats += 1
+            with contextlib.suppress(RuntimeError, OSError):
+                if (store := group.last_store()) is not None:
+                    store.set(f"line/{self.rank}", f"{beats} {self._line.place}")
+                    late += pause if store.check(["cause"]) else 0.0
+                    if late > _GRACE and page.read_report(self.folder, self.rank) is None:
+                        self._follow(store)
+            verdict = self._watch.look()
+            if verdict is not None and verdict.hangs:
+                self._end(verdict)
+
+    def _follow(self, store: Store) -> None:
+        """End this rank after another one: gloo's connections last as long as that one's process, so it waits."""
+        verdict = self.wait_for_verdict(_PATIENCE)
+        if verdict is not None:
+            report(verdict.text)
+            store.add("heard", 1)
+            self._exit()
+
+    def _end(self, verdict: Verdict) -> None:
+        report(verdict.text)
+        text = {"rank": self.rank, "time": time.time(), "place": self._line.place, "error": "it hangs"}
+        self._post({**text, "traceback": verdict.text, "consequence": False})
+        self._exit()
+
+    def _exit(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        sys.stdout.flush()
+        os._exit(1)  # what the main thread hangs in may hear of nothing else
+
+
+class _Self:
+    """This process, as a watch sees a rank's."""
+
+    def status(self) -> int | None:
+        return None
+
+    def send(self, number: int) -> None:
+        os.kill(os.getpid(), number)
+
+
+def _line(store: Store, rank: int) -> bytes:
+    key = f"line/{rank}"
+    found: bytes = store.get(key) if store.check([key]) else b""
+    return found

@@ -1,0 +1,1 @@
+"""Number formats: those of torch itself, and a file for each library that brings others."""

@@ -1,0 +1,585 @@
+"""Fully sharded data parallel (FSDP2): parameters, gradients and optimizer states are spread over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel
+from torch.optim import Optimizer
+
+from lt_core.arguments import checks_arguments
+from lt_core.errors import ConfigError, did_you_mean
+from lt_core.launcher import Launcher
+from lt_core.precision import Precision
+from lt_core.seed import capture_generators, pl_worker_init_function, restore_generators
+from lt_core.strategy import Capabilities, Shard
+from lt_strategies.distributed import Distributed, own_part
+from lt_strategies.sharded import states
+from lt_strategies.sharded.clipping import clip_norm, clip_value
+from lt_strategies.sharded.materialize import materialize, on_meta
+from lt_strategies.sharded.mesh import Sizes, data_names, part_of_data, resolved, tensor_name
+from lt_strategies.sharded.split import split_layers
+
+__all__ = ["FSDP", "ModelParallel", "Policy"]
+
+Policy = Iterable[type[nn.Module]] | Callable[[nn.Module], bool]
+"""Which modules: their classes, or a function that decides for each."""
+
+_SHARDING = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
+_STATES = ("full", "sharded")
+
+
+class _Root(nn.Module):
+    """The outermost sharded module: its forward calls a method of the user's module, so that no method is patched."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.module, method)(*args, **kwargs)
+
+
+class _Kept:
+    """Holds the root of a sharded module in the module's ``__dict__``; a copy of the module holds none.
+
+    The root holds the module too, and both go together: a table of roots here would keep every module forever.
+    """
+
+    def __init__(self, root: _Root | None = None) -> None:
+        self.root = root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, ()
+
+
+def _root_of(module: nn.Module) -> _Root | None:
+    """Return the root of a module that was sharded here; it is still sharded after its run."""
+    kept: _Kept | None = module.__dict__.get("_fsdp_root")
+    return None if kept is None else kept.root
+
+
+class FSDP(Distributed):
+    """Spreads parameters, gradients and optimizer states over the ranks; layers are gathered when they are needed.
+
+    A module is sharded by ``auto_wrap_policy``, or by the user's own ``fully_shard`` calls in ``configure_model``,
+    which may read ``self.device_mesh``. Modules made in ``configure_model`` or ``trainer.init_module()`` take no memory
+    until they are sharded.
+
+    Args:
+        auto_wrap_policy: which modules are gathered and freed together; by default each item of an nn.ModuleList (the
+            blocks of a transformer). What is in none of them is one more group.
+        sharding_strategy: ``"FULL_SHARD"`` frees parameters after forward and gathers them again for backward;
+            ``"SHARD_GRAD_OP"`` keeps them in between: more memory, less communication.
+        mixed_precision: ``MixedPrecisionPolicy`` of torch: in what parameters are gathered and gradients reduced. By
+            default in the parameters' own type; precision="bf16-mixed" computes under autocast as elsewhere.
+        activation_checkpointing_policy: which modules compute their activations again in backward.
+        reshard_after_forward: torch's own argument, in place of ``sharding_strategy``: a number shards over that many
+            ranks between forward and backward, usually those of a node.
+        prefetch: how many groups ahead of the one at work are gathered, in forward and in backward; by default torch's
+            own choice. Needs groups that are called in the order in which they stand.
+        compile_blocks: compile each group by itself, which takes the time of one where they are alike; a dict holds
+            arguments of ``torch.compile``.
+        cpu_offload: keep shards in the CPU's memory; a ``CPUOffloadPolicy``, or True.
+        state_dict_type: ``"full"``: a checkpoint is one file that loads everywhere; ``"sharded"``: a folder to which
+            every rank writes its part, for models that no single process can hold.
+        device_mesh: sizes (nodes, ranks of a node) of a mesh: sharded within the last, copied over the first; by
+            default all ranks shard.
+        launcher: see :class:`~lt_strategies.distributed.Distributed`, as for the others.
+        process_group_backend: torch's backend.
+        timeout: how long a rank waits for the others in a collective.
+        step_deadline: seconds without a batch done after which a rank counts as hung.
+    """
+
+    name = "fsdp"
+    capabilities = Capabilities(
+        sharded_parameters=True,
+        forward_needs_all_ranks=True,
+        evaluation_needs_all_ranks=True,
+        sync_batchnorm=True,
+        inference_mode=False,
+        mesh=True,
+    )
+
+    @checks_arguments
+    def __init__(
+        self,
+        *,
+        auto_wrap_policy: Policy | None = None,
+        sharding_strategy: Literal["FULL_SHARD", "SHARD_GRAD_OP"] = "FULL_SHARD",
+        mixed_precision: MixedPrecisionPolicy | None = None,
+        activation_checkpointing_policy: Policy | None = None,
+        reshard_after_forward: bool | int | None = None,
+        prefetch: int = 0,
+        compile_blocks: bool | dict[str, Any] = False,
+        cpu_offload: CPUOffloadPolicy | bool = False,
+        state_dict_type: Literal["full", "sharded"] = "full",
+        device_mesh: tuple[int, int] | None = None,
+        launcher: str | Launcher | None = "script",
+        process_group_backend: str | None = None,
+        timeout: timedelta | float = timedelta(minutes=10),
+        step_deadline: float | None = 600.0,
+    ) -> None:
+        super().__init__(
+            launcher=launcher,
+            process_group_backend=process_group_backend,
+            timeout=timeout,
+            step_deadline=step_deadline,
+        )
+        _check_choice("sharding_strategy", sharding_strategy, _SHARDING)
+        _check_choice("state_dict_type", state_dict_type, _STATES)
+        self.auto_wrap_policy = auto_wrap_policy
+        self.activation_checkpointing_policy = activation_checkpointing_policy
+        self.state_dict_type = state_dict_type
+        self.capabilities = replace(self.capabilities, sharded_checkpoints=state_dict_type == "sharded")
+        self._mesh_shape = device_mesh
+        reshard = _SHARDING[sharding_strategy] if reshard_after_forward is None else reshard_after_forward
+        self._arguments: dict[str, Any] = {"reshard_after_forward": reshard}
+        self._prefetch = prefetch
+        self._compile = {} if compile_blocks is True else compile_blocks
+        if mixed_precision is not None:
+            self._arguments["mp_policy"] = mixed_precision
+        if cpu_offload:
+            pinned = CPUOffloadPolicy(pin_memory=torch.cuda.device_count() > 0)
+            self._arguments["offload_policy"] = pinned if cpu_offload is True else cpu_offload
+        self._mesh: DeviceMesh | None = None
+        self._shared: list[tuple[ProcessGroup | None, list[nn.Parameter]]] = []
+        self._syncs = True
+
+    # ---- place -------------------------------------------------------------------------------------------------------
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The ranks as a mesh; ``configure_model`` reads it for ``fully_shard`` calls of its own."""
+        if self._mesh is None:
+            self._mesh = self._made_mesh()
+            self._opened.on_leave(self, FSDP._drop_group)
+        return self._mesh
+
+    @property
+    def mesh_sizes(self) -> dict[str, int]:
+        if self._mesh_shape is None:
+            return {"data_parallel": self.world_size}
+        copies, shards = self._mesh_shape
+        if copies * shards != self.world_size:
+            raise ConfigError(
+                f"FSDP(device_mesh={self._mesh_shape}) holds {copies * shards} ranks, but the job has "
+                f"{self.world_size}. Their product must be devices x num_nodes.",
+                code="LT740",
+            )
+        return {"replicate": copies, "shard": shards}
+
+    def init_context(self) -> AbstractContextManager[Any]:
+        """Return torch's meta device: what is made there takes no memory until :meth:`setup` shards it."""
+        return torch.device("meta")
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        """Shard the module; one that is sharded already is left as it is."""
+        precision.open(self.device)
+        module = self._with_sync_batchnorm(module)
+        if not is_sharded(module):
+            self._check_same_parameters(module)
+            self._spread(precision.convert_module(module))
+        else:  # by the user's own calls in configure_model, or in an earlier run
+            self._place_sharded(module, precision)
+        plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
+        self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
+        if plain:
+            self._shared += self._averaged(module, plain)
+        self._opened.on_leave(self, FSDP._drop_group)
+        optimizers = make_optimizers() if make_optimizers is not None else []
+        for optimizer in optimizers:
+            _one_by_one(optimizer)
+        return module, optimizers
+
+    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
+        root = _root_of(module)
+        if root is not None:
+            return partial(root, method)
+        if isinstance(module, FSDPModule):
+            return _gathering(module, method)
+        return super().bind(module, method)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_mesh": None, "_shared": []}
+
+    # ---- step --------------------------------------------------------------------------------------------------------
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients; where several ranks hold the same they are averaged here, the others on the way."""
+        super().backward(loss, *args, **kwargs)
+        if self._syncs:
+            for ranks, shared in self._shared:
+                self._average_gradients(shared, ranks)
+
+    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        """Average gradients of which several ranks hold the same part; others are reduced during each backward."""
+        chosen = set(map(id, params))
+        for ranks, shared in self._shared:
+            self._average_gradients([p for p in shared if id(p) in chosen], ranks)
+
+    @contextmanager
+    def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
+        sharded = [part for part in (_root_of(module) or module).modules() if isinstance(part, FSDPModule)]
+        for part in sharded:
+            part.set_requires_gradient_sync(last, recurse=False)
+        self._syncs = last
+        try:
+            yield
+        finally:
+            self._syncs = True
+            for part in sharded:
+                part.set_requires_gradient_sync(True, recurse=False)
+
+    def clip_gradients(self, params: Iterable[nn.Parameter], value: float, algorithm: str = "norm") -> Tensor | None:
+        if algorithm == "norm":
+            return clip_norm(params, value)
+        clip_value(params, value)
+        return None
+
+    # ---- save --------------------------------------------------------------------------------------------------------
+
+    def module_state(self, module: nn.Module) -> dict[str, Any]:
+        """Return the state: the whole on rank 0, or each rank's shards with ``state_dict_type="sharded"``."""
+        state = module.state_dict()
+        return state if self.state_dict_type == "sharded" else states.whole(state, keep=self.rank == 0)
+
+    def full_module_state(self, module: nn.Module) -> dict[str, Any]:
+        state: dict[str, Any] = states.whole(module.state_dict(), keep=True)
+        return state
+
+    def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
+        return states.load_module(module, state, self, strict=strict)
+
+    def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+        state = optimizer.state_dict()
+        if self.state_dict_type == "sharded":
+            return state
+        return {**state, "state": states.whole(state["state"], keep=self.rank == 0)}
+
+    def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
+        states.load_optimizer(optimizer, state)
+        _one_by_one(optimizer)
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def _made_mesh(self) -> DeviceMesh:
+        sizes = self.mesh_sizes
+        return init_device_mesh(self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+
+    def _drop_group(self) -> None:
+        """Drop what refers to the process group: the mesh, and the groups of copies."""
+        self._mesh = None
+        self._shared.clear()
+
+    def _spread(self, module: nn.Module) -> None:
+        """Shard group by group: only one group is whole at a time, also where it is made only now."""
+        groups = self._groups(module)
+        for part in reversed(groups):
+            self._shard_group(part, part)
+        _order_prefetch(groups, self._prefetch)
+        if getattr(module, "automatic_optimization", True):
+            root = _Root(module)
+            self._shard_group(root, module)
+            module.__dict__["_fsdp_root"] = _Kept(root)
+        else:  # steps are taken inside of training_step, where a root around it would hold everything gathered
+            for part in _with_forward(module):
+                self._shard_group(part, part)
+            self._place_sharded(module, Precision())
+
+    def _groups(self, module: nn.Module) -> list[nn.Module]:
+        """Return the groups, which compute activations again and are compiled as was asked for."""
+        if self.activation_checkpointing_policy is not None:
+            _checkpoint_activations(module, _chooser(self.activation_checkpointing_policy))
+        choose = _is_listed(module) if self.auto_wrap_policy is None else _chooser(self.auto_wrap_policy)
+        groups = [part for part in module.modules() if part is not module and choose(part)]
+        if isinstance(self._compile, dict):
+            for part in groups:
+                part.compile(**self._compile)
+        return groups
+
+    def _place_sharded(self, module: nn.Module, precision: Precision) -> None:
+        """Give memory to what is on the meta device, and bring what is not sharded to the device."""
+        if on_meta(module):
+            precision.convert_module(module)
+            materialize(module, self.device, self._broadcast_tensors)
+        plain = [t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor)]
+        for tensor in plain:
+            tensor.data = tensor.data.to(self.device)
+        self._broadcast_tensors(plain)
+        for ranks, params, _ in self._copies(module):
+            self._broadcast_tensors(map(own_part, params), ranks)
+
+    def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
+        """Return the parameters that are spread over some of the ranks only, with the ranks that hold the same part as
+        this one, and whether these train on other data than this one: then nobody else averages their gradients.
+        """
+        by_mesh: dict[DeviceMesh, list[nn.Parameter]] = {}
+        for param in module.parameters():
+            if isinstance(param, DTensor) and param.device_mesh.size() < self.world_size:
+                by_mesh.setdefault(param.device_mesh, []).append(param)
+        if not any(self.gather_objects(bool(by_mesh))):
+            return []
+        part_of = [mesh.mesh.flatten().tolist().index(self.rank) for mesh in by_mesh]
+        everyone = self.gather_objects((part_of, self.data_shard.index))
+        found = []
+        for number, params in enumerate(by_mesh.values()):
+            holders: dict[int, list[int]] = {}
+            for rank, (parts, _) in enumerate(everyone):
+                holders.setdefault(parts[number], []).append(rank)
+            mine = holders[part_of[number]]
+            found.append((self._opened.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
+        return found
+
+    def _averaged(
+        self, module: nn.Module, plain: list[nn.Parameter]
+    ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
+        """Return over which ranks the gradients of parameters that are not spread are averaged; None: all."""
+        return [(None, plain)]
+
+    def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
+        stays = torch.device("cpu") if "offload_policy" in self._arguments else self.device
+        spread = is_sharded(module)  # what a plan has split is cut from the same whole on all ranks
+        materialize(module, stays, self._broadcast_tensors if spread else lambda tensors: None)
+        module.to(stays)
+        self._broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
+        fully_shard(group, mesh=self._shard_mesh, **self._arguments)
+
+    @property
+    def _shard_mesh(self) -> DeviceMesh:
+        """The ranks over which groups are sharded."""
+        return self.device_mesh
+
+
+class ModelParallel(FSDP):
+    """Parallelism over a mesh of named dimensions, by a plan or by the user's ``configure_model``.
+
+    Ranks that differ along a dimension whose name begins with ``data`` read data of their own, and random numbers in a
+    step (dropout) differ between them; ranks that differ along others only share a sample's work, read the same data
+    and have the same random numbers.
+
+    Without a plan ``configure_model`` calls ``parallelize_module`` and ``fully_shard`` with parts of
+    ``self.device_mesh``, by their names. With one (``parallelize``, or an ``auto_wrap_policy``) lt calls them: it
+    splits layers over ``tensor``, then shards groups as :class:`FSDP` does over the data's dimensions. Of two of these
+    the first copies and the second shards; ``data_replicate`` alone only copies.
+
+    Args:
+        data_parallel_size: ranks along ``"data_parallel"``; ``"auto"``: the nodes.
+        tensor_parallel_size: ranks along ``"tensor_parallel"``; ``"auto"``: a node's devices.
+        mesh: names and sizes in place of these two, ``{"data_replicate": 2, "data_shard": "auto", "tensor": 4}``; the
+            last one's ranks are neighbours, usually within a node.
+        parallelize: which layers are split and how: torch's styles by name (``"blocks.*.queries"``), or ``"auto"`` for
+            the plan that a model of transformers brings.
+        loss_parallel: run training step and backward under torch's ``loss_parallel``: cross entropy of scores that
+            stay split by class. The loss is then a DTensor.
+        arguments: as for :class:`FSDP`.
+    """
+
+    name = "model_parallel"
+
+    @checks_arguments
+    def __init__(
+        self,
+        data_parallel_size: int | Literal["auto"] = "auto",
+        tensor_parallel_size: int | Literal["auto"] = "auto",
+        *,
+        mesh: Sizes | None = None,
+        parallelize: Mapping[str, ParallelStyle | str] | Literal["auto"] | None = None,
+        loss_parallel: bool = False,
+        **arguments: Any,
+    ) -> None:
+        super().__init__(**arguments)
+        self._data_parallel_size, self._tensor_parallel_size = data_parallel_size, tensor_parallel_size
+        self._asked = None if mesh is None else dict(mesh)
+        if mesh is not None and (data_parallel_size, tensor_parallel_size) != ("auto", "auto"):
+            raise ConfigError(
+                "ModelParallel(mesh=...) names every dimension: leave data_parallel_size and tensor_parallel_size out.",
+                code="LT784",
+            )
+        if isinstance(parallelize, str):
+            _check_choice("parallelize", parallelize, ("auto",), "ModelParallel")
+        self.parallelize, self.loss_parallel = parallelize, loss_parallel
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Ranks along each dimension."""
+        return tuple(self.mesh_sizes.values())
+
+    @property
+    def mesh_sizes(self) -> dict[str, int]:
+        if self._asked is not None:
+            return resolved(self._asked, self.world_size)
+        data, tensor = self._data_parallel_size, self._tensor_parallel_size
+        if data == "auto" and tensor == "auto":
+            data = self.placement.num_nodes
+        return resolved({"data_parallel": data, "tensor_parallel": tensor}, self.world_size)
+
+    @property
+    def data_shard(self) -> Shard:
+        return part_of_data(self.mesh_sizes, self.rank)
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        self._agree_on_random_numbers()
+        self._check_plan(module)
+        return super().setup(module, make_optimizers, precision)
+
+    def _check_plan(self, module: nn.Module) -> None:
+        if not is_sharded(module) and self.parallelize is None and self.auto_wrap_policy is None:
+            raise ConfigError(
+                "strategy='model_parallel': no parameter of the module is spread over the ranks. Call "
+                "parallelize_module or fully_shard in configure_model, with self.device_mesh, or give "
+                "ModelParallel(parallelize=..., auto_wrap_policy=...) a plan; strategy='fsdp' shards by itself.",
+                code="LT741",
+            )
+
+    def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
+        step = super().bind(module, method)
+        return partial(_with_split_loss, step) if self.loss_parallel else step
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        if self.loss_parallel:
+            _with_split_loss(super().backward, loss, *args, **kwargs)
+        else:
+            super().backward(loss, *args, **kwargs)
+
+    def _spread(self, module: nn.Module) -> None:
+        sizes = self.mesh_sizes
+        if self.parallelize is not None:
+            tensor = tensor_name(sizes)
+            if tensor is None or data_names(dict(list(sizes.items())[list(sizes).index(tensor) :])):
+                raise ConfigError(
+                    "ModelParallel(parallelize=...) splits layers over the dimension 'tensor', and torch needs those "
+                    f"of the data before 'tensor'; the mesh has {', '.join(sizes)}. Write mesh={{'data_shard': 'auto', "
+                    "'tensor': 2}.",
+                    code="LT785",
+                )
+            split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=self.loss_parallel)
+            if not on_meta(module):
+                for ranks, params, _ in self._copies(module):
+                    self._broadcast_tensors(map(own_part, params), ranks)
+        if any(sizes[name] > 1 for name in data_names(sizes) if name != "data_replicate"):
+            super()._spread(module)
+        else:
+            self._groups(module)
+            self._place_sharded(module, Precision())
+
+    @property
+    def _shard_mesh(self) -> DeviceMesh:
+        names = data_names(self.mesh_sizes)
+        if len(names) > 2:
+            raise ConfigError(
+                f"ModelParallel: groups are sharded over one dimension of data and copied over one more, and the mesh "
+                f"has {', '.join(names)}. Shard in configure_model, or take two of them.",
+                code="LT786",
+            )
+        return self.device_mesh[tuple(names)]
+
+    def _agree_on_random_numbers(self) -> None:
+        """Give the ranks with the first part of the data the state of rank 0's generators, and seed those of each
+        further part with a seed of its own.
+        """
+        state = self.broadcast(capture_generators() if self.rank == 0 else None)
+        restore_generators(state)
+        if (part := self.data_shard.index) > 0:
+            torch.manual_seed(int(torch.randint(2**62, ())))
+            pl_worker_init_function(0, part)
+
+
+def _one_by_one(optimizer: Optimizer) -> None:
+    """Have parameters updated one by one where some are spread over ranks and some are not, unless the user chose.
+
+    Torch's default on a GPU takes all of a group at a time, and refuses such a mixture.
+    """
+    for group in optimizer.param_groups:
+        mixed = len({isinstance(param, DTensor) for param in group["params"]}) == 2
+        if mixed and "foreach" in group and group["foreach"] is None and not group.get("fused"):
+            group["foreach"] = False
+
+
+def _with_split_loss(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with loss_parallel():
+        return call(*args, **kwargs)
+
+
+def _order_prefetch(groups: list[nn.Module], ahead: int) -> None:
+    """Have each group gather those that come after it, in forward and in backward."""
+    for number, group in enumerate(groups):
+        if ahead > 0 and isinstance(group, FSDPModule):
+            group.set_modules_to_forward_prefetch(groups[number + 1 : number + 1 + ahead])  # type: ignore[arg-type]
+            group.set_modules_to_backward_prefetch(groups[max(number - ahead, 0) : number][::-1])  # type: ignore[arg-type]
+
+
+def _gathering(module: FSDPModule, method: str) -> Callable[..., Any]:
+    """Return a method of a module that is sharded itself, which gathers its parameters as ``forward`` does.
+
+    Torch hangs such a method into the module, and each time one more around it; the module gets its own one back.
+    """
+    own = vars(module).get(method)
+    register_fsdp_forward_method(module, method)  # type: ignore[arg-type]
+    gathering: Callable[..., Any] = vars(module).pop(method)
+    if own is not None:
+        vars(module)[method] = own
+    return gathering
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Return whether a parameter of the module is spread over ranks already."""
+    return any(isinstance(param, DTensor) for param in module.parameters())
+
+
+def _chooser(policy: Policy) -> Callable[[nn.Module], bool]:
+    if isinstance(policy, Iterable):
+        classes = tuple(policy)
+        return lambda part: isinstance(part, classes)
+    return policy
+
+
+def _is_listed(module: nn.Module) -> Callable[[nn.Module], bool]:
+    listed = {id(item) for part in module.modules() if isinstance(part, nn.ModuleList) for item in part}
+    return lambda part: id(part) in listed
+
+
+def _with_forward(module: nn.Module) -> list[nn.Module]:
+    """Return the outermost modules inside ``module`` that can be a group: lists and dicts of modules cannot."""
+    found: list[nn.Module] = []
+    for child in module.children():
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict)):
+            found += _with_forward(child)
+        elif any(not isinstance(param, DTensor) for param in child.parameters()):
+            found.append(child)
+    return found
+
+
+def _checkpoint_activations(module: nn.Module, choose: Callable[[nn.Module], bool]) -> None:
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+    apply_activation_checkpointing(module, check_fn=choose)
+
+
+def _check_choice(name: str, given: str, choices: Iterable[str], owner: str = "FSDP") -> None:
+    if given not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ConfigError(
+            f"{owner}({name}={given!r}): expected one of {known}.{did_you_mean(given, choices)}", code="LT742"
+        )
