@@ -1,0 +1,7 @@
+"""Fault tolerance by the step for lt, by torchft: replicas come and go, the others go on."""
+
+from lt_torchft.data import Dealt
+from lt_torchft.fitting import fit
+from lt_torchft.strategy import FaultTolerant
+
+__all__ = ["Dealt", "FaultTolerant", "fit"]

@@ -1,0 +1,250 @@
+"""Replicas that agree before each step who takes part, by torchft's Manager and its lighthouse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.optim import LBFGS, Optimizer
+from torchft import Manager, ProcessGroupGloo, ProcessGroupNCCL
+from torchft.coordination import LighthouseServer
+
+from lt_core.batch import move_to_device
+from lt_core.errors import ConfigError, LtError
+from lt_core.precision import Precision
+from lt_core.strategy import Strategy
+
+__all__ = ["FaultTolerant", "BehindError", "Turn"]
+
+
+class BehindError(LtError):
+    """The other replicas are further; what they sent is kept for :func:`lt_torchft.fit`."""
+
+
+class Turn(NamedTuple):
+    """What the replicas agreed on for one step.
+
+    Attributes:
+        first: the number of the step's first batch, counted over all steps and replicas since the training began.
+        mine: the number of this replica's batch.
+    """
+
+    first: int
+    mine: int
+
+
+class FaultTolerant(Strategy):
+    """One process that trains together with others like it, of which any may die or come at any step.
+
+    Before each step the replicas that live agree who takes part (torchft's quorum); gradients are averaged over those;
+    a step in which one died is dropped by the others, and taken again without it. A replica that comes later, or comes
+    back, gets another one's whole state: module, optimizer, schedulers, callbacks, counters, place in the data.
+
+    Each replica is a job of one process with a Trainer of its own: ``world_size`` is 1, each writes its own logs and
+    checkpoints. Train by :func:`lt_torchft.fit`, and read data by :class:`lt_torchft.Dealt`.
+
+    Args:
+        replica: name of this replica, by default ``REPLICA_GROUP_ID`` of the environment, else one is made.
+        min_replicas: no step is taken by fewer.
+        lighthouse: address, ``http://host:29510``; by default ``TORCHFT_LIGHTHOUSE`` of the environment; ``"here"``
+            starts one in this process, to try a script with one replica.
+        timeout: seconds that an exchange of gradients, a commit or a state may take before the step is dropped.
+        quorum_timeout: seconds to wait for enough replicas.
+    """
+
+    name = "torchft"
+
+    def __init__(
+        self,
+        replica: str | None = None,
+        min_replicas: int = 1,
+        lighthouse: str | None = None,
+        timeout: float = 60.0,
+        quorum_timeout: float = 600.0,
+    ) -> None:
+        self.replica = replica or os.environ.get("REPLICA_GROUP_ID", "")
+        self.min_replicas = min_replicas
+        self.lighthouse = lighthouse
+        self.timeout, self.quorum_timeout = timedelta(seconds=timeout), timedelta(seconds=quorum_timeout)
+        self.save: Callable[[], bytes] | None = None
+        """Returns this replica's state, a checkpoint's bytes; :func:`lt_torchft.fit` sets it."""
+        self.received: Tensor | None = None
+        self.dropped = 0
+        """Steps of this process that were dropped."""
+        self._manager: Manager | None = None
+        self._store: TCPStore | None = None
+        self._lighthouse: LighthouseServer | None = None
+        self._turn: Turn | None = None
+        self._restored = False
+        self._committed: dict[str, Any] = {}
+        self._params: list[nn.Parameter] = []
+
+    @property
+    def manager(self) -> Manager:
+        """Torchft's Manager of this replica; made when the first run opens."""
+        if self._manager is None:
+            raise LtError("torchft's Manager is made when a run begins.", code="TORCHFT1")
+        return self._manager
+
+    # ---- place -------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        super().open()
+        if self._manager is not None:
+            return
+        if not (self.lighthouse or os.environ.get("TORCHFT_LIGHTHOUSE")):
+            raise ConfigError(
+                "strategy='torchft' needs the lighthouse by which replicas find each other. Start one "
+                "(torchft_lighthouse --min_replicas 1), and set TORCHFT_LIGHTHOUSE=http://host:29510 for each replica, "
+                "or FaultTolerant(lighthouse=...); lighthouse='here' is enough to try a script.",
+                code="TORCHFT2",
+            )
+        if self.lighthouse == "here":
+            self._lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=self.min_replicas)
+        group = ProcessGroupNCCL if self.device.type == "cuda" else ProcessGroupGloo
+        self._store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        self._manager = Manager(
+            pg=group(timeout=self.timeout),
+            load_state_dict=self._receive,
+            state_dict=self._send,
+            min_replica_size=self.min_replicas,
+            use_async_quorum=False,  # which batch is whose is known when it is known who takes part
+            timeout=self.timeout,
+            quorum_timeout=self.quorum_timeout,
+            rank=0,
+            world_size=1,
+            store_addr="localhost",
+            store_port=self._store.port,
+            lighthouse_addr=self.lighthouse if self._lighthouse is None else self._lighthouse.address(),
+            replica_id=self.replica,
+        )
+
+    def close(self, error: BaseException | None = None) -> None:
+        if self._manager is not None and not isinstance(error, BehindError):
+            self._committed = dict(self._manager.state_dict())
+            self._manager.shutdown(wait=False)
+            self._manager = self._store = self._turn = None
+        if self._lighthouse is not None and self._manager is None:
+            self._lighthouse.shutdown()
+            self._lighthouse = None
+
+    def setup(
+        self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
+    ) -> tuple[nn.Module, list[Optimizer]]:
+        module, optimizers = super().setup(module, make_optimizers, precision)
+        if len(optimizers) > 1:
+            raise ConfigError(
+                f"strategy='torchft' commits one optimizer's step; the module has {len(optimizers)} optimizers. Put "
+                "their parameters into param_groups of one, or take strategy='ddp'.",
+                code="TORCHFT3",
+            )
+        if optimizers:
+            self._params = [param for group in optimizers[0].param_groups for param in group["params"]]
+        return module, optimizers
+
+    def to_device(self, batch: Any) -> Any:
+        """Return the batch on this process's device; it is not fetched ahead: whose it is, each step decides."""
+        return move_to_device(batch, self.device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what crosses to other processes: neither the Manager nor the run's own."""
+        return {
+            **self.__dict__,
+            "_manager": None,
+            "_lighthouse": None,
+            "_store": None,
+            "_params": [],
+            "save": None,
+            "_turn": None,
+        }
+
+    # ---- who takes part ----------------------------------------------------------------------------------------------
+
+    def begin_step(self) -> Turn:
+        """Agree with the others who takes part in the next step; the same answer until :meth:`optimizer_step`.
+
+        Raises:
+            BehindError: the others are further, or began with other weights; their state is in :attr:`received`.
+        """
+        if self._turn is None and not self._restored:
+            self.manager.start_quorum()
+            if self.received is not None:
+                raise BehindError(
+                    "The other replicas are further. lt_torchft.fit goes on from their state.", code="TORCHFT5"
+                )
+        if self._turn is None:
+            self._restored = False
+            first = self.manager.batches_committed()
+            self._turn = Turn(first, first + (self.manager.participating_rank() or 0))
+        return self._turn
+
+    def take_received(self) -> bytes:
+        """Return the state that another replica sent; the next run goes on from it, in the step that they agreed on."""
+        if self.received is None:
+            raise LtError("No replica has sent its state.", code="TORCHFT4")
+        state, self.received, self._restored = self.received, None, True
+        return state.numpy().tobytes()
+
+    def _send(self) -> dict[str, Tensor]:
+        if self.save is None:
+            raise LtError("Train by lt_torchft.fit: it has the state that another replica asks for.", code="TORCHFT4")
+        return {"checkpoint": torch.frombuffer(bytearray(self.save()), dtype=torch.uint8)}
+
+    def _receive(self, state: dict[str, Tensor]) -> None:
+        self.received = state["checkpoint"]
+
+    # ---- step --------------------------------------------------------------------------------------------------------
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        super().backward(loss, *args, **kwargs)
+        self.reduce_gradients(self._params)
+
+    def reduce_gradients(self, params: Iterable[nn.Parameter]) -> None:
+        """Average the gradients over the replicas that take part; a parameter without one counts as zeros."""
+        self.begin_step()  # with data of another kind than Dealt it begins here
+        if self.manager.num_participants() == 1:
+            return
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for param in params:
+            if param.requires_grad:
+                if param.grad is None:
+                    param.grad = torch.zeros_like(param)
+                by_type.setdefault(param.grad.dtype, []).append(param.grad)
+        for grads in by_type.values():
+            flat = torch.cat([grad.reshape(-1) for grad in grads])
+            self.manager.allreduce(flat).wait()
+            for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
+                grad.copy_(part.view_as(grad))
+
+    def optimizer_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None) -> bool:
+        """Take the step if all of it arrived. Where another replica died in it, drop it: the same is tried again."""
+        if closure is not None:
+            if isinstance(optimizer, LBFGS) or not type(optimizer).__module__.startswith("torch.optim"):
+                raise ConfigError(
+                    f"strategy='torchft': {type(optimizer).__name__} may compute gradients several times inside its "
+                    "step, which replicas cannot drop together. Take an optimizer that does not.",
+                    code="TORCHFT3",
+                )
+            closure()
+        self.begin_step()
+        self._turn = None
+        if self.manager.should_commit():
+            optimizer.step()
+            return True
+        self.dropped += 1
+        optimizer.zero_grad()
+        return False
+
+    # ---- save --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._committed if self._manager is None else dict(self._manager.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:
+            self.manager.load_state_dict(state)

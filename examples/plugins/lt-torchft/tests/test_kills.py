@@ -1,0 +1,132 @@
+"""Three replicas with torchft's own lighthouse; some die by SIGKILL, and come back."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from lt_torchft import FaultTolerant
+from torchft.coordination import LighthouseServer
+
+sys.path.insert(0, str(Path(__file__).parent))
+from replica import make_data
+
+REPLICA = Path(__file__).with_name("replica.py")
+KILLS = int(os.environ.get("LT_KILLS", "1"))  # a restart takes about ten seconds; 20 for the whole
+PLACES = ["all-reduce", "recovery", "forward", "commit", "save"]
+NAMES = ["one", "two", "three"]
+PATIENCE = 120.0
+
+
+class Job:
+    """Replicas as processes of their own, started again when they die."""
+
+    def __init__(self, folder, address):
+        self.folder, self.address = folder, address
+        self.processes, self.deaths = {}, 0
+        for name in NAMES:
+            self.start(name)
+
+    def start(self, name):
+        environment = {**os.environ, "TORCHFT_LIGHTHOUSE": self.address, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(REPLICA), str(self.folder), name]
+        with (self.folder / f"{name}.log").open("a") as log:
+            self.processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def notes(self, name):
+        path = self.folder / f"{name}.txt"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def wait(self, what, condition):
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, f"{what}: {self.tails()}"
+            time.sleep(0.02)
+
+    def tails(self):
+        return {name: (self.folder / f"{name}.log").read_text()[-2000:] for name in NAMES}
+
+    def wait_until_it_trains(self, name):
+        before = len(self.notes(name))
+        self.wait(f"{name} trains", lambda: any(note[0] == "trained" for note in self.notes(name)[before:]))
+
+    def kill(self, name, place):
+        """Have a replica die at a place, start it again, and wait until it trains with the others."""
+        if place == "recovery":
+            self.kill_by(name, "forward")
+        self.kill_by(name, place)
+        self.wait_until_it_trains(name)
+
+    def kill_by(self, name, place):
+        (self.folder / f"die_{name}_{place}").touch()
+        self.wait(f"{name} dies in {place}", lambda: self.processes[name].poll() is not None)
+        assert self.processes[name].returncode == -signal.SIGKILL
+        self.deaths += 1
+        self.start(name)
+
+    def end(self):
+        """Have all end at one step, and return what each of them ended with."""
+        steps = max(int(self.notes(name)[-1][1]) for name in NAMES) + 60
+        (self.folder / "last_step.new").write_text(str(steps))
+        (self.folder / "last_step.new").rename(self.folder / "last_step")
+        for name, process in self.processes.items():
+            assert process.wait(PATIENCE) == 0, self.tails()[name]
+        return {name: torch.load(self.folder / f"{name}.pt") for name in NAMES}
+
+    def close(self):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def lighthouse():
+    """Start torchft's lighthouse, to which a replica that is silent for a second is dead."""
+    server = LighthouseServer("127.0.0.1:0", 1, join_timeout_ms=1000, quorum_tick_ms=20, heartbeat_timeout_ms=1000)
+    yield server.address()
+    server.shutdown()
+
+
+@pytest.fixture
+def job(tmp_path, lighthouse):
+    job = Job(tmp_path, lighthouse)
+    yield job
+    job.close()
+
+
+def check_samples(job, steps):
+    """No batch counts twice; those that nobody noted went into a step that their replica did not see the end of."""
+    data = make_data(FaultTolerant())
+    number_of = {tuple(data.batch(number)[2].tolist()): number for number in range(len(NAMES) * steps)}
+    notes = [note for name in NAMES for note in job.notes(name)]
+    trained = Counter(number_of[tuple(map(int, note[2:]))] for note in notes if note[0] == "trained")
+    assert not [number for number, times in trained.items() if times > 1]
+    unseen = set(range(max(trained) + 1)) - set(trained)
+    assert len(unseen) <= job.deaths + sum(note[0] == "dropped" for note in notes), sorted(unseen)
+
+
+def test_the_others_go_on_and_the_one_that_comes_back_has_their_weights(job):
+    for name in NAMES:
+        job.wait_until_it_trains(name)
+    lost = {}
+    for number in range(KILLS):
+        name, place = NAMES[number % 3], PLACES[number % 5]
+        others = [other for other in NAMES if other != name]
+        running, before = [job.processes[each] for each in others], {each: len(job.notes(each)) for each in others}
+        job.kill(name, place)
+        assert [process.poll() for process in running] == [None, None], job.tails()
+        for other in others:
+            lost[number, place, other] = sum(note[0] != "trained" for note in job.notes(other)[before[other] :])
+    ended = job.end()
+    print(lost)
+    for name in NAMES[1:]:
+        for key, value in ended[NAMES[0]].items():
+            assert torch.equal(ended[name][key], value), f"{key} of {name}"
+    check_samples(job, int(ended["one"]["step"]))
+    # one step for each death: where it dies in its recovery, there were two
+    assert all(count <= (2 if place == "recovery" else 1) for (_, place, _), count in lost.items()), lost

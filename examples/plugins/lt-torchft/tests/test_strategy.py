@@ -1,0 +1,90 @@
+"""The kit says what every strategy must do; here one replica alone, which trains as one process does."""
+
+from functools import partial
+
+import pytest
+import torch
+from lt_torchft import Dealt, FaultTolerant, fit
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from lt_core import LightningModule
+from lt_core.errors import ConfigError, LtError
+from lt_loops import Trainer
+from lt_testing import StrategyConformance
+
+QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+
+
+class TestFaultTolerant(StrategyConformance):
+    world_sizes = (1,)  # a replica is a job of one process
+
+    @pytest.fixture
+    def strategy(self):
+        return partial(FaultTolerant, lighthouse="here")
+
+
+class Net(LightningModule):
+    def __init__(self, optimizers=1, **arguments):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 2) for _ in range(optimizers))
+        self.make = lambda part: torch.optim.SGD(part.parameters(), lr=0.1)
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append(batch[1].tolist())
+        return self.layers[0](batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return [self.make(part) for part in self.layers]
+
+
+def make_trainer(**arguments):
+    return Trainer(
+        **{"strategy": FaultTolerant(lighthouse="here"), "accelerator": "cpu", "max_epochs": 2, **QUIET, **arguments}
+    )
+
+
+def make_data(strategy, **arguments):
+    generator = torch.Generator().manual_seed(1)
+    return Dealt(TensorDataset(torch.randn(10, 4, generator=generator), torch.arange(10)), 4, strategy, **arguments)
+
+
+def test_each_epoch_reads_every_sample_once_in_an_order_of_its_own():
+    module, trainer = Net(), make_trainer()
+    fit(trainer, module, make_data(trainer.strategy).loader())
+    epochs = [[sample for batch in module.seen[start : start + 3] for sample in batch] for start in (0, 3)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 2
+    assert epochs[0] != epochs[1]
+    assert (trainer.current_epoch, trainer.global_step) == (2, 6)
+
+
+def test_a_run_goes_on_from_a_file(tmp_path):
+    def run(epochs, **arguments):
+        torch.manual_seed(0)
+        module, trainer = Net(), make_trainer(max_epochs=epochs)
+        fit(trainer, module, make_data(trainer.strategy).loader(), **arguments)
+        trainer.save_checkpoint(tmp_path / "last.ckpt")
+        return module
+
+    whole = run(3)
+    run(1)
+    resumed = run(3, ckpt_path=tmp_path / "last.ckpt")
+    assert torch.equal(resumed.layers[0].weight, whole.layers[0].weight)
+    assert resumed.seen == whole.seen[3:]
+
+
+def test_what_cannot_be_is_refused_before_the_first_step(monkeypatch):
+    trainer = make_trainer()
+    loader = make_data(trainer.strategy).loader()
+    with pytest.raises(ConfigError, match="2 optimizers"):
+        fit(trainer, Net(optimizers=2), loader)
+    with pytest.raises(ConfigError, match="accumulate_grad_batches=2"):
+        fit(make_trainer(accumulate_grad_batches=2), Net(), loader)
+    with pytest.raises(ConfigError, match="strategy='single'"):
+        fit(make_trainer(strategy="single"), Net(), loader)
+    with pytest.raises(LtError, match=r"lt_torchft\.fit"):
+        trainer.strategy._send()
+    monkeypatch.delenv("TORCHFT_LIGHTHOUSE", raising=False)
+    with pytest.raises(ConfigError, match="torchft_lighthouse"):
+        fit(make_trainer(strategy=FaultTolerant()), Net(), loader)
