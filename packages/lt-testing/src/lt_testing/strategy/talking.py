@@ -9,6 +9,7 @@ import torch
 
 from lt_testing.strategy.bench import Bench
 from lt_testing.strategy.checks import check
+from lt_testing.strategy.ranks import PATIENCE
 
 
 def _mine(bench: Bench) -> torch.Tensor:
@@ -147,6 +148,7 @@ def a_message_can_be_replaced(bench: Bench) -> None:
 
 @check()
 def peeking_for_a_message_that_nobody_left_does_not_wait(bench: Bench) -> None:
+    strategy = bench.strategy()  # opening it may take its time: a server's start, a look-up of this host's name
     start = time.monotonic()
-    assert bench.strategy().peek("nobody wrote this") is None
-    assert time.monotonic() - start < 5.0
+    assert strategy.peek("nobody wrote this") is None
+    assert time.monotonic() - start < PATIENCE / 15
