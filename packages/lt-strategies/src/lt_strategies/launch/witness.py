@@ -57,6 +57,7 @@ class Witness(Seat):
         deadline = getattr(strategy, "step_deadline", 600.0)
         self._watch = Watch(self.folder, {self.rank: _Self()}, self.world_size, deadline)
         self._thread = threading.Thread(target=self._look, name="lt-witness", daemon=True)
+        self._lost = 0
 
     def run(self, fn: Callable[..., RunResult], args: tuple[Any, ...], strategy: Ranks) -> RunResult:
         self._thread.start()
@@ -106,6 +107,7 @@ class Witness(Seat):
     def _gone(self, lines: list[tuple[int, bytes]]) -> Verdict | None:
         if not lines:
             return None
+        self._lost = len(lines)
         rank, line = lines[0]
         others = f" So are ranks {', '.join(str(other) for other, _ in lines[1:])}." if lines[1:] else ""
         where = line.decode().partition(" ")[2] or "before its run began"
@@ -130,7 +132,7 @@ class Witness(Seat):
                 return
             end, heard = time.monotonic() + _LINGER, store.add("heard", 1)
             holds = self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ
-            while holds and heard < self.world_size and time.monotonic() < end:
+            while holds and heard < self.world_size - self._lost and time.monotonic() < end:
                 time.sleep(0.1)
                 heard = store.add("heard", 0)
 
@@ -144,17 +146,16 @@ class Witness(Seat):
                     store.set(f"line/{self.rank}", f"{beats} {self._line.place}")
                     late += pause if store.check(["cause"]) else 0.0
                     if late > _GRACE and page.read_report(self.folder, self.rank) is None:
-                        self._follow(store)
+                        self._follow()
             verdict = self._watch.look()
             if verdict is not None and verdict.hangs:
                 self._end(verdict)
 
-    def _follow(self, store: Store) -> None:
+    def _follow(self) -> None:
         """End this rank after another one: gloo's connections last as long as that one's process, so it waits."""
         verdict = self.wait_for_verdict(_PATIENCE)
         if verdict is not None:
             report(verdict.text)
-            store.add("heard", 1)
             self._exit()
 
     def _end(self, verdict: Verdict) -> None:
@@ -164,6 +165,7 @@ class Witness(Seat):
         self._exit()
 
     def _exit(self) -> None:
+        self._linger()
         shutil.rmtree(self.folder, ignore_errors=True)
         sys.stdout.flush()
         os._exit(1)  # what the main thread hangs in may hear of nothing else
