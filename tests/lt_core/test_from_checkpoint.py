@@ -500,6 +500,33 @@ def test_a_config_that_holds_all_hyperparameters_comes_back_too(path):
     assert (loaded.cfg.width, loaded.cfg.net.deep) == (4, 3)
 
 
+def test_a_config_that_holds_all_hyperparameters_is_them(path):
+    config = make_config()
+    conf = pytest.importorskip("omegaconf").OmegaConf
+    conf.set_struct(config, True)
+    model = ConfiguredWhole(config)
+    assert model.hparams is config
+    assert conf.to_yaml(model.hparams) == conf.to_yaml(config)
+    model.hparams.width = 5
+    loaded = ConfiguredWhole.load_from_checkpoint(save(model, path))
+    assert type(loaded.hparams) is type(config)
+    assert (loaded.hparams.width, loaded.hparams.net.deep, model.hparams_initial["width"]) == (5, 5, 3)
+
+
+def test_a_config_and_more_are_kept_side_by_side(path):
+    class Child(ConfiguredWhole):
+        def __init__(self, cfg, depth=2):
+            super().__init__(cfg)
+            self.save_hyperparameters("depth")
+
+    model = Child(make_config())
+    assert (model.hparams.width, model.hparams.depth) == (3, 2)
+    model = ConfiguredWhole(make_config())
+    model.save_hyperparameters(make_config(lr=0.1), ignore="width")
+    assert "width" not in model.hparams
+    assert model.hparams.lr == 0.1
+
+
 @pytest.mark.parametrize("text", ["${run:1}", r"\${run:1}", r"\\${run:1}", "a${run:1}b", "${width}"])
 def test_no_text_of_a_file_becomes_an_interpolation(path, text):
     conf = pytest.importorskip("omegaconf").OmegaConf

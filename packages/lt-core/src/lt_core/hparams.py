@@ -127,15 +127,23 @@ class HyperparametersMixin:
         state["_hparams_name"] = argument
         state["_hparams_config"] = of_omegaconf(found)
         new = {name: value for name, value in kept.items() if name not in self.hparams}
-        for name in left_out.intersection(self.hparams):  # a parent has kept it
-            del self.hparams[name]
-        self.hparams.update(kept)
+        if of_omegaconf(found) and not self.hparams and len(kept) == len(found):
+            state["_hparams"] = found  # stays what it is: people hand it on to omegaconf's functions
+        else:
+            if of_omegaconf(self.hparams):  # a parent's; it may be closed to other names
+                state["_hparams"] = AttributeDict(self.hparams)
+            for name in left_out.intersection(self.hparams):  # a parent has kept it
+                del self.hparams[name]
+            self.hparams.update(kept)
         state["_hparams_initial"] = AttributeDict({name: _copied(value) for name, value in self.hparams.items()})
         _warn_of_names_only(self, new, argument)
 
     @property
     def hparams(self) -> AttributeDict:
-        """The hyperparameters kept by :meth:`save_hyperparameters`; changes to them are saved and logged."""
+        """The hyperparameters kept by :meth:`save_hyperparameters`; changes to them are saved and logged.
+
+        A ``DictConfig`` of omegaconf's that was given to :meth:`save_hyperparameters` is here as it is.
+        """
         hparams: AttributeDict = self.__dict__.setdefault("_hparams", AttributeDict())
         return hparams
 
