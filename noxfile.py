@@ -28,6 +28,7 @@ BESIDE = {"lt": ("lt-huggingface", "lt-recipes"), "lt-compat": ("lt-loops",)}
 SPECIAL = ("cuda", "mps", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
+MISSING_NAMESPACES = runpy.run_path(str(ROOT / "tests" / "namespaces.py"))["missing_namespaces"]
 TIMEOUT = f"--timeout={PATIENCE + 60:.0f}"  # seconds for one test, a little longer than what a test itself waits
 SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
 SPREAD_ALL = ("-n", "auto", "--dist", "worksteal")  # tests of one file too
@@ -256,11 +257,18 @@ def faults_small(session: nox.Session) -> None:
 
 @nox.session
 def multinode(session: nox.Session) -> None:
-    """Two nodes on one machine, in two network namespaces."""
-    need_program(session, "ip", "network namespaces (Debian's iproute2)")
-    if sys.platform != "linux" or os.geteuid() != 0:
-        session.skip("needs Linux and root, for network namespaces")
+    """Two nodes on one machine, in two network namespaces: kills, stops, restarts."""
+    if reason := MISSING_NAMESPACES():
+        session.skip(reason)
     marked_tests(session, "multinode", "multinode")
+
+
+@nox.session(name="multinode-small")
+def multinode_small(session: nox.Session) -> None:
+    """The part of it that CI holds: what is not marked slow."""
+    if reason := MISSING_NAMESPACES():
+        session.skip(reason)
+    marked_tests(session, "multinode and not slow", "multinode")
 
 
 # Packages as a user gets them
