@@ -1,6 +1,7 @@
 """``validate``, ``test``, ``predict`` and ``predict_iter``."""
 
 import signal
+import warnings
 from importlib.util import find_spec
 from typing import ClassVar
 
@@ -422,6 +423,19 @@ def test_a_validation_loader_without_a_step_is_told(trainer):
 
     with pytest.warns(UserWarning, match=r"NoStep has no validation_step: validation is skipped.*LT215"):
         trainer().fit(NoStep(), numbers(), numbers())
+
+
+@pytest.mark.parametrize("off", ["the step", "the limit", "nothing"])
+def test_a_step_without_a_validation_loader_is_told_unless_it_is_meant(trainer, off, recwarn):
+    warnings.simplefilter("always")
+
+    class Half(Doubles):
+        if off == "the step":
+            validation_step = None
+
+    trainer(**({"limit_val_batches": 0} if off == "the limit" else {})).fit(Half(), numbers())
+    told = [str(found.message) for found in recwarn if "LT215" in str(found.message)]
+    assert [text[:38] for text in told] == (["Half has a validation_step, but there "] if off == "nothing" else [])
 
 
 @pytest.mark.parametrize(

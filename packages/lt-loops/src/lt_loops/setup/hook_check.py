@@ -211,6 +211,10 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
             )
 
 
+def _is_ours(step: Callable[..., Any]) -> bool:
+    return step.__module__.startswith("lt_")
+
+
 def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
     """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
     name = type(module).__name__
@@ -219,13 +223,14 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, valida
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
         has_step = is_overridden(module, "validation_step", LightningModule)
-        has_loader, asked = loaders.has("validate"), loaders.has("train") and "train" not in loaders.given
+        has_loader = loaders.has("validate")
         if has_loader and not has_step:
             warn(
                 f"There is a validation loader, but {name} has no validation_step: validation is skipped.",
                 code="LT215",
             )
-        elif has_step and not has_loader and asked and validates:
+        # lt's own modules bring a step for whoever validates
+        elif has_step and not has_loader and validates and not _is_ours(type(module).validation_step):
             warn(
                 f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
                 "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
