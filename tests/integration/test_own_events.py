@@ -3,6 +3,7 @@
 import gc
 import pickle
 import weakref
+from datetime import timedelta
 
 import pytest
 import torch
@@ -113,6 +114,13 @@ def test_hooks_of_modules_and_functions_are_filtered_too():
     fit(module, [LambdaCallback(on_train_epoch_start=once)])
     assert module.heard == [6, 12]
     assert epochs == [1]
+
+
+def test_a_hook_is_called_by_time():
+    called = []
+    often = when(every=timedelta(microseconds=1))(lambda *arguments: called.append(1))
+    fit(callbacks=[LambdaCallback(on_train_batch_end=often)])
+    assert called
 
 
 @pytest.mark.parametrize("arguments", [{}, {"every": 2, "once": 1}, {"every": 0}])

@@ -68,11 +68,12 @@ def assert_equal(name, one, two):
 
 
 def test_ranks_of_different_speed_see_times_pass_at_the_same_batch(on_two_ranks):
-    first, second = on_two_ranks["time"]
+    (first, second), rows = on_two_ranks["time"]
     assert first == second
     steps, validations = first
     assert steps >= 2
     assert validations >= 1
+    assert rows
 
 
 def test_validation_and_prediction_on_two_ranks_equal_one_process(on_two_ranks):

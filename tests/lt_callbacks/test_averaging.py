@@ -251,6 +251,36 @@ def test_a_checkpoint_without_an_average_begins_one_and_says_so():
         callback.on_load_checkpoint(trainer, trainer.lightning_module, {"state_dict": {}})
 
 
+@pytest.mark.parametrize("at", [None, 4, 5, 6, 7])
+def test_the_average_is_updated_with_the_step_at_or_behind_each_multiple_of_a_duration(at):
+    def run(callback, batches, updates):
+        trainer = make()
+        trainer.global_tokens, trainer.global_step = 5 * batches.start, batches.start // 2
+        trainer.elapsed = lambda unit, at_start=False: 5 * batches.start if at_start else trainer.global_tokens
+        callback.on_fit_start(trainer, trainer.lightning_module)
+        for batch in batches:
+            before = callback._average.num_averaged
+            trainer.global_tokens += 5
+            trainer.global_step += batch % 2  # a step for two batches
+            callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, batch)
+            updates += [batch + 1] * (callback._average.num_averaged - before)
+
+    updates, first = [], EMAWeightAveraging(every="15 tokens")  # reached in the batches 3, 6, 9 and 12
+    run(first, range(at or 12), updates)
+    if at is not None:
+        resumed = EMAWeightAveraging(every="15 tokens")
+        resumed.load_state_dict(first.state_dict())
+        run(resumed, range(at, 12), updates)
+    assert updates == [4, 6, 10, 12]
+
+
+def test_how_often_is_said_once():
+    with pytest.raises(ConfigError, match="expected one of them"):
+        EMAWeightAveraging(update_every_n_steps=2, every="1000 samples")
+    with pytest.raises(ConfigError, match="'fortnight'"):
+        WeightAveraging(every="1 fortnight")
+
+
 @pytest.mark.parametrize("arguments", [{"decay": 1.5}, {"update_every_n_steps": 0}, {"update_starting_at_step": -1}])
 def test_wrong_averages_are_refused(arguments):
     with pytest.raises(ConfigError, match="EMAWeightAveraging"):

@@ -8,7 +8,7 @@ from torch import nn
 
 from lt_callbacks import DeviceStatsMonitor, LearningRateMonitor, ThroughputMonitor, Timer
 from lt_callbacks.monitors.chip_flops import available_flops, measure_flops
-from lt_core import LightningModule
+from lt_core import Duration, LightningModule
 from lt_core.accelerator import Accelerator
 from lt_core.errors import ConfigError
 from lt_core.logger import Logger
@@ -146,6 +146,21 @@ def test_device_readings_go_to_the_loggers_around_the_batches_that_are_logged():
         (1, {"DeviceStatsMonitor.on_train_batch_start/memory_bytes": 7.0}),
         (2, {"DeviceStatsMonitor.on_train_batch_end/memory_bytes": 7.0}),
     ]
+
+
+def test_readings_follow_a_duration():
+    every = Duration(3, "tokens")
+    callback, trainer = DeviceStatsMonitor(), make_trainer(accelerator=Measured(), log_every_n_steps=every)
+    callback.setup(trainer, trainer.lightning_module, "fit")
+    called = []
+    for batch in range(6):  # a token each
+        callback.on_train_batch_start(trainer, trainer.lightning_module, None, batch)
+        trainer.global_tokens += 1
+        callback.on_train_batch_end(trainer, trainer.lightning_module, None, None, batch)
+        callback.on_validation_batch_end(trainer, trainer.lightning_module, None, None, batch)
+        called += [batch] * len(trainer.logger.rows)
+        trainer.logger.rows.clear()
+    assert called == [2, 3, 5]
 
 
 def test_cpu_readings_need_psutil_or_name_it():

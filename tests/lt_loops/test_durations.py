@@ -1,12 +1,15 @@
 """A fit ends, validates and steps its schedulers at durations of any unit, and at the same places after a resume."""
 
+import time
+from datetime import timedelta
+
 import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, LightningModule, Logger
+from lt_core import Callback, Duration, LightningModule, Logger
 from lt_core.errors import ConfigError, HookError
 from lt_loops import Trainer
 
@@ -55,7 +58,8 @@ class Words(LightningModule):
 
 def fit(module=None, path=None, callbacks=(), **arguments):
     module = Words() if module is None else module
-    trainer = Trainer(**QUIET, num_sanity_val_steps=0, callbacks=list(callbacks), **{"max_epochs": 2, **arguments})
+    arguments = {**QUIET, "max_epochs": 2, **arguments}
+    trainer = Trainer(num_sanity_val_steps=0, callbacks=list(callbacks), **arguments)
     return module, trainer.fit(module, ckpt_path=path)
 
 
@@ -165,6 +169,24 @@ def test_the_trainer_answers_how_much_is_done():
     assert seen[0] == {"steps": 12, "batches": 12, "epochs": 1.0, "tokens": 52, "run": 0.5}
 
 
+def test_the_time_of_training_begins_at_nothing_and_is_saved_in_the_middle_of_an_epoch(tmp_path):
+    seen = []
+
+    class Sleeps(Saves):
+        def on_train_start(self, trainer, pl_module):
+            seen.append((trainer.elapsed("seconds"), trainer.elapsed("seconds", at_start=True)))
+
+        def on_train_batch_end(self, trainer, *args):
+            if trainer.global_step == 5:
+                time.sleep(0.02)
+                super().on_train_batch_end(trainer, *args)
+
+    fit(callbacks=[Sleeps(tmp_path)])
+    fit(path=tmp_path / "5.ckpt", callbacks=[Sleeps(tmp_path)])
+    assert seen[0] == (0.0, 0.0)
+    assert min(seen[1]) >= 0.02
+
+
 def test_an_unknown_unit_is_refused():
     class Asks(Callback):
         def on_train_start(self, trainer, pl_module):
@@ -174,20 +196,92 @@ def test_an_unknown_unit_is_refused():
         fit(callbacks=[Asks()])
 
 
+class Steps(Logger):
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def log_metrics(self, metrics, step):
+        self.steps.append(step)
+
+
+class Logged(Words):
+    def training_step(self, batch, batch_idx):
+        self.log("length", float(batch.numel()))
+        return super().training_step(batch, batch_idx)
+
+
+def logged(path=None, callbacks=(), **arguments):
+    """Return the numbers of the optimizer steps, from 1, whose values went to the logger."""
+    logger = Steps()
+    fit(Logged(), path, callbacks, logger=logger, **arguments)
+    return [step + 1 for step in logger.steps]
+
+
+@pytest.mark.parametrize(
+    ("every", "steps"),
+    [
+        ("5 steps", [5, 10, 15, 20]),
+        ("5 batches", [5, 10, 15, 20]),
+        ("20 tokens", [6, 11, 15, 20, 24]),
+        ("1 epoch", [12, 24]),
+        ("0.5 epochs", [6, 12, 18, 24]),
+        ("0.2 run", [5, 10, 15, 20, 24]),
+        (Duration(7, "steps"), [7, 14, 21]),
+        (timedelta(microseconds=1), list(range(1, 25))),
+        ("1 h", []),
+    ],
+)
+def test_values_of_steps_are_logged_at_each_multiple_of_a_duration(every, steps):
+    assert logged(log_every_n_steps=every) == steps
+
+
+def test_with_accumulation_values_are_logged_with_the_step_that_ends_the_window():
+    # 20 tokens are reached in batch 6, 40 in 11, 60 in 15, 80 in 20, 100 in 24
+    assert logged(log_every_n_steps="20 tokens", accumulate_grad_batches=4) == [2, 3, 4, 5, 6]
+    assert logged(log_every_n_steps="1 batch", accumulate_grad_batches=8) == [1, 2, 3, 4]  # 8 and 4 batches an epoch
+
+
+@pytest.mark.parametrize("at", [5, 6, 7, 11, 13, 18])
+@pytest.mark.parametrize("every", ["20 tokens", "5 batches", "0.3 run"])
+def test_rows_after_a_resume_are_those_of_the_whole_run(tmp_path, every, at):
+    class SavesBatches(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            trainer.request_save(tmp_path / f"{trainer.total_batches}.ckpt", owner=self)
+
+    arguments = {"log_every_n_steps": every, "accumulate_grad_batches": 4}
+    whole = logged(callbacks=[SavesBatches()], **arguments)
+    rest = logged(tmp_path / f"{at}.ckpt", **arguments)
+    assert rest == [step for step in whole if step > at // 4]
+
+
+def test_the_trainer_explains_and_takes_another_duration_while_it_trains():
+    class Rarer(Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            assert trainer.log_every_n_steps == (6 if trainer.current_epoch else Duration(20, "tokens"))
+            trainer.log_every_n_steps = "6 steps"
+
+    assert logged(callbacks=[Rarer()], log_every_n_steps="20 tokens") == [6, 11, 18, 24]
+    trainer = Trainer(**QUIET, log_every_n_steps="30 s")
+    assert "step values: every 0:00:30, to" in str(trainer.explain(Words()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("30 sheep", "'sheep' is no unit"),
+        ("0.5 steps", "whole number of steps"),
+        ("50", "Write log_every_n_steps=50, without quotes"),
+        (0.1, "or '500 steps', '2 epochs'"),
+        (-1, "Write log_every_n_steps=0"),
+    ],
+)
+def test_rows_at_what_is_no_duration_are_refused(wrong, said):
+    with pytest.raises(ConfigError, match=said):
+        Trainer(**QUIET, log_every_n_steps=wrong)
+
+
 def test_tokens_can_be_the_axis_of_what_is_logged():
-    class Steps(Logger):
-        def __init__(self):
-            super().__init__()
-            self.steps = []
-
-        def log_metrics(self, metrics, step):
-            self.steps.append(step)
-
-    class Logged(Words):
-        def training_step(self, batch, batch_idx):
-            self.log("length", float(batch.numel()))
-            return super().training_step(batch, batch_idx)
-
     logger = Steps()
     trainer = Trainer(**{**QUIET, "logger": logger}, max_epochs=1, log_every_n_steps=6)
     trainer.log_axis = "tokens"

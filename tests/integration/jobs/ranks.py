@@ -16,7 +16,7 @@ from torch.optim import LBFGS, SGD, Adam
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from lt_core import LightningModule
+from lt_core import LightningModule, Logger
 from lt_loops import Trainer
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -249,6 +249,17 @@ def run(name, ranks):
     return found
 
 
+class Rows(Logger):
+    """Notes the steps at which it got values of steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def log_metrics(self, metrics, step=None):
+        self.steps += [step] * ("speed" in metrics)
+
+
 class Slow(Net):
     """Ranks of different speed; notes how many steps and validations each rank had."""
 
@@ -258,6 +269,7 @@ class Slow(Net):
 
     def training_step(self, batch, batch_idx):
         time.sleep(0.002 + 0.003 * self.global_rank)
+        self.log("speed", float(self.global_rank), on_step=True, sync_dist=True)
         return super().training_step(batch, batch_idx)
 
     def on_validation_end(self):
@@ -268,8 +280,8 @@ class Slow(Net):
 
 
 def run_by_time(ranks):
-    """Fit with a limit of time, and validate by time; return each rank's steps and validations."""
-    module, loader = Slow(), DataLoader(data(24), batch_size=3)
+    """Fit with a limit of time, validate and log by time; return each rank's steps and validations, and the rows."""
+    module, loader, logger = Slow(), DataLoader(data(24), batch_size=3), Rows()
     trainer = Trainer(
         accelerator="cpu",
         devices=ranks,
@@ -278,10 +290,11 @@ def run_by_time(ranks):
         val_check_interval={"milliseconds": 50},
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
-        **QUIET,
+        log_every_n_steps="20 ms",
+        **{**QUIET, "logger": logger},
     )
     trainer.fit(module, loader, loader)
-    return module.counts
+    return module.counts, logger.steps
 
 
 if __name__ == "__main__":

@@ -129,3 +129,30 @@ class Filtered:
 
 def _other_batches(name: str) -> bool:
     return "_batch_" in name and "_train_batch_" not in name
+
+
+class LoggedSteps:
+    """Goes by ``Trainer(log_every_n_steps=)``: every n-th optimizer step, or at each multiple of a duration."""
+
+    def __init__(self) -> None:
+        self._multiples: Every | None = None
+        self._last = -1
+
+    def is_due(self, trainer: TrainerAPI, *, coming: bool = False) -> bool:
+        """Return whether there is a row, once for each optimizer step; all ranks call it at each batch.
+
+        ``coming``: called before a batch, for the step to come; for a duration that is the first behind a multiple.
+        """
+        every, step = trainer.log_every_n_steps, trainer.global_step + coming
+        if isinstance(every, Duration):
+            if self._multiples is None or not self._multiples.belongs_to(trainer):
+                self._multiples = Every(every, trainer)
+            return self._multiples.is_due()
+        due = bool(every and step) and step % every == 0 and step != self._last
+        self._last = step if due else self._last
+        return due
+
+
+def in_evaluation(trainer: TrainerAPI, batches: int) -> bool:
+    """Return whether there is a row after so many batches of an evaluation; none where a duration counts."""
+    return isinstance(every := trainer.log_every_n_steps, int) and every > 0 and batches % every == 0

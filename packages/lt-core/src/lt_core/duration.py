@@ -157,6 +157,10 @@ class Every:
         self._duration, self._reference = duration, weakref.ref(trainer)  # whoever keeps this keeps no Trainer alive
         self._start()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the Trainer out: a copy belongs to none."""
+        return {**self.__dict__, "_reference": type(None)}
+
     def belongs_to(self, trainer: Elapsing) -> bool:
         """Return whether this Trainer's fits are counted."""
         return self._reference() is trainer

@@ -46,7 +46,7 @@ class TrainerAPI(Protocol):
     limit_val_batches: int | float | None
     val_check_interval: Any
     check_val_every_n_epoch: int | None
-    log_every_n_steps: int
+    log_every_n_steps: Any
 
     # ---- who and where -----------------------------------------------------------------------------------------------
 

@@ -412,7 +412,7 @@ class TrainerView(Collectives):
     @property
     def total_batches(self) -> int:
         """Training batches done in all epochs, on this rank."""
-        return self._position.total_batches + self._position.batch
+        return self._position.batches
 
     @property
     def is_last_batch(self) -> bool:

@@ -56,7 +56,7 @@ class FakeTrainer(Collectives):
         self.limit_val_batches: int | float | None = None
         self.val_check_interval: Any = 1.0
         self.check_val_every_n_epoch: int | None = 1
-        self.log_every_n_steps = 50
+        self.log_every_n_steps: Any = 50
         self.lightning_module: LightningModule = LightningModule()
         self.datamodule: DataSource | None = None
         self.callbacks: list[Callback] = []

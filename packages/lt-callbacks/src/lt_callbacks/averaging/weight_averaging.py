@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from lt_callbacks.arguments import whole
 from lt_callbacks.averaging.averaged_weights import AveragedWeights
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
+from lt_core.duration import UNITS, Duration, Every
 from lt_core.errors import ConfigError, warn
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class WeightAveraging(Callback):
     Args:
         device: where the average lives; None: on the module's device.
         use_buffers: average floating-point buffers too; else they are copied.
+        every: any duration between two updates (``"100 steps"``, ``"1e6 tokens"``, ``"0.01 run"``): behind the first
+            optimizer step at or after each multiple; default: behind each step.
         kwargs: ``avg_fn`` or ``multi_avg_fn`` of ``torch.optim.swa_utils``; by default all updates weigh the same.
 
     Raises:
@@ -40,12 +44,19 @@ class WeightAveraging(Callback):
     """
 
     @checks_arguments
-    def __init__(self, device: torch.device | str | int | None = None, use_buffers: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        device: torch.device | str | int | None = None,
+        use_buffers: bool = True,
+        *,
+        every: Duration | timedelta | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         unknown = set(kwargs) - {"avg_fn", "multi_avg_fn"}
         if unknown:
             raise ConfigError(
-                f"{type(self).__name__}({min(unknown)}=...): no such argument; expected device, use_buffers, avg_fn or "
-                "multi_avg_fn.",
+                f"{type(self).__name__}({min(unknown)}=...): no such argument; expected device, use_buffers, every, "
+                "avg_fn or multi_avg_fn.",
                 code="LT178",
             )
         number = isinstance(device, float) and isinstance(self, EMAWeightAveraging)
@@ -58,6 +69,10 @@ class WeightAveraging(Callback):
         self._loaded: tuple[dict[str, Tensor], int] | None = None
         self._latest_update_step = 0
         self._latest_update_epoch = -1
+        self._every = None if every is None else Duration.of(every, UNITS, f"{type(self).__name__}(every={{}})")
+        self._multiples: Every | None = None
+        self._reached: int | None = None  # multiples, before a resume
+        self._looked_at = 0  # optimizer step
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update the average now.
@@ -75,11 +90,16 @@ class WeightAveraging(Callback):
     # ---- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        return {"latest_update_step": self._latest_update_step, "latest_update_epoch": self._latest_update_epoch}
+        state = {"latest_update_step": self._latest_update_step, "latest_update_epoch": self._latest_update_epoch}
+        if self._multiples is None:
+            return state
+        return state | {"every": str(self._every), "reached": self._multiples.reached, "looked_at": self._looked_at}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._latest_update_step = int(state_dict["latest_update_step"])
         self._latest_update_epoch = int(state_dict["latest_update_epoch"])
+        if state_dict.get("every") == str(self._every):
+            self._reached, self._looked_at = int(state_dict["reached"]), int(state_dict["looked_at"])
 
     def on_save_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Put the average where loaders look for the weights, and the present weights beside it."""
@@ -127,7 +147,8 @@ class WeightAveraging(Callback):
     ) -> None:
         """Update after an optimizer step."""
         step = trainer.global_step
-        if step > self._latest_update_step and self.should_update(step_idx=step - 1):
+        due = self._every is None or self._is_reached(trainer, self._every)
+        if due and step > self._latest_update_step and self.should_update(step_idx=step - 1):
             self._latest_update_step = step
             self._update()
 
@@ -159,7 +180,18 @@ class WeightAveraging(Callback):
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Let the average go."""
         self._swap(False)
-        self._average = None
+        self._average = self._multiples = None
+
+    def _is_reached(self, trainer: TrainerAPI, every: Duration) -> bool:
+        """Return whether a multiple was reached, where an optimizer step is done that was not there before."""
+        if self._multiples is None or not self._multiples.belongs_to(trainer):
+            self._multiples = Every(every, trainer)
+            if self._reached is not None:
+                self._multiples.reached, self._reached = self._reached, None
+        if trainer.global_step == self._looked_at:
+            return False
+        self._looked_at = trainer.global_step
+        return self._multiples.is_due()
 
     def _update(self) -> None:
         if self._average is not None:
@@ -194,9 +226,10 @@ class EMAWeightAveraging(WeightAveraging):
         update_starting_at_epoch: update at the end of each epoch from this one on (from 0); None: not by epochs.
         warmup: let the n-th update (from 0) have the decay ``min(decay, (1 + n) / (10 + n))``, so that the first
             weights are soon forgotten (as ``tf.train.ExponentialMovingAverage`` with ``num_updates``).
+        every: in place of ``update_every_n_steps``, any duration between two updates: ``"1e6 tokens"``.
 
     Raises:
-        ConfigError: for a decay outside of 0 to 1, or wrong counts.
+        ConfigError: for a decay outside of 0 to 1, wrong counts, or two of how often.
     """
 
     @checks_arguments
@@ -209,12 +242,16 @@ class EMAWeightAveraging(WeightAveraging):
         update_starting_at_step: int | None = None,
         update_starting_at_epoch: int | None = None,
         warmup: bool = False,
+        every: Duration | timedelta | str | None = None,
     ) -> None:
         if not 0.0 <= decay <= 1.0:
             raise ConfigError(f"EMAWeightAveraging(decay={decay!r}): expected a number from 0 to 1.", code="LT174")
-        super().__init__(device, use_buffers)
+        super().__init__(device, use_buffers, every=every)
         self.decay = decay
         who = "EMAWeightAveraging"
+        if every is not None and update_every_n_steps != 1:
+            asked = f"update_every_n_steps={update_every_n_steps!r}, every={every!r}"
+            raise ConfigError(f"{who}({asked}): expected one of them. Leave one out.", code="LT178")
         self.update_every_n_steps = whole(who, "update_every_n_steps", update_every_n_steps, 1)
         if update_starting_at_step is not None:
             whole(who, "update_starting_at_step", update_starting_at_step)

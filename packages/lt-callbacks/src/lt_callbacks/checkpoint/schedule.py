@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lt_callbacks.arguments import whole
 from lt_core.agreed_time import AgreedTime
@@ -76,10 +76,6 @@ class CheckpointSchedule:
         """Begin to count and to measure the time between two saves."""
         self._measure()
         self._multiples = None if self.every is None else Every(self.every, trainer)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is counted in the run that goes on."""
-        return {**self.__dict__, "_multiples": None}
 
     def _measure(self) -> None:
         self._began, self._clock = monotonic(), AgreedTime()

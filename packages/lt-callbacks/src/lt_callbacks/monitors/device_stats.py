@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lt_callbacks.arguments import require_logger
+from lt_callbacks.filtered import LoggedSteps, in_evaluation
 from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
@@ -31,6 +32,7 @@ class DeviceStatsMonitor(Callback):
     def __init__(self, cpu_stats: bool | None = None) -> None:
         self._cpu_stats = cpu_stats
         self._reads_cpu = False
+        self._at_start, self._at_end = LoggedSteps(), LoggedSteps()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that readings can be taken and sent."""
@@ -50,15 +52,13 @@ class DeviceStatsMonitor(Callback):
                 ) from error
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        every = trainer.log_every_n_steps
-        if every and (trainer.global_step + 1) % every == 0:
+        if self._at_start.is_due(trainer, coming=True):
             self._send(trainer, "on_train_batch_start", trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        every = trainer.log_every_n_steps
-        if every and trainer.global_step % every == 0:
+        if self._at_end.is_due(trainer):
             self._send(trainer, "on_train_batch_end", None)
 
     def on_validation_batch_end(
@@ -70,8 +70,7 @@ class DeviceStatsMonitor(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        every = trainer.log_every_n_steps
-        if every and (batch_idx + 1) % every == 0 and not trainer.sanity_checking:
+        if in_evaluation(trainer, batch_idx + 1) and not trainer.sanity_checking:
             phase = "test" if trainer.testing else "validation"
             self._send(trainer, f"on_{phase}_batch_end", None)
 

@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 
 from lt_callbacks.arguments import choice, require_logger
+from lt_callbacks.filtered import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 
@@ -54,23 +55,21 @@ class LearningRateMonitor(Callback):
         self.lrs: dict[str, list[float]] = {}
         self.last_momentum_values: dict[str, float | None] = {}
         self.last_weight_decay_values: dict[str, float | None] = {}
-        self._last_step = -1
+        self._logged = LoggedSteps()
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Refuse to run without a logger."""
         require_logger("LearningRateMonitor", trainer)
         names = [name for own, optimizer in _named(trainer) for name, _ in _named_groups(own, optimizer)]
-        self.lrs, self._last_step = {name: [] for name in names}, -1
+        self.lrs = {name: [] for name in names}
+        self._logged = LoggedSteps()
         self.last_momentum_values = {f"{name}-momentum": None for name in names}
         self.last_weight_decay_values = {f"{name}-weight_decay": None for name in names}
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Send the rates of the step that comes, where it will be logged."""
-        step = trainer.global_step
-        due = trainer.log_every_n_steps and (step + 1) % trainer.log_every_n_steps == 0
-        if due and self.logging_interval != "epoch" and step != self._last_step:
-            self._last_step = step
-            self._send(trainer, step, "step")
+        if self._logged.is_due(trainer, coming=True) and self.logging_interval != "epoch":
+            self._send(trainer, trainer.global_step, "step")
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Send the rates with which the epoch begins."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from lt_callbacks.arguments import require_logger, whole
+from lt_callbacks.filtered import LoggedSteps, in_evaluation
 from lt_callbacks.monitors.chip_flops import available_flops as flops_of_chip
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
@@ -93,7 +94,7 @@ class ThroughputMonitor(Callback):
         self._counter: FlopCounterMode | None = None
         self._flops_per_batch: float | None = None
         self._left = 0.0
-        self._last_step = -1
+        self._logged = LoggedSteps()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that there is a logger, and find out what the chip can do."""
@@ -107,7 +108,7 @@ class ThroughputMonitor(Callback):
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin to count."""
-        self._last_step = -1
+        self._logged = LoggedSteps()
         self._begin(trainer, "train")
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -124,9 +125,7 @@ class ThroughputMonitor(Callback):
         """Count the batch; send where it is due."""
         self._end_counting()
         self._count("train", batch)
-        step, every = trainer.global_step, trainer.log_every_n_steps
-        if every and step and step % every == 0 and step != self._last_step:
-            self._last_step = step
+        if self._logged.is_due(trainer):
             self._send(trainer, "train")
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
@@ -154,8 +153,7 @@ class ThroughputMonitor(Callback):
             return
         stage = "test" if trainer.testing else "predict" if trainer.predicting else "validate"
         self._count(stage, batch)
-        every = trainer.log_every_n_steps
-        if every and self._meters[stage].batches % every == 0:
+        if in_evaluation(trainer, self._meters[stage].batches):
             self._send(trainer, stage)
 
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end

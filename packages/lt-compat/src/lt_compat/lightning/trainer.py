@@ -128,7 +128,8 @@ def trainer_class() -> type:
                     )
                     result = super().fit(*given[:4], **{**arguments, "ckpt_path": None})
                 batches, interval = self.num_training_batches, self.log_every_n_steps
-                if self.loggers and 0 < batches < interval and not self.fast_dev_run:
+                few = isinstance(interval, int) and 0 < batches < interval
+                if self.loggers and few and not self.fast_dev_run:
                     warn(
                         f"The number of training batches ({batches}) is smaller than the logging interval "
                         f"Trainer(log_every_n_steps={interval}): few or no step values reach the loggers. Set a "

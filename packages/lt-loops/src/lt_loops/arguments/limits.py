@@ -43,7 +43,7 @@ class Limits:
     limit_predict_batches: int | float
     val_check_interval: int | float | timedelta | Duration
     check_val_every_n_epoch: int | None
-    log_every_n_steps: int
+    log_every_n_steps: int | Duration
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -39,9 +39,12 @@ def is_number(value: object) -> TypeGuard[float]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "") -> Rule:
-    """Accept whole numbers from ``minimum`` on, and -1 where ``unlimited``; ``instead`` is the way out for others."""
-    expected = f"a whole number of {unit}, {minimum} or more" + (", or -1 for no limit" if unlimited else "")
+def count(minimum: int, unit: str, *, unlimited: bool = False, instead: str = "", also: str = "") -> Rule:
+    """Accept whole numbers from ``minimum`` on, and -1 where ``unlimited``.
+
+    ``instead`` is the way out for others; what is expected ``also`` another rule takes.
+    """
+    expected = f"a whole number of {unit}, {minimum} or more" + (", or -1 for no limit" if unlimited else "") + also
 
     def rule(name: str, value: Any) -> Problem | None:
         if not is_whole(value):
@@ -105,6 +108,14 @@ def val_check_interval(name: str, value: Any) -> Problem | None:
     if not is_whole(value) and value > 1:
         return wrong_value(name, value, expected, f"Write {name}={math.floor(value) if math.isfinite(value) else 1.0}.")
     return None
+
+
+def log_every_n_steps(name: str, value: Any) -> Problem | None:
+    """Accept a count of optimizer steps or a duration."""
+    amount = f", or {expected_of(UNITS)}"
+    if isinstance(value, str | timedelta | Duration | Mapping) and not str(value).strip().lstrip("+-").isdecimal():
+        return _duration(name, value, UNITS, f"a whole number of optimizer steps, 0 or more{amount}")
+    return count(0, "optimizer steps", instead=f"Write {name}=0 to log nothing per step.", also=amount)(name, value)
 
 
 def time(name: str, value: Any) -> Problem | None:
@@ -405,6 +416,12 @@ def as_interval(value: Any) -> int | float | timedelta | Duration:
     if found.unit in ("seconds", "batches"):
         return found.in_python()
     return found.amount if found.unit == "epochs" and found.amount <= 1 else found
+
+
+def as_row_interval(value: Any) -> int | Duration:
+    """Return optimizer steps as their number, else the duration."""
+    found = Duration(int(value), "steps") if is_whole(value) else Duration.of_any(value)
+    return int(found.amount) if found.unit == "steps" else found
 
 
 def as_windows(value: Any) -> int | Literal["auto"] | dict[int, int]:

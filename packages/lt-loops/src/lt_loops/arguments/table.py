@@ -125,8 +125,8 @@ class Settings:
     )
     num_sanity_val_steps: int = _row(2, rules.count(0, "batches", unlimited=True))
     validate_at_start: bool = _row(False, rules.flag)
-    log_every_n_steps: int = _row(
-        50, rules.count(0, "optimizer steps", instead="Write log_every_n_steps=0 to log nothing per step.")
+    log_every_n_steps: int | Duration = _row(
+        50, rules.log_every_n_steps, also="str | timedelta", form=rules.as_row_interval
     )
     enable_checkpointing: bool | None = _row(None, rules.flag)
     enable_progress_bar: bool | None = _row(None, rules.flag)

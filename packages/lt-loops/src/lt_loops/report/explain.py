@@ -155,6 +155,7 @@ def _data(trainer: TrainerView, loaders: Any, shards: int) -> str:
 
 def _times(trainer: TrainerView) -> str:
     every, interval = trainer.check_val_every_n_epoch, trainer.val_check_interval
+    rows = trainer.log_every_n_steps
     if isinstance(interval, timedelta):
         when = f"every {interval} of training"
     elif isinstance(interval, Duration):
@@ -178,7 +179,7 @@ def _times(trainer: TrainerView) -> str:
         [
             "When:",
             f"  validation: {when}",
-            f"  step values: every {trainer.log_every_n_steps} optimizer steps, to {loggers}",
+            f"  step values: every {rows if isinstance(rows, Duration) else f'{rows} optimizer steps'}, to {loggers}",
             f"  stops: {', '.join(filter(None, stops)) or 'never by itself'}",
             f"  checkpoints: {', '.join(_saving(trainer)) or 'none'}",
             *(f"  {type(callback).__name__}: {text}" for callback in trainer.callbacks if (text := callback.explain())),

@@ -56,17 +56,12 @@ class Deadline:
 
 
 class AmountLimit:
-    """Ends training with the optimizer step that reaches a number of samples or tokens of all ranks.
-
-    The loop looks up where it can be reached at the earliest, if batches are no larger than those seen so far.
-    """
+    """Ends training with the optimizer step that reaches a number of samples or tokens of all ranks."""
 
     argument = "max_duration"
 
     def __init__(self, most: Duration, ahead: Ahead, progress: Progress) -> None:
         self._most, self._ahead, self._progress = most, ahead, progress
-        self._last = (0, 0.0)  # batch and amount at the last look
-        self._pace = 0.0  # the amount of a batch; 0 before any was seen
 
     def __str__(self) -> str:
         return f"{self.argument}={self._most}"
@@ -77,17 +72,10 @@ class AmountLimit:
         Raises:
             ConfigError: where nothing says how many a batch has.
         """
-        self._last = self._ahead.position.batch, self._done()
+        self._done()
 
     def next_due(self) -> int:
-        here, done = self._ahead.position.batch, self._done()
-        batch, before = self._last
-        if here > batch:
-            self._pace = max(self._pace, (done - before) / (here - batch))
-        self._last = here, done
-        even = self._most.unit == "samples"  # texts may be longer
-        batches = math.ceil((self._most.amount - done) / self._pace) if self._pace and even else 1
-        return here + max(batches, self._ahead.group)
+        return self._progress.next_multiple(self._most, 0)
 
     def reached(self) -> bool:
         return not self._ahead.position.micro and self._done() >= self._most.amount

@@ -38,7 +38,7 @@ class TrainingData(Owner):
         self._batches: Iterator[Any] | None = None
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
         self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
-        self._clock = 0.0
+        self._clock: float | None = None  # when the present stretch of training began
         self._elsewhere = 0
         self.outdated = False
 
@@ -162,13 +162,18 @@ class TrainingData(Owner):
 
     def stop_clock(self) -> None:
         """Add the present stretch of training to the position's seconds."""
-        self._ahead.position.seconds = self.seconds
-        self.start_clock()
+        self._ahead.position.seconds, self._clock = self.seconds, None
+
+    def note_seconds(self) -> None:
+        """Have the position say how much there is: it is saved here."""
+        if self._clock is not None:
+            self.stop_clock()
+            self.start_clock()
 
     @property
     def seconds(self) -> float:
         """Seconds of training so far."""
-        return self._ahead.position.seconds + time.perf_counter() - self._clock
+        return self._ahead.position.seconds + (0.0 if self._clock is None else time.perf_counter() - self._clock)
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.agreed_time import AgreedTime
-from lt_core.duration import Duration, multiples
+from lt_core.duration import Duration
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
+from lt_loops.run.progress import Multiples, Progress
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.run.ahead import Ahead
-    from lt_loops.run.progress import Progress
     from lt_loops.setup.feeds import Feeds
     from lt_loops.setup.loaders import Loaders
 
@@ -45,8 +45,7 @@ class Evaluation(Owner):
         "_loaders",
         "_made",
         "_module",
-        "_passed",
-        "_progress",
+        "_multiples",
         "_steps",
         "_strategy",
         "_until_due",
@@ -65,8 +64,8 @@ class Evaluation(Owner):
         at_start: bool,
     ) -> None:
         """Begin without feeds; ``limits`` may change while the run goes on; ``at_start``: validate before training."""
-        self._at_start, self._progress = at_start, progress
-        self._passed: tuple[str, int] | None = None  # how often val_check_interval had passed at the last validation
+        self._at_start = at_start
+        self._multiples = Multiples(progress, ahead, strategy)  # of val_check_interval
         self._ahead, self._strategy, self._limits = ahead, strategy, limits
         self._module, self._loaders, self._feeds = module, loaders, feeds
         self._made: dict[str, list[Feed]] = {}
@@ -126,7 +125,7 @@ class Evaluation(Owner):
             left = interval.total_seconds() - (seconds - position.validated_seconds)
             return self._until_due.is_over(left, self._strategy)
         if isinstance(interval, Duration):
-            return multiples(self._progress.elapsed(interval.unit), interval) > self._passed_of(interval)
+            return self._multiples.is_over(interval)
         if self._limits.check_val_every_n_epoch is None:
             return (position.total_batches + here) % int(interval) == 0
         every = self._batches_between()
@@ -140,21 +139,11 @@ class Evaluation(Owner):
         if isinstance(interval, timedelta):  # which batch that will be nobody knows: all ranks ask at every boundary
             return position.batch + self._ahead.group
         if isinstance(interval, Duration):
-            return self._progress.next_multiple(interval, self._passed_of(interval))
+            return self._multiples.next_due(interval)
         if self._limits.check_val_every_n_epoch is None:
             return position.batch + int(interval) - (position.total_batches + position.batch) % int(interval)
         every = self._batches_between()
         return NEVER if every is None else (position.batch // every + 1) * every
-
-    def _passed_of(self, interval: Duration) -> int:
-        """Return how often the interval had passed at the last validation; a new interval counts from here on."""
-        if self._passed is None or self._passed[0] != str(interval):
-            changed = self._passed is not None
-            self._passed = (
-                str(interval),
-                multiples(self._progress.elapsed(interval.unit, at_start=not changed), interval),
-            )
-        return self._passed[1]
 
     def _in_this_epoch(self) -> bool:
         every = self._limits.check_val_every_n_epoch
@@ -243,7 +232,7 @@ class Evaluation(Owner):
         self._until_due = AgreedTime()
         interval = self._limits.val_check_interval
         if isinstance(interval, Duration):
-            self._passed = str(interval), multiples(self._progress.elapsed(interval.unit), interval)
+            self._multiples.count(interval)
 
     def next_step(self, stage: str) -> int:
         """Count the batches of ``stage`` whose step values went to the loggers: their x axis."""
@@ -254,7 +243,7 @@ class Evaluation(Owner):
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         """Return the batches logged by stage."""
         steps = dict(self._steps) if self._before is None else self._before[1]
-        return {"eval_steps": steps, "val_check_passed": self._passed}
+        return {"eval_steps": steps, "val_check_passed": self._multiples.counted}
 
     def rank_state(self) -> dict[str, Any]:
         """Return the random generators, and what of a validation is done."""
@@ -265,15 +254,14 @@ class Evaluation(Owner):
         """Go on counting, and with a validation that a signal ended; on another number of ranks it is repeated."""
         if stage is Restore.DATA:
             self._steps.update(saved.shared.get("eval_steps", {}))
-            passed = saved.shared.get("val_check_passed")
-            self._passed = None if passed is None else (passed[0], passed[1])
+            self._multiples.load(saved.shared.get("val_check_passed"))
         elif stage is Restore.PLACE:
             self._half = saved.mine.get("validation") if saved.same_ranks else None
 
     def go_on_from(self, last: Evaluation) -> None:
         """Go on counting where another fit stands."""
         self._steps.update(last._steps)
-        self._passed = last._passed
+        self._multiples.load(last._multiples.counted)
 
 
 def _reads_the_same_again(loader: Any) -> bool:

@@ -190,7 +190,8 @@ class Run:
         """Begin to send values to the loggers."""
         history = self.history if self.stage == "fit" else None
         self.log = Log(
-            self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, history, profiler
+            *(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, self.progress),
+            *(history, profiler),
         )
 
     def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
@@ -216,6 +217,7 @@ class Run:
             ConfigError: for a pattern of ``contents.exclude`` that fits no weight.
         """
         gaps, manual = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects), not self.module.automatic_optimization
+        self.data.note_seconds()
         loops = loop_counters(self.position, self.data.length, len(self.training.optimizers), manual=manual)
         return checkpoint_of(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from lt_core import plugins
+from lt_core.duration import Duration
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
 from lt_core.logging.media import as_media
 from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
+from lt_loops.run.progress import Multiples, Progress
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
@@ -33,7 +35,7 @@ class Rows(Protocol):
     """Says which optimizer steps get a row, and where rows stand on the x axis: the Trainer, at any time."""
 
     @property
-    def log_every_n_steps(self) -> int: ...
+    def log_every_n_steps(self) -> int | Duration: ...
     @property
     def log_axis(self) -> str: ...
     @property
@@ -55,6 +57,7 @@ class Log(Owner):
         strategy: Strategy,
         rows: Rows,
         module: LightningModule,
+        progress: Progress,
         history: History | None,
         profiler: Profiler | None,
     ) -> None:
@@ -64,19 +67,21 @@ class Log(Owner):
         """
         self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
         self._rows, self._module, self._history, self._next_row = rows, module, history, NEVER
+        self._multiples = Multiples(progress, ahead, strategy)
         self._all: list[Logger] = list(loggers)
         self._loggers = self._all if strategy.rank == 0 else []
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
-        self._axis_told = ""
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next row of step values is due."""
         every = self._rows.log_every_n_steps
         if not every or not self.active:
             return NEVER
+        if isinstance(every, Duration):  # in the middle of a window none is due
+            return max(self._multiples.next_due(every), self._ahead.batch_of_step(self._ahead.position.step + 1))
         self._next_row = (self._ahead.position.step // every + 1) * every
         return self._ahead.batch_of_step(self._next_row)
 
@@ -85,8 +90,8 @@ class Log(Owner):
         return {"recorder": self._recorder.state_dict()}
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
-        """Return version and place in the files of each logger."""
-        return {"loggers": self.places(gaps)}
+        """Return version and place in the files of each logger, and the rows that were due by a duration."""
+        return {"loggers": self.places(gaps), "log_passed": self._multiples.counted}
 
     def places(self, gaps: Gaps) -> list[dict[str, Any] | None]:
         """Return where each logger stands in its files; None for one that fails."""
@@ -99,6 +104,7 @@ class Log(Owner):
         """Go on with these sums: each rank with its own, or where there are others now, rank 0 with those of all."""
         if stage is not Restore.PLACE:
             return
+        self._multiples.load(saved.shared.get("log_passed"))
         if saved.same_ranks:
             self._recorder.load_state_dict(saved.mine["recorder"])
             return
@@ -109,14 +115,22 @@ class Log(Owner):
 
     def write_row(self) -> None:
         """Send the row of step values that is due."""
-        if self.active and self._rows.log_every_n_steps and self._ahead.position.step >= self._next_row:
+        if self.active and self._row_is_due():
             gather = self._strategy.gather_objects if self._strategy.world_size > 1 else None
             self.send(self._recorder.step_values("train", gather))
+
+    def _row_is_due(self) -> bool:
+        every, position = self._rows.log_every_n_steps, self._ahead.position
+        if isinstance(every, Duration):
+            return not position.micro and self._multiples.is_over(every, count=True)
+        return bool(every) and position.step >= self._next_row
 
     def unsent(self) -> str:
         """Return which step values reached no logger, as the fit was shorter than ``log_every_n_steps``; or nothing."""
         every, took = self._rows.log_every_n_steps, self._ahead.position.step
-        if not self.active or took >= every or not (names := self._recorder.logged_by_step()):
+        if not self.active or not (names := self._recorder.logged_by_step()):
+            return ""
+        if self._multiples.passed(every) if isinstance(every, Duration) else took >= every:
             return ""
         return (
             f"No step values ({', '.join(names)}) reached the loggers: training took {took} steps, and "
@@ -176,9 +190,9 @@ class Log(Owner):
 
     def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
         """Say once that the axis which the user chose is not there."""
-        if self._history is None or self._axis_told == name:
+        if self._history is None or (0, f"axis {name}") in self._reported:
             return
-        self._axis_told = name
+        self._reported.add((0, f"axis {name}"))
         logged = sorted({*row, *self._recorder.callback_values})
         hint = did_you_mean(name, ("step", "epoch", "samples", "tokens", *logged))
         warn(

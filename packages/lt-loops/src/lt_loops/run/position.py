@@ -45,6 +45,11 @@ class Position:
     seconds: float = 0.0
     watched: int = 0
 
+    @property
+    def batches(self) -> int:
+        """Training batches done, on this rank."""
+        return self.total_batches + self.batch
+
     def next_epoch(self, samples: int) -> None:
         """Move to the start of the next epoch; ``samples`` were consumed in this one."""
         self.epoch += 1

@@ -7,11 +7,12 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lt_core.duration import SLACK, UNITS, Duration, Unit
+from lt_core.duration import SLACK, UNITS, Duration, Unit, multiples
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
+from lt_loops.run.position import NEVER
 
 if TYPE_CHECKING:
     from lt_core.strategy import Strategy
@@ -34,7 +35,7 @@ class Counting(Protocol):
 class Progress:
     """Answers how much is done, and counts tokens where the module says how many a batch has."""
 
-    __slots__ = ("_ahead", "_amount", "_data", "_limits", "_module", "_schedulers", "_start", "_strategy")
+    __slots__ = ("_ahead", "_amount", "_data", "_limits", "_module", "_schedulers", "_seen", "_start", "_strategy")
 
     def __init__(
         self,
@@ -50,12 +51,14 @@ class Progress:
         self._module, self._strategy = module, strategy
         self._schedulers: Counting | None = None
         self._start: dict[Unit, float] = {}
+        self._seen = (1 << 62, 0.0, math.inf)  # batches and samples at the last look, samples of a batch
 
     def begin_training(self, hooks: HookCalls, schedulers: Counting) -> None:
         """Look at each batch from here on, where the module counts tokens or a scheduler goes by more than steps."""
         for unit in UNITS:
             with suppress(ConfigError):  # nothing counts it
                 self._start[unit] = self.elapsed(unit)
+        self._seen = self._ahead.position.batches, self._start.get("samples", 0.0), math.inf
         by_duration = schedulers.begin_counting(self)
         self._schedulers = schedulers if by_duration else None
         if by_duration or self._counts_tokens:
@@ -75,7 +78,7 @@ class Progress:
         if unit == "steps":
             return position.step
         if unit == "batches":
-            return position.total_batches + position.batch
+            return position.batches
         if unit == "epochs":
             return position.epoch + self._part_of_epoch()
         if unit == "samples":
@@ -100,10 +103,30 @@ class Progress:
 
     def next_multiple(self, duration: Duration, passed: int) -> int:
         """Return the batch of this epoch at which the multiple after ``passed`` ones can be reached at the earliest."""
-        ahead, amount = self._ahead, math.ceil((passed + 1) * duration.amount - SLACK)
-        if duration.unit == "steps":
-            return max(ahead.batch_of_step(amount), ahead.position.batch + 1)
-        return ahead.position.batch + ahead.group
+        amount = (passed + 1 - SLACK) * duration.amount
+        return max(self._earliest(duration.unit, amount), self._ahead.position.batch + 1)
+
+    def _earliest(self, unit: Unit, amount: float) -> int:
+        ahead, position = self._ahead, self._ahead.position
+        if unit == "steps":
+            return ahead.batch_of_step(math.ceil(amount))
+        if unit == "batches":
+            return math.ceil(amount) - position.total_batches
+        if unit == "epochs":
+            part = amount - position.epoch
+            return NEVER if part >= 1 or ahead.num_batches == math.inf else math.ceil(part * ahead.num_batches)
+        if unit == "run":
+            return min((self._earliest(of, amount * end) for of, end in self._ends().items()), default=NEVER)
+        if unit == "samples":  # a batch has no more than those seen so far; of tokens it may
+            return position.batch + max(math.ceil((amount - self._samples()) / self._pace()), ahead.group)
+        return position.batch + ahead.group
+
+    def _pace(self) -> float:
+        """Return the most samples that a batch had between two looks; ``inf`` before the second."""
+        (batch, samples, pace), here, now = self._seen, self._ahead.position.batches, self._samples()
+        if here > batch:
+            self._seen = here, now, max((now - samples) / (here - batch), 0.0 if pace == math.inf else pace) or pace
+        return self._seen[2]
 
     @property
     def _counts_tokens(self) -> bool:
@@ -142,11 +165,7 @@ class Progress:
 
     def _part_of_run(self) -> float:
         """Return how near the nearest limit is."""
-        limits, amount = self._limits, self._amount
-        most: dict[Unit, float] = {"steps": limits.max_steps, "epochs": limits.max_epochs or -1}
-        if amount is not None:
-            most[amount.unit] = amount.amount
-        parts = [self.elapsed(unit) / end for unit, end in most.items() if end > 0]
+        parts = [self.elapsed(unit) / end for unit, end in self._ends().items()]
         if not parts:
             raise ConfigError(
                 "A duration as a part of the run: expected a limit of the run that all ranks see alike. Give the "
@@ -154,3 +173,81 @@ class Progress:
                 code="LT361",
             )
         return max(parts)
+
+    def _ends(self) -> dict[Unit, float]:
+        """Return the limits of the run that all ranks see alike."""
+        limits, amount = self._limits, self._amount
+        most: dict[Unit, float] = {"steps": limits.max_steps, "epochs": limits.max_epochs or -1}
+        if amount is not None:
+            most[amount.unit] = amount.amount
+        return {unit: end for unit, end in most.items() if end > 0}
+
+
+class Multiples:
+    """Counts the multiples of a duration up to the last time that something was done at one.
+
+    A time is rank 0's. It says after how many batches to ask again: half of those that it expects until the next
+    multiple, and never more than there were so far; so that the loop need not look up after each batch.
+    """
+
+    def __init__(self, progress: Progress, ahead: Ahead, strategy: Strategy) -> None:
+        self._progress, self._ahead, self._strategy = progress, ahead, strategy
+        self.counted: tuple[str, int] | None = None  # the duration as text, how often it had passed: for a resume
+        self._began = self._ask_at = -1  # batches of all epochs
+        self._began_seconds = 0.0
+
+    def load(self, counted: tuple[str, int] | None) -> None:
+        """Go on counting from there."""
+        self.counted = counted
+
+    def passed(self, every: Duration) -> int:
+        """Return how often ``every`` had passed when it was last counted; another one counts from here on."""
+        if self.counted is None or self.counted[0] != str(every):
+            changed = self.counted is not None
+            self.counted, self._began = (str(every), self._now(every, at_start=not changed)), -1
+        return self.counted[1]
+
+    def count(self, every: Duration) -> None:
+        """Note how often it has passed by now, for a duration that is no time."""
+        self.counted = str(every), self._now(every)
+
+    def is_over(self, every: Duration, *, count: bool = False) -> bool:
+        """Return whether it has passed again since it was counted; ``count``: count that.
+
+        All ranks ask at the batches that :meth:`next_due` names; more often does no harm.
+        """
+        passed = self.passed(every)
+        if every.unit == "seconds":
+            over, now = self._agreed(every, passed)
+        else:
+            now = self._now(every)
+            over = now > passed
+        if count and over:
+            self.counted, self._began = (str(every), now), -1
+        return over
+
+    def next_due(self, every: Duration) -> int:
+        """Return the batch of this epoch at which the next multiple can be reached at the earliest."""
+        passed, position = self.passed(every), self._ahead.position
+        if every.unit != "seconds":
+            return self._progress.next_multiple(every, passed)
+        if self._began < 0:
+            self._began, self._began_seconds = position.batches, self._progress.elapsed("seconds")
+            self._ask_at = self._began + 1
+        return max(self._ask_at - position.total_batches, position.batch + self._ahead.group)
+
+    def _agreed(self, every: Duration, passed: int) -> tuple[bool, int]:
+        """Return whether, and how often, a time has passed on rank 0, where it is to be asked here."""
+        here = self._ahead.position.batches
+        if not 0 <= self._began < here or here < self._ask_at:
+            return False, passed
+        seconds, since = self._progress.elapsed("seconds"), here - self._began
+        pace = max(seconds - self._began_seconds, 1e-6) / since
+        ahead = max(1, min(int(((passed + 1) * every.amount - seconds) / pace / 2), since))
+        now = multiples(seconds, every)
+        over, now, ahead = self._strategy.broadcast((now > passed, now, ahead))
+        self._ask_at = here + int(ahead)
+        return bool(over), int(now)
+
+    def _now(self, every: Duration, *, at_start: bool = False) -> int:
+        return multiples(self._progress.elapsed(every.unit, at_start=at_start), every)

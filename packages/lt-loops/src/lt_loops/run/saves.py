@@ -254,7 +254,7 @@ class Saves:
         return nullcontext() if self._profiler is None else self._profiler.profile("save_checkpoint")
 
     def _batches(self) -> int:
-        return self._ahead.position.total_batches + self._ahead.position.batch
+        return self._ahead.position.batches
 
     def _try_to_write(
         self, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False

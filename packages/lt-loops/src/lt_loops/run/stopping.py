@@ -110,7 +110,7 @@ class Stopping(Owner):
     def obeys_signal(self, batches: int | None = None) -> bool:
         """Return whether a signal ends the run at this boundary: after so many batches, default: of training."""
         agreement, position = self._agreement, self._position
-        here = position.total_batches + position.batch if batches is None else batches
+        here = position.batches if batches is None else batches
         if agreement is not None and not self.leaving and agreement.reached(here):
             self.signal = agreement.signal
             self._leave(agreement.signal or 0)
