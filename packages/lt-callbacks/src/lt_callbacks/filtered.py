@@ -139,10 +139,7 @@ class LoggedSteps:
         self._last = -1
 
     def is_due(self, trainer: TrainerAPI, *, coming: bool = False) -> bool:
-        """Return whether there is a row, once for each optimizer step; all ranks call it at each batch.
-
-        ``coming``: called before a batch, for the step to come; for a duration that is the first behind a multiple.
-        """
+        """Return whether there is a row, once for each step; ``coming``: for the step to come. All ranks ask alike."""
         every, step = trainer.log_every_n_steps, trainer.global_step + coming
         if isinstance(every, Duration):
             if self._multiples is None or not self._multiples.belongs_to(trainer):

@@ -89,8 +89,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         num_sanity_val_steps: validation batches before training, -1 for all; default: 2.
         validate_at_start: validate before the first training batch, logged as any other, in place of the sanity check;
             default: False.
-        log_every_n_steps: optimizer steps, or any duration (``"30 s"``, ``"1e6 tokens"``), between two rows of step
-            values in the loggers; default: 50.
+        log_every_n_steps: optimizer steps, or a duration (``"30 s"``), between two rows of step values; default: 50.
         enable_checkpointing: whether a default ModelCheckpoint is added.
         enable_progress_bar: whether a progress bar is shown.
         enable_model_summary: whether the weights summary is printed.

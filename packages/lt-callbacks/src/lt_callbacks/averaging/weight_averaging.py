@@ -35,8 +35,7 @@ class WeightAveraging(Callback):
     Args:
         device: where the average lives; None: on the module's device.
         use_buffers: average floating-point buffers too; else they are copied.
-        every: any duration between two updates (``"100 steps"``, ``"1e6 tokens"``, ``"0.01 run"``): behind the first
-            optimizer step at or after each multiple; default: behind each step.
+        every: any duration between two updates (``"1e6 tokens"``), each behind an optimizer step; default: each step.
         kwargs: ``avg_fn`` or ``multi_avg_fn`` of ``torch.optim.swa_utils``; by default all updates weigh the same.
 
     Raises:
