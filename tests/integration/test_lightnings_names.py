@@ -182,7 +182,35 @@ def test_the_strategy_answers_with_what_lightnings_holds(name):
     assert strategy.precision_plugin.precision == "32-true"
     assert trainer._accelerator_connector.is_distributed is False
     with pytest.raises(AttributeError, match="LT917"):
-        strategy.checkpoint_io = None
+        strategy.accelerator = None
+
+
+def test_what_writes_and_the_number_format_can_be_set_between_runs(name, tmp_path):
+    class Noting(name("plugins.io:TorchCheckpointIO")):
+        def save_checkpoint(self, checkpoint, path, storage_options=None):
+            written.append(path)
+            super().save_checkpoint(checkpoint, path, storage_options)
+
+    class Late(name("callbacks:Callback")):
+        def on_train_start(self, trainer, pl_module):
+            with pytest.raises(AttributeError, match="LT917"):
+                trainer.strategy.precision_plugin = name("plugins:Precision")()
+
+    written: list[Any] = []
+    trainer = name(":Trainer")(max_epochs=1, limit_train_batches=2, callbacks=[Late()], **QUIET)
+    trainer.strategy.checkpoint_io = io = Noting()
+    trainer.strategy.precision_plugin = name("plugins:MixedPrecision")("bf16-mixed", "cpu")
+    assert trainer.precision == "bf16-mixed"
+    assert trainer.strategy.checkpoint_io is io
+    model = name("demos.boring_classes:BoringModel")()
+    seen: list[torch.dtype] = []
+    model.layer.register_forward_hook(lambda layer, inputs, output: seen.append(output.dtype))
+    trainer.fit(model)
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    assert set(seen) == {torch.bfloat16}
+    assert written == [str(tmp_path / "x.ckpt")]
+    with pytest.raises(TypeError, match=r"expected a CheckpointIO, got 3.*LT148"):
+        trainer.strategy.checkpoint_io = 3
 
 
 def test_a_module_answers_for_its_trainer_without_an_error_where_there_is_none(name):
@@ -219,13 +247,19 @@ def test_loops_count_batches_and_epochs(name):
             loop = trainer.fit_loop.epoch_loop
             counts = loop.batch_progress.current
             seen.append((counts.ready, counts.completed, loop.total_batch_idx, loop.batch_progress.is_last_batch))
+            within.append((loop.batch_idx, loop._should_accumulate(), trainer.fit_loop.done))
 
         def on_train_end(self, trainer, pl_module):
             seen.append(trainer.fit_loop.epoch_progress.current.completed)
             seen.append(trainer.fit_loop.epoch_progress.current.ready)
 
-    trainer, _ = fitted(name, max_epochs=2, callbacks=[Watch()])
+    within: list[tuple[Any, ...]] = []
+    trainer, _ = fitted(name, max_epochs=2, callbacks=[Watch()], accumulate_grad_batches=2)
     assert seen == [(1, 0, 0, False), (2, 1, 1, True), (1, 0, 2, False), (2, 1, 3, True), 2, 2]
+    assert within == [(0, True, False), (1, False, False)] * 2
+    loop = trainer.fit_loop.epoch_loop
+    assert (loop.batch_idx, loop.total_batch_idx, loop.min_epochs, trainer.fit_loop.done) == (1, 3, 0, True)
+    assert loop.automatic_optimization.optim_progress.optimizer_steps == trainer.global_step == 2
     assert not hasattr(trainer.strategy, "cluster_environment")  # of one process, as in Lightning
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -107,8 +107,8 @@ class TrainerView(Collectives):
         return self.loggers[0] if self.loggers else None
 
     @logger.setter
-    def logger(self, logger: Logger | None) -> None:
-        self.loggers = [] if logger is None else [logger]
+    def logger(self, logger: Logger | Literal[False] | None) -> None:
+        self.loggers = [] if logger is None or logger is False else [logger]
 
     @property
     def strategy(self) -> Strategy:

@@ -10,6 +10,9 @@ from typing import Any, ClassVar
 
 from lt_compat.lightning.environments import ClusterEnvironment
 from lt_core import plugins
+from lt_core.checkpoint import CheckpointIO
+from lt_core.errors import ConfigTypeError
+from lt_core.precision import Precision
 
 __all__ = ["AcceleratorConnector", "Face", "PrecisionFace", "StrategyFace"]
 
@@ -24,6 +27,9 @@ class Face:
 
     reads: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {}
     """What Lightning has there: each from the part and the Trainer."""
+
+    sets: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {}
+    """What of it can be set between runs: each in the Trainer, to a value."""
 
     def __init__(self, part: Any, trainer: Any) -> None:
         self.__dict__.update(_part=part, _trainer=trainer)
@@ -44,6 +50,8 @@ class Face:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("optimizers", "_optimizers"):
             self._trainer.optimizers = value
+        elif name in type(self).sets and self._trainer.stage is None:
+            type(self).sets[name](self._trainer, value)
         elif name in type(self).reads:
             raise AttributeError(f"{name} cannot be set here: give it to the Trainer's constructor. [LT917]")
         else:
@@ -100,6 +108,23 @@ def _module(strategy: Any, trainer: Any) -> Any:
     return None if trainer.model is None else trainer.lightning_module
 
 
+def _set_checkpoint_io(trainer: Any, io: Any) -> None:
+    trainer._parts.checkpoint_io = _expected(CheckpointIO, "checkpoint_io", io)
+
+
+def _set_precision(trainer: Any, precision: Any) -> None:
+    parts, made = trainer._parts, _expected(Precision, "precision_plugin", precision)
+    if parts.eval_precision is parts.precision:
+        parts.eval_precision = made
+    parts.precision = made
+
+
+def _expected(kind: type, name: str, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigTypeError(f"trainer.strategy.{name}: expected a {kind.__name__}, got {value!r}.", code="LT148")
+    return getattr(value, "itself", value)
+
+
 class StrategyFace(Face):
     """``trainer.strategy``: Lightning's holds the module, the optimizers and the other parts."""
 
@@ -123,6 +148,10 @@ class StrategyFace(Face):
         "remove_checkpoint": _remove_checkpoint,
         "save_checkpoint": _save_checkpoint,
         "strategy_name": lambda strategy, trainer: "single_device" if strategy.one_process else strategy.name,
+    }
+    sets: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {
+        "checkpoint_io": _set_checkpoint_io,
+        "precision_plugin": _set_precision,
     }
 
 

@@ -1,0 +1,211 @@
+"""The Trainer's loops, by Lightning's names: what packages read of them and set in them is the Trainer's own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lt_core.trainer import TrainerAPI
+
+__all__ = ["EvaluationLoop", "FitLoop", "PredictLoop"]
+
+
+class FitLoop:
+    """The limits and counts of training, by Lightning's names; reading and writing them is doing so with the Trainer's.
+
+    Args:
+        trainer: whose.
+    """
+
+    restarting = False
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.__dict__["trainer"] = trainer
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("epoch_loop", "_data_source"):
+            return self
+        if name == "setup_data":
+            return _nothing
+        if name == "val_loop":
+            return EvaluationLoop(self.trainer)
+        if name == "_combined_loader":
+            return _combined(self.trainer.train_dataloader, "max_size_cycle")
+        return getattr(self.trainer, _TRAINERS.get(name, name))
+
+    @property
+    def epoch_progress(self) -> SimpleNamespace:
+        """How many epochs were begun and done."""
+        done = int(self.trainer.current_epoch)
+        counts = _counts(done, begun=done + self._within("train_batch", "train_epoch", "validate"))
+        return SimpleNamespace(current=counts, total=counts)
+
+    @property
+    def batch_progress(self) -> SimpleNamespace:
+        """How many batches of this epoch, and of all, were begun and done; after an epoch they are its."""
+        trainer = self.trainer
+        done, batches = int(trainer.batch_idx), trainer.num_training_batches
+        sized = isinstance(batches, int)
+        before = trainer.current_epoch * batches if sized else 0
+        begun = int(min(done + self._within("train_batch"), batches))
+        total = _counts(before + done, before + begun)
+        if not begun and before and not self._within("train_epoch"):
+            done = begun = batches
+        return SimpleNamespace(current=_counts(done, begun), total=total, is_last_batch=trainer.is_last_batch)
+
+    @property
+    def batch_idx(self) -> int:
+        """Number of the present batch in its epoch; of the last one after it, -1 before the first."""
+        return int(self.batch_progress.current.ready) - 1
+
+    @property
+    def total_batch_idx(self) -> int:
+        """Number of the present batch among all; -1 before the first."""
+        return int(self.batch_progress.total.ready) - 1
+
+    @property
+    def min_epochs(self) -> int:
+        """Epochs that are trained at least."""
+        return self.trainer.min_epochs or 0
+
+    @property
+    def done(self) -> bool:
+        """Whether training is at its end."""
+        trainer = self.trainer
+        epochs, steps = trainer.max_epochs, trainer.max_steps
+        over = epochs not in (None, -1) and trainer.current_epoch >= epochs
+        return bool(over or trainer.should_stop or 0 <= steps <= trainer.global_step)
+
+    @property
+    def automatic_optimization(self) -> SimpleNamespace:
+        """How many steps the optimizers have made."""
+        made = _counts(int(self.trainer.global_step), int(self.trainer.global_step))
+        step = SimpleNamespace(total=made, current=made)
+        progress = SimpleNamespace(optimizer=SimpleNamespace(step=step), optimizer_steps=made.completed)
+        return SimpleNamespace(optim_progress=progress, optim_step_progress=step)
+
+    @property
+    def manual_optimization(self) -> SimpleNamespace:
+        """The same."""
+        return self.automatic_optimization
+
+    def _should_accumulate(self) -> bool:
+        """Return whether the present batch ends before the optimizer's step."""
+        last = self.trainer.is_last_batch
+        return bool(not last and (int(self.trainer.batch_idx) + 1) % self._window)
+
+    @property
+    def _window(self) -> int:
+        window = self.trainer.accumulate_grad_batches
+        return window if isinstance(window, int) else 1
+
+    def _within(self, *phases: str) -> bool:
+        """Return whether a fit is in one of these phases."""
+        return bool(self.trainer.stage == "fit" and self.trainer.recorder.phase.startswith(phases))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.trainer, _TRAINERS.get(name, name), value)
+
+
+_TRAINERS = {
+    "_batches_that_stepped": "global_step",
+    "max_batches": "num_training_batches",
+    "optimizer_loop": "fit_loop",
+}
+
+
+def _combined(loaders: Any, mode: str) -> Any:
+    """Return loaders as Lightning's loops hold them; None where there are none."""
+    kind = import_module("lt_data").CombinedLoader
+    return loaders if loaders is None or loaders == [] or isinstance(loaders, kind) else kind(loaders, mode)
+
+
+def _nothing() -> None:
+    """The loaders are asked for when a run begins."""
+
+
+def _counts(done: int, begun: int) -> SimpleNamespace:
+    return SimpleNamespace(ready=begun, started=begun, processed=done, completed=done)
+
+
+class EvaluationLoop:
+    """A loop of validation or test; packages ask it whether there is data, and for the loaders.
+
+    Args:
+        trainer: whose.
+        stage: ``"fit"`` for the validation inside it.
+    """
+
+    verbose = True
+    inference_mode = True
+
+    def __init__(self, trainer: TrainerAPI, stage: str = "fit") -> None:
+        self.trainer = trainer
+        self._stage = "test" if stage == "test" else "val"
+
+    @property
+    def _data_source(self) -> EvaluationLoop:
+        return self
+
+    def is_defined(self) -> bool:
+        """Return whether a loader was given, or a hook returns one."""
+        return bool(self.trainer.all_loaders(self._stage))
+
+    @property
+    def _combined_loader(self) -> Any:
+        return _combined(list(self.trainer.all_loaders(self._stage)), "sequential")
+
+    @property
+    def max_batches(self) -> Any:
+        """Batches of each loader."""
+        return getattr(self.trainer, f"num_{self._stage}_batches")
+
+    @property
+    def num_dataloaders(self) -> int:
+        """How many loaders there are."""
+        return len(self.max_batches)
+
+    @property
+    def epoch_loop(self) -> EvaluationLoop:
+        """The loop over batches is the same."""
+        return self
+
+
+class PredictLoop:
+    """What prediction reads.
+
+    Args:
+        trainer: whose.
+    """
+
+    def __init__(self, trainer: TrainerAPI) -> None:
+        self.trainer = trainer
+
+    return_predictions = True
+
+    @property
+    def _combined_loader(self) -> Any:
+        return _combined(list(self.trainer.all_loaders("predict")), "sequential")
+
+    @property
+    def max_batches(self) -> Any:
+        """Batches of each loader."""
+        return self.trainer.num_predict_batches
+
+    @property
+    def num_dataloaders(self) -> int:
+        """How many loaders there are."""
+        return len(self.max_batches)
+
+    @property
+    def epoch_loop(self) -> PredictLoop:
+        """The loop over batches is the same."""
+        return self
+
+    @property
+    def epoch_batch_indices(self) -> list[Any]:
+        """For each loader the samples' places in its data set, in the order of the predictions."""
+        loaders = range(len(self.trainer.num_predict_batches))
+        return [self.trainer.predict_indices(number) for number in loaders]
