@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -226,3 +227,30 @@ def test_a_subclass_adds_to_what_is_done_for_the_best_and_for_what_goes(tmp_path
         "step=8.ckpt",
         "step=8.txt",
     ]
+
+
+def test_a_subclass_decides_when_what_and_under_which_name_is_saved(tmp_path):
+    class Own(ModelCheckpoint):
+        called: ClassVar[list[str]] = []
+
+        def _should_skip_saving_checkpoint(self, trainer):
+            return trainer.global_step < 8 or super()._should_skip_saving_checkpoint(trainer)
+
+        def _save_topk_checkpoint(self, trainer, monitor_candidates):
+            self.called.append(f"top {monitor_candidates['step']}")
+            super()._save_topk_checkpoint(trainer, monitor_candidates)
+
+        def check_monitor_top_k(self, trainer, current=None):
+            return trainer.global_step < 16 and super().check_monitor_top_k(trainer, current)
+
+        def _save_last_checkpoint(self, trainer, monitor_candidates):
+            self.called.append(f"last {monitor_candidates['step']}")
+
+        def _get_metric_interpolated_filepath_name(self, monitor_candidates, trainer, del_filepath=None):
+            path = super()._get_metric_interpolated_filepath_name(monitor_candidates, trainer, del_filepath)
+            return path.replace("step=", "own-")
+
+    saves = fit(tmp_path, Net(), kind=Own, max_epochs=4)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["own-12.ckpt"]
+    assert saves.best_model_path == str(tmp_path / "own-12.ckpt")
+    assert Own.called == [f"{what} {step}" for step in (8, 12, 16) for what in ("top", "last")]

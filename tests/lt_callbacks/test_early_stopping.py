@@ -145,6 +145,16 @@ def test_a_subclass_may_skip_checks_by_overriding_the_check():
     assert callback.wait_count == 1
 
 
+def test_a_subclass_may_skip_checks():
+    class Later(EarlyStopping):
+        def _should_skip_check(self, trainer):
+            return trainer.current_epoch < 2 or super()._should_skip_check(trainer)
+
+    callback = Later("val_loss", patience=1)
+    assert checks(callback, [1.0, 2.0, 3.0, 4.0]) == 4
+    assert callback.wait_count == 1
+
+
 def test_a_subclass_may_wait_or_take_note_by_overriding_the_criteria():
     class Loud(EarlyStopping):
         noted, looked = None, 0

@@ -147,6 +147,7 @@ class ModelCheckpoint(Checkpoint):
         self._interrupted_at = -1
         self._last_global_step_saved = 0
         self._before: dict[str, Any] = {}  # the ranking before what is being ranked
+        self._saved = ""  # the file that this save has asked for
         self._waits = False  # a save that is due, for the validation whose metric ranks it
         self._in_first_step = False
 
@@ -308,7 +309,7 @@ class ModelCheckpoint(Checkpoint):
         """Save by steps or by time."""
         if not self._schedule.in_epoch:
             return
-        if self._schedule.due_after_batch(trainer) and self._may_save(trainer):
+        if self._schedule.due_after_batch(trainer) and not self._should_skip_saving_checkpoint(trainer):
             self._waits = self._metric.comes_with_validation(trainer, self.monitor)
             self._save(trainer, top_k=not self._waits)
 
@@ -317,7 +318,7 @@ class ModelCheckpoint(Checkpoint):
         if self._waits and self._metric.of_validation is False:  # the means of training's epoch are there now
             self._waits = False
             self._save(trainer, top_k=True)
-        elif self._may_save(trainer) and self._schedule.on_train_epoch_end(trainer):
+        elif not self._should_skip_saving_checkpoint(trainer) and self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
         if trainer.stop_reason and self.monitor is not None and self._metric.awaits_validation(trainer):
             if path := self._save_interrupted(trainer):
@@ -335,7 +336,7 @@ class ModelCheckpoint(Checkpoint):
         if self._waits and self._metric.of_validation:
             self._waits = False
             self._save(trainer, top_k=True)
-        elif self._may_save(trainer) and not self._schedule.on_train_epoch_end(trainer):
+        elif not self._should_skip_saving_checkpoint(trainer) and not self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -353,7 +354,8 @@ class ModelCheckpoint(Checkpoint):
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
         """Save what there is, where asked for."""
-        due = self._may_save(trainer) or (self._in_first_step and not trainer.global_step)
+        skipped = self._should_skip_saving_checkpoint(trainer)
+        due = not skipped or (self._in_first_step and not trainer.global_step)
         if not self.save_on_exception or not due or not failed_together("ModelCheckpoint", trainer):
             return
         path = self._agreed_path(trainer, self._monitor_candidates(trainer), may_replace="")
@@ -369,7 +371,7 @@ class ModelCheckpoint(Checkpoint):
 
     def _save_interrupted(self, trainer: TrainerAPI) -> str:
         """Save what resumes the run, unless this step is saved already; return the path, or nothing."""
-        if not self._may_save(trainer) or self.dirpath is None:
+        if self._should_skip_saving_checkpoint(trainer) or self.dirpath is None:
             return ""
         others = [cb for cb in self._kept.others() if isinstance(cb, ModelCheckpoint) and cb.dirpath == self.dirpath]
         if any(cb._interrupted_at == trainer.global_step for cb in others):  # one is enough
@@ -474,12 +476,14 @@ class ModelCheckpoint(Checkpoint):
 
     # ---- what --------------------------------------------------------------------------------------------------------
 
-    def _may_save(self, trainer: TrainerAPI) -> bool:
+    # Subclasses in the wild override these methods of Lightning's; each is called where Lightning calls it.
+
+    def _should_skip_saving_checkpoint(self, trainer: TrainerAPI) -> bool:
         fitting = trainer.stage == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run
-        return fitting and self._last_global_step_saved != trainer.global_step
+        return not fitting or self._last_global_step_saved == trainer.global_step
 
     def _monitor_candidates(self, trainer: TrainerAPI) -> dict[str, Any]:
-        """Return the metrics to rank by and to name files with; subclasses in the wild add to them."""
+        """Return the metrics to rank by and to name files with."""
         metrics: dict[str, Any] = {"epoch": trainer.current_epoch, "step": trainer.global_step}
         for name, value in trainer.callback_metrics.items():
             metrics[name] = int(value) if name in metrics else value
@@ -487,39 +491,42 @@ class ModelCheckpoint(Checkpoint):
 
     def _save(self, trainer: TrainerAPI, top_k: bool) -> None:
         metrics = self._monitor_candidates(trainer)
-        before = self._kept.ranking.snapshot()
-        saved = ""
-        if top_k and self.save_top_k != 0:
-            save = self._save_latest if self.monitor is None else self._save_best
-            saved = save(trainer, metrics, before)
-        if self.save_last:
-            self._save_last(trainer, metrics, saved, before)
+        self._before, self._saved = self._kept.ranking.snapshot(), ""
+        if top_k:
+            self._save_topk_checkpoint(trainer, metrics)
+        self._save_last_checkpoint(trainer, metrics)
 
-    def _save_latest(self, trainer: TrainerAPI, metrics: dict[str, Any], before: dict[str, Any]) -> str:
+    def _save_topk_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
+        if self.save_top_k != 0:
+            save = self._save_none_monitor_checkpoint if self.monitor is None else self._save_monitor_checkpoint
+            save(trainer, monitor_candidates)
+
+    def _save_none_monitor_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
         leaves = self._kept.ranking.best if self.save_top_k == 1 else ""
-        path = self._agreed_path(trainer, metrics, leaves)
+        path = self._agreed_path(trainer, monitor_candidates, leaves)
         self._kept.ranking.add(path, None)
-        self._request(trainer, path, leaves, before)
-        return path
+        self._request(trainer, path, leaves)
 
-    def _save_best(self, trainer: TrainerAPI, metrics: dict[str, Any], before: dict[str, Any]) -> str:
+    def _save_monitor_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
         assert self.monitor is not None
-        if self.monitor not in metrics:
-            logged = [name for name in metrics if name not in ("epoch", "step")]
+        if self.monitor not in monitor_candidates:
+            logged = [name for name in monitor_candidates if name not in ("epoch", "step")]
             if (error := self._metric.lacking(trainer, self.monitor, logged)) is not None:
                 raise error
-            return ""
-        ranking, value = self._kept.ranking, torch.as_tensor(metrics[self.monitor])
-        score = ranking.current = self._agreed_score(trainer, value)
-        if not ranking.takes(score):
+            return
+        value = torch.as_tensor(monitor_candidates[self.monitor])
+        score = self._kept.ranking.current = self._agreed_score(trainer, value)
+        if self.check_monitor_top_k(trainer, score):
+            self._update_best_and_save(score, trainer, monitor_candidates)
+        else:
             self._say(trainer, f"{self.monitor!r} was not in top {self.save_top_k}")
-            return ""
-        self._before = before
-        self._update_best_and_save(score, trainer, metrics)
-        return ranking.newest if self._last_global_step_saved == trainer.global_step else ""
+
+    def check_monitor_top_k(self, trainer: TrainerAPI, current: Tensor | None = None) -> bool:
+        """Return whether a checkpoint with the metric ``current``, 0-dim and the same on all ranks, would be kept."""
+        return current is not None and self._kept.ranking.takes(current)
 
     def _update_best_and_save(self, current: Tensor, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
-        """Rank the state of this moment by ``current`` and have it written; subclasses in the wild add to it."""
+        """Rank the state of this moment by ``current`` and have it written."""
         ranking = self._kept.ranking
         leaves = "" if self.save_top_k == -1 else ranking.worst
         path = self._agreed_path(trainer, monitor_candidates, leaves)
@@ -527,26 +534,34 @@ class ModelCheckpoint(Checkpoint):
         if leaves != path:
             ranking.drop(leaves)
         ranking.add(path, current)
-        self._request(trainer, path, leaves, self._before)
+        self._request(trainer, path, leaves)
 
-    def _save_last(self, trainer: TrainerAPI, metrics: dict[str, Any], saved: str, before: dict[str, Any]) -> None:
+    def _save_last_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
+        if not self.save_last:
+            return
         ranking = self._kept.ranking
         previous = ranking.last
-        target = self._agreed_path(trainer, metrics, previous, template=self.CHECKPOINT_NAME_LAST)
+        target = self._agreed_path(trainer, monitor_candidates, previous, template=self.CHECKPOINT_NAME_LAST)
         symbolic = self.save_last == "link" and self.save_top_k != 0
-        source = ranking.newest if symbolic else saved
+        source = ranking.newest if symbolic else self._saved
         whole = symbolic or not (trainer.strategy.capabilities.sharded_parameters or self._saves_itself)
         ranking.last = target
         if source and whole and not self._kept.files.remote:
             self._kept.name_again(trainer, source, target, symbolic, previous)
         else:
             ranking.keep(target)
-            self._request(trainer, target, previous, before)
+            self._request(trainer, target, previous)
 
-    def _request(self, trainer: TrainerAPI, path: str, leaves: str, before: dict[str, Any]) -> None:
+    def _get_metric_interpolated_filepath_name(
+        self, monitor_candidates: dict[str, Any], trainer: TrainerAPI, del_filepath: str | None = None
+    ) -> str:
+        """Return the file's path; asked on rank 0 alone."""
+        return self._free_path(monitor_candidates, del_filepath or "", "")
+
+    def _request(self, trainer: TrainerAPI, path: str, leaves: str) -> None:
         """Have ``path`` written, and then ``leaves`` deleted."""
-        self._kept.expect(path, leaves, before, trainer.global_step)
-        self._last_global_step_saved = trainer.global_step
+        self._kept.expect(path, leaves, self._before, trainer.global_step)
+        self._last_global_step_saved, self._saved = trainer.global_step, path
         self._ask(trainer, path)
 
     def _ask(self, trainer: TrainerAPI, path: str) -> None:
@@ -565,7 +580,11 @@ class ModelCheckpoint(Checkpoint):
         return torch.tensor(value, dtype=score.dtype if score.is_floating_point() else None)
 
     def _agreed_path(self, trainer: TrainerAPI, metrics: dict[str, Any], may_replace: str, template: str = "") -> str:
-        found = self._free_path(metrics, may_replace, template) if trainer.is_global_zero else ""
+        found = ""
+        if trainer.is_global_zero and template:
+            found = self._free_path(metrics, may_replace, template)
+        elif trainer.is_global_zero:
+            found = os.fspath(self._get_metric_interpolated_filepath_name(metrics, trainer, may_replace))
         return str(trainer.strategy.broadcast(found))
 
     def _free_path(self, metrics: dict[str, Any], may_replace: str, template: str) -> str:

@@ -144,18 +144,24 @@ class EarlyStopping(Callback):
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where the epoch's end is the moment."""
-        if self._checks_on_train_epoch_end(trainer):
+        if self._checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Check, where validation's end is the moment."""
-        if self._metric.validated(trainer) and not self._checks_on_train_epoch_end(trainer):
+        if not self._metric.validated(trainer) or self._should_skip_check(trainer):
+            return
+        if not self._checks_on_train_epoch_end(trainer):
             self._run_early_stopping_check(trainer)
 
     def _checks_on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
         if self._check_on_train_epoch_end is not None:
             return self._check_on_train_epoch_end
         return trainer.val_check_interval == 1.0 and trainer.check_val_every_n_epoch == 1
+
+    def _should_skip_check(self, trainer: TrainerAPI) -> bool:
+        """Return whether this is no moment to check; subclasses in the wild override it, to begin later."""
+        return trainer.stage != "fit" or trainer.sanity_checking
 
     def _run_early_stopping_check(self, trainer: TrainerAPI) -> None:
         """Check; subclasses in the wild override it, to check later or less often."""
