@@ -36,6 +36,7 @@ SAYS = {
     "basics/own_loop.py": "rank(s): accuracy",
     "basics/plain_module.py": "in the bare net:",
     "basics/preempted_validation.py": "without the signal: val_loss 0.173529",
+    "basics/recompute.py": "The same names and weights, bit for bit: True",
     "basics/result.py": "The best learning rate is 0.3",
     "basics/serving.py": "trained, of any number of images: serves:",
     "basics/slurm.py": "Trained to step 20, max_epochs=2 reached",
