@@ -3,6 +3,8 @@
 import json
 import math
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -99,6 +101,37 @@ def test_opentelemetrys_own_exporters_take_the_rows(capsys):
     (found,) = json.loads(capsys.readouterr().out)["resource_metrics"]
     assert found["resource"]["attributes"] == {"hparams.lr": 0.1, "service.instance.id": "run", "service.name": "lt"}
     assert [metric["name"] for metric in found["scope_metrics"][0]["metrics"]] == ["step", "val_loss"]
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Notes the bodies that it is sent."""
+
+    def do_POST(self):
+        self.server.bodies.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_without_an_exporter_opentelemetry_sends_otlp_over_http(monkeypatch):
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        server.bodies = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        logger = OpenTelemetryLogger(version="run")
+        logger.log_metrics({"val_loss": 0.5}, 7)
+        logger.finalize("success")
+        server.shutdown()
+    ((path, body),) = server.bodies
+    (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    found = {metric.name: metric.gauge.data_points[0] for metric in resource.scope_metrics[0].metrics}
+    assert path == "/v1/metrics"
+    assert (found["val_loss"].as_double, found["step"].as_int) == (0.5, 7)
 
 
 def test_rows_that_an_exporter_did_not_take_are_sent_again():
