@@ -3,6 +3,7 @@
 The figures are printed (``pytest -s`` or ``-rP``); the limits are those of ARCHITECTURE.md.
 """
 
+import inspect
 import sys
 import threading
 import traceback
@@ -154,6 +155,36 @@ def test_the_default_step_with_bar_logger_and_checkpoint_stays_in_its_budget(tmp
     calls = calls_per_step(Logged(), trainer, batches())
     print(f"default: {len(calls)} calls: {', '.join(calls)}")
     assert len(calls) <= 15
+
+
+class Wide(Logged):
+    """A module with hooks whose signatures may differ from lt's."""
+
+    def setup(self, stage):
+        pass
+
+    def on_train_batch_start(self, batch, batch_idx):
+        pass
+
+    def on_train_batch_end(self, outputs, batch):
+        pass
+
+
+def test_a_class_is_looked_at_once_however_often_it_is_fitted(monkeypatch, tmp_path):
+    looked, signature = [], inspect.signature
+
+    def counted(function, *args, **kwargs):
+        looked.append(getattr(function, "__qualname__", str(function)))
+        return signature(function, *args, **kwargs)
+
+    for _ in range(2):
+        looked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(inspect, "signature", counted)
+            Trainer(accelerator="cpu", max_epochs=1, default_root_dir=tmp_path).fit(Wide(), batches())
+    print(f"{len(looked)} signatures: {', '.join(looked)}")
+    # the training step for its arguments and its dialect, the optimizer's step, a hook that takes less each time anew
+    assert len(looked) <= 8
 
 
 def rooms_of_a_save(folder, stops):

@@ -37,6 +37,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from torch import nn
+
 from lt_core import plugins
 from lt_core.callback import Callback
 
@@ -58,6 +60,7 @@ __all__ = [
     "dialects",
     "method_of",
     "spoken",
+    "spoken_by",
 ]
 
 Hook = Callable[..., Any]
@@ -296,10 +299,20 @@ def dialects(names: Iterable[str] | None = None) -> list[Dialect]:
     return [_made(kind) for kind in kinds if kind is not None]
 
 
+def spoken_by(owner: object) -> set[str]:
+    """Return the old names that methods of ``owner`` have."""
+    kind = type(owner)
+    if getattr(kind, "__getattr__", nn.Module.__getattr__) is not nn.Module.__getattr__:
+        return {name for name in spoken() if callable(getattr(owner, name, None))}
+    # without asking a module, whose every missing attribute is an exception
+    own = getattr(owner, "__dict__", {})
+    parts = own.get("_modules", {})
+    return {name for name in spoken() if callable(own.get(name, getattr(kind, name, parts.get(name))))}
+
+
 def method_of(module: LightningModule, name: str, function: Hook | None) -> Hook | None:
     """Return what is called as the module's ``name``: ``function``, or what a dialect makes of it."""
-    names = [spelling for spelling in spoken() if callable(getattr(module, spelling, None))]
-    for dialect in dialects(names):
+    for dialect in dialects(spoken_by(module)):
         function = dialect.method(module, name, function)
     return function
 

@@ -29,6 +29,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -222,8 +223,15 @@ def from_signal_handler(error: BaseException) -> bool:
 
 def nearest_name(name: str, choices: Iterable[str], *, slip: bool = False) -> str | None:
     """Return the choice that is most like ``name``; with ``slip`` only one that is a letter or two off."""
+    return _nearest(str(name).lower(), tuple(choices), 0.87 if slip else 0.6)
+
+
+@lru_cache(1024)  # the names of a class are looked at again in each run
+def _nearest(name: str, choices: tuple[str, ...], cutoff: float) -> str | None:
     by_lower = {choice.lower(): choice for choice in choices}
-    near = difflib.get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.87 if slip else 0.6)
+    # no more letters can be common than the shorter has: most are out before difflib looks at letters
+    alike = [other for other in by_lower if 2 * min(len(name), len(other)) >= cutoff * len(name + other) - 1e-9]
+    near = difflib.get_close_matches(name, alike, n=1, cutoff=cutoff) if alike else []
     return by_lower[near[0]] if near else None
 
 

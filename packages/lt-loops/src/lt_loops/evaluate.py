@@ -212,6 +212,8 @@ def read(
     starts, ends = batch_hooks(run.hooks, word, several)
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
+    if run.stage != "fit":
+        run.stopping.begin_evaluation()
     for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
         recorder.enter(f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None)
         if opened is None:

@@ -31,6 +31,7 @@ __all__ = ["clean_leftovers", "fill", "name_beside", "sync_directory", "write_at
 
 _LEFTOVER = re.compile(r"^\..+\.[0-9a-f]{12}\.tmp$")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_BUFFER = 1 << 16
 _GRACE = 60.0
 """Seconds for which a leftover link, which cannot hold a lock, is taken for one that is being made."""
 
@@ -136,21 +137,33 @@ class _Faithful(io.RawIOBase):
         self.raw = raw
         self.error: BaseException | None = None
         self.count = 0
+        self.held = bytearray()
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: object, /) -> int:
-        left = memoryview(data).cast("B")  # type: ignore[arg-type]
-        total = len(left)
-        self.count += total
+        part = memoryview(data).cast("B")  # type: ignore[arg-type]
+        self.count += len(part)
+        if len(self.held) + len(part) < _BUFFER:  # most pieces of an archive are a few bytes
+            self.held += part
+        else:
+            self.write_held()
+            self._write(part)
+        return len(part)
+
+    def write_held(self) -> None:
+        """Write what is held back of small pieces."""
+        held, self.held = self.held, bytearray()
+        self._write(memoryview(held))
+
+    def _write(self, left: memoryview) -> None:
         try:
             while left:
                 left = left[self.raw.write(left) :]
         except BaseException as error:
             self.error = self.error or error
             raise
-        return total
 
 
 def fill(raw: IO[bytes], write: Callable[[IO[bytes]], object]) -> int:
@@ -158,6 +171,7 @@ def fill(raw: IO[bytes], write: Callable[[IO[bytes]], object]) -> int:
     faithful = _Faithful(raw)
     try:
         write(faithful)  # type: ignore[arg-type]
+        faithful.write_held()
     except Exception as error:
         raise faithful.error or error from None
     if faithful.error is not None:

@@ -113,14 +113,20 @@ class _Walk:
             place = key_path(self.root, keys[:6])
             raise CheckpointError(f"{place}... goes on for {MAX_DEPTH} levels: it contains itself.", code="LT650")
         if kind in _MAPPINGS:
-            same = kind({self._key(key, keys): self.visit(item, (*keys, key)) for key, item in value.items()})
+            rebuilt = {}
+            for key, item in value.items():  # most of a checkpoint: what stands for itself costs no call
+                name = key if type(key) in _NO_BYTES else self._key(key, keys)
+                rebuilt[name] = item if type(item) in _NO_BYTES else self.visit(item, (*keys, key))
+            same: Any = rebuilt if kind is dict else kind(rebuilt)
             if "_metadata" in getattr(value, "__dict__", ()):  # a state dict's versions of its modules
                 same._metadata = self.visit(value._metadata, (*keys, "_metadata"))
             return same
         if kind is list or kind is tuple:
             if _NO_BYTES.issuperset(map(type, value)):  # Python's generator is 625 numbers in a tuple
                 return kind(value)
-            return kind([self.visit(item, (*keys, i)) for i, item in enumerate(value)])
+            return kind(
+                [item if type(item) in _NO_BYTES else self.visit(item, (*keys, i)) for i, item in enumerate(value)]
+            )
         if kind is set:
             return {self._key(item, keys) for item in value}
         raise self._refusal(value, keys)

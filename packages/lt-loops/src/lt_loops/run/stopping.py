@@ -116,6 +116,12 @@ class Stopping(Owner):
             self._leave(agreement.signal or 0)
         return self.leaving
 
+    def begin_evaluation(self) -> None:
+        """Have an evaluation outside of ``fit`` look up only where something is asked from here on."""
+        self._ahead.looked_up()
+        if self.leaving or (self._agreement is not None and self._agreement.signal is not None):  # it came before
+            self._ahead.look_up()
+
     def ends_evaluation(self, batches: int, *, in_fit: bool) -> bool:
         """Return whether an evaluation ends after so many batches; inside ``fit`` a signal is agreed on in training."""
         return bool(self.reason) or (not in_fit and self.obeys_signal(batches))

@@ -27,20 +27,18 @@ class HookCalls:
     callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
     """
 
-    __slots__ = ("_adapters", "_callbacks", "_found", "_module", "_own", "_profiler", "_trainer", "_unfit")
+    __slots__ = ("_adapters", "_asked", "_callbacks", "_found", "_module", "_own", "_profiler", "_trainer", "_unfit")
 
     def __init__(
         self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback], profiler: Profiler | None
     ) -> None:
-        """Look nothing up yet, but for hooks of other dialects; ``profiler`` wraps each hook, None where there is
-        none.
-        """
+        """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
         self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
         self._own: dict[str, Callable[..., Any]] = {}
         self._adapters: list[HookAdapter] = []
         self._unfit: list[UnfitHook] = []
-        self._adapt()
+        self._asked = False
 
     def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the callables of hook ``name``."""
@@ -61,15 +59,25 @@ class HookCalls:
     def forget(self) -> None:
         """Look everything up again; callbacks or methods have changed."""
         self._found.clear()
+        self._asked = False
+
+    @property
+    def unfit(self) -> list[UnfitHook]:
+        """The hooks of module and callbacks that lt cannot call as they are."""
         self._adapt()
+        return self._unfit
 
     def understood(self, hook: Callable[..., Any], name: str, offered: Sequence[str]) -> Callable[..., Any] | None:
         """Return what calls a hook that does not fit, by a dialect; None where none understands it."""
+        self._adapt()
         found = (adapter.adapted(hook, name, offered) for adapter in self._adapters)
         return next((call for call in found if call is not None), None) or understood(hook, name, offered)
 
     def _adapt(self) -> None:
-        """Ask the dialects, where anything is not today's."""
+        """Ask the dialects, where anything is not today's; once until :meth:`forget`."""
+        if self._asked:
+            return
+        self._asked = True
         trainer, module, callbacks = self._trainer, self._module, self._callbacks
         for adapter in self._adapters:
             adapter.look_again(callbacks)
@@ -79,6 +87,7 @@ class HookCalls:
             self._adapters = [adapter for adapter in found if adapter is not None]
 
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
+        self._adapt()
         module = self._module
         calls = [self._own[name]] if name in self._own else []
         calls += self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
@@ -103,7 +112,7 @@ class HookCalls:
     def _adapted(self, hook: Callable[..., Any], name: str) -> Callable[..., Any]:
         if name in CURRENT:
             return adapted(hook, name)
-        unfit = next((unfit for unfit in self._unfit if unfit.name == name and _is_same(unfit.function, hook)), None)
+        unfit = next((unfit for unfit in self.unfit if unfit.name == name and _is_same(unfit.function, hook)), None)
         return (self.understood(*unfit[:3]) or hook) if unfit is not None else hook
 
     def _measured(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
-from lt_core.dialect import spoken
+from lt_core.dialect import spoken, spoken_by
 from lt_core.errors import HookError, did_you_mean, nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
@@ -26,6 +26,7 @@ from lt_loops.setup.signatures import (
     count_arguments,
     described,
     former_parameters,
+    plain_function,
     takes_first,
     unfit,
 )
@@ -48,11 +49,13 @@ _BY_COUNT = {
 _ELSEWHERE = frozenset({"training_step", "forward", "optimizer_step", "backward"})
 """Looked at where the plan of the loop is made, which knows what they get there."""
 
-_FITTING: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
-"""Methods that fit, with the hooks that they are: a look at a signature takes 30 microseconds."""
-
 _PROPERTIES = frozenset(name for name in MODULE_HOOKS if not callable(getattr(LightningModule, name)))
 """Names that sound like hooks."""
+
+_OF_MODULE, _OF_CALLBACK = sorted(MODULE_HOOKS - _ELSEWHERE - _PROPERTIES), sorted(CALLBACK_HOOKS)
+
+_FITTING: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
+"""Methods that fit, with the hooks that they are: a look at a signature takes 30 microseconds."""
 
 
 Understands = Callable[[Callable[..., Any], str, Sequence[str]], Callable[..., Any] | None]
@@ -68,9 +71,13 @@ class UnfitHook(NamedTuple):
 
 
 def check_signatures(
-    understands: Understands, trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback], data: Any
+    understands: Understands,
+    unfit: Sequence[UnfitHook],
+    module: LightningModule,
+    callbacks: Sequence[Callback],
+    data: Any,
 ) -> None:
-    """Look at every hook that the module, the datamodule (or None) and the callbacks define.
+    """Look at every hook of the datamodule (or None), and at those of module and callbacks that do not fit (``unfit``).
 
     Raises:
         HookError: for one with parameters that nothing fills; shows its signature and the arguments that lt has.
@@ -85,24 +92,24 @@ def check_signatures(
                 "holds several ones is a matter of the loader.",
                 code="LT581",
             )
-    of_data = _overridden(data, DataSource, DATA_HOOKS) if data is not None else ()
-    own = (unfit for hook in of_data if (unfit := why_unfit(*hook)) is not None)
-    for unfit in (*unfit_hooks(trainer, module, callbacks), *own):
-        if understands(unfit.function, unfit.name, unfit.offered) is None:
-            raise unfit.error
+    of_data = _overridden(data, DataSource, sorted(DATA_HOOKS)) if data is not None else ()
+    own = (found for hook in of_data if (found := why_unfit(*hook)) is not None)
+    for hook in (*unfit, *own):
+        if understands(hook.function, hook.name, hook.offered) is None:
+            raise hook.error
 
 
 def unfit_hooks(trainer: TrainerAPI, module: LightningModule, callbacks: Sequence[Callback]) -> list[UnfitHook]:
     """Return the hooks of a run that lt cannot call as they are: another dialect's, or mistakes."""
-    hooks = list(_overridden(module, LightningModule, MODULE_HOOKS - _ELSEWHERE - _PROPERTIES))
+    hooks = list(_overridden(module, LightningModule, _OF_MODULE))
     for callback in callbacks:
-        hooks += _overridden(callback, Callback, CALLBACK_HOOKS, trainer, module)
+        hooks += _overridden(callback, Callback, _OF_CALLBACK, trainer, module)
     return [unfit for hook in hooks if (unfit := why_unfit(*hook)) is not None]
 
 
 def methods_of_others(owners: Iterable[object]) -> set[str]:
     """Return the names of another dialect that methods of ``owners`` have."""
-    return {name for owner in owners for name in spoken() if callable(getattr(owner, name, None))}
+    return set().union(*map(spoken_by, owners))
 
 
 def _check_names(owner: object) -> None:
@@ -120,8 +127,12 @@ def _overridden(
     owner: object, base: type, names: Iterable[str], *first: Any
 ) -> Iterator[tuple[Callable[..., Any], str, Sequence[str]]]:
     """Yield each hook that ``owner`` defines, with its name and what lt calls it with beside ``first``."""
-    for name in sorted(names):
-        if is_overridden(owner, name, base):
+    kind, on_instance = type(owner), getattr(owner, "__dict__", {})
+    for name in names:
+        # most are not: the class is asked here, and only what it has anew by a call
+        if name in on_instance or getattr(kind, name, None) is not getattr(base, name, None):
+            if not is_overridden(owner, name, base):
+                continue
             own = getattr(owner, name)
             parameters = _documented(base, name)
             bound = first if "pl_module" in parameters else ()
@@ -151,8 +162,7 @@ def check_takes_index(module: LightningModule, method: str) -> None:
 
 def why_unfit(function: Callable[..., Any], name: str, offered: Sequence[str]) -> UnfitHook | None:
     """Return what is wrong with a hook; None for one that fits, or was found to fit in an earlier run."""
-    own = function.func if isinstance(function, BoundHook) else function
-    plain = getattr(own, "__func__", None)
+    plain = plain_function(function)
     if plain is not None and name in _FITTING.get(plain, ()):
         return None
     try:

@@ -49,7 +49,7 @@ def set_up(run: Run) -> None:
     run.attach()
     # mistakes come first: preparing the data may take hours
     check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
-    check_signatures(run.hooks.understood, run.trainer, run.module, run.callbacks, job.datamodule)
+    check_signatures(run.hooks.understood, run.hooks.unfit, run.module, run.callbacks, job.datamodule)
     warn_of_misspelt(run.module, job.datamodule, run.callbacks)
     run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
     if run.stage == "fit" and run.evaluation.validates:

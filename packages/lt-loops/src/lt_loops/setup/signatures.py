@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from lt_core.arguments import matched
 from lt_core.dialect import dialects, spoken
@@ -36,6 +37,11 @@ CURRENT: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments of the hooks that may take fewer, or in another order."""
 
+_AS_IS: WeakKeyDictionary[Callable[..., Any], set[tuple[str, bool]]] = WeakKeyDictionary()
+"""Functions that take a hook's arguments as they are, with the hooks, and whether as a callback's: a look at a
+signature takes 30 microseconds.
+"""
+
 BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
     "setup": ("stage",),
     "teardown": ("stage",),
@@ -55,6 +61,9 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     Raises:
         HookError: for a required parameter that nothing can fill; shows both signatures.
     """
+    plain, use = plain_function(function), (name, isinstance(function, BoundHook))
+    if plain is not None and use in _AS_IS.get(plain, ()):
+        return function
     offered = CURRENT[name]
     hook = None if former_parameters(function, offered) else matched(function, offered)
     if hook is function and name in BY_KEYWORD:
@@ -62,7 +71,18 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     hook = hook or understood(function, name, offered, extra)
     if hook is None:
         raise unfit(function, name, offered)
+    if plain is not None and hook is function:
+        _AS_IS.setdefault(plain, set()).add(use)
     return hook
+
+
+def plain_function(hook: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the function of a method that is bound to its owner, and as a callback's to Trainer and module; None where
+    ``hook`` is something else.
+    """
+    own = hook.func if isinstance(hook, BoundHook) else hook
+    plain: Callable[..., Any] | None = getattr(own, "__func__", None)
+    return plain
 
 
 def _by_keyword(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
