@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from lt_callbacks import BasePredictionWriter
 from lt_core import Callback, LightningModule, Logger, seed_everything
+from lt_core.errors import LtWarning
 from lt_data import LightningDataModule
 from lt_loops import Trainer
 from lt_strategies import DDP
@@ -177,22 +178,27 @@ def test_a_run_saved_on_two_ranks_ends_the_same_on_one_and_three_where_the_globa
 
     def fit(ranks, batch_size, start=None, **arguments):
         seed_everything(1, verbose=False)
-        line, trainer = Line(), make_trainer(ranks, tmp_path, max_epochs=2, **arguments)
+        line, trainer = Line(), make_trainer(ranks, tmp_path, max_epochs=2, global_batch_size=12, **arguments)
         trainer.fit(line, DataLoader(table(36), batch_size=batch_size, shuffle=True), ckpt_path=start)
         return line.layer.weight.detach(), trainer.global_step
 
-    expected, _ = fit(2, 3)
-    fit(2, 3, callbacks=[SaveAndStop(path, 2)])
-    for ranks, batch_size, more in ((1, 3, {"accumulate_grad_batches": 2}), (2, 3, {}), (3, 2, {})):
-        weight, steps = fit(ranks, batch_size, path, **more)
-        assert steps == 12
+    def ends_as_expected(*how):
+        weight, steps = fit(*how)
+        assert steps == 6
         torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-6)
 
+    expected, _ = fit(2, 3)
+    fit(2, 3, callbacks=[SaveAndStop(path, 3)])  # in the middle of the second step
+    for ranks, batch_size in ((1, 3), (2, 3), (3, 2)):
+        ends_as_expected(ranks, batch_size, path)
+
     back = tmp_path / "back.ckpt"  # one of two ranks is lost, and comes back, in the same epoch
-    fit(1, 3, path, accumulate_grad_batches=2, callbacks=[SaveAndStop(back, 6)])
-    weight, steps = fit(2, 3, back)
-    assert steps == 12
-    torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-6)
+    fit(1, 3, path, callbacks=[SaveAndStop(back, 8)])
+    ends_as_expected(2, 3, back)
+    odd = tmp_path / "odd.ckpt"
+    fit(1, 3, path, callbacks=[SaveAndStop(odd, 7)])
+    with pytest.warns(LtWarning, match=r"of a step of 4 batches, of which 2 make one now: .*\[LT765\]"):
+        fit(1, 6, odd)
 
 
 class OwnPart(IterableDataset):

@@ -41,6 +41,16 @@ def test_nodes_ranks_devices_shards_batch_and_steps_are_told(explained):
     assert "the whole fit: 16 optimizer steps" in text
 
 
+def test_a_global_batch_is_shown_as_batches_of_the_ranks_that_there_would_be():
+    trainer = Trainer(accelerator="cpu", max_epochs=1, global_batch_size=256)
+    loader = DataLoader(TensorDataset(torch.randn(1000, 4)), batch_size=8)
+    text = trainer.explain(train_dataloaders=loader, devices=4, num_nodes=2)
+    assert "batch: 8 per rank x 8 x 4 accumulated = 256 samples for each step, kept on any number of ranks" in text
+    assert "an epoch: 16 batches on each rank, 4 optimizer steps" in text
+    with pytest.raises(ConfigError, match=r"on 3 ranks. Take global_batch_size=240 or 264, or another"):
+        trainer.explain(train_dataloaders=loader, devices=1, num_nodes=3)
+
+
 def test_fsdp_tells_its_mesh(explained):
     assert "device mesh: data_parallel 8" in explained(devices=8, strategy="fsdp", accelerator="cuda")
     assert "device mesh: replicate 2 x shard 4" in explained(devices=8, strategy=FSDP(device_mesh=(2, 4)))

@@ -121,6 +121,11 @@ ARGUMENTS = [
     row("Trainer(accumulate_grad_batches=2.0)", "accumulate_grad_batches=2.0", way_out="=2.", kind=TYPE),
     row("Trainer(accumulate_grad_batches={})", "accumulate_grad_batches={}", way_out="{0: 8, 4: 4}"),
     row("Trainer(accumulate_grad_batches={4: 0})", "{4: 0}", "4: 0", way_out="batches from 1 on"),
+    row(
+        "Trainer(global_batch_size=64, accumulate_grad_batches=2)",
+        "global_batch_size=64 and accumulate_grad_batches=2",
+        way_out="Leave one of them out",
+    ),
     row("Trainer(accumulate_grad_batches={'4': 2})", "{'4': 2}", "'4': 2", way_out="epochs from 0 on", kind=TYPE),
     row("Trainer(gradient_clip_val=-1)", "gradient_clip_val=-1", way_out="Write gradient_clip_val=None"),
     row("Trainer(gradient_clip_val='1.0')", "gradient_clip_val='1.0'", way_out="=1.0, without quotes", kind=TYPE),

@@ -61,10 +61,9 @@ def table():
 
 def main():
     pl.seed_everything(1, verbose=False)
-    ranks = int(os.environ["WORLD_SIZE"])
     net = Net()
     trainer = pl.Trainer(
-        accelerator="cpu", strategy="ddp", max_epochs=EPOCHS, accumulate_grad_batches=GLOBAL_BATCH // (ranks * BATCH),
+        accelerator="cpu", strategy="ddp", max_epochs=EPOCHS, global_batch_size=GLOBAL_BATCH,
         callbacks=pl.callbacks.ModelCheckpoint(FACTS / "saved", every_n_train_steps=2, save_top_k=-1),
         logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=FACTS,
     )  # fmt: skip

@@ -46,6 +46,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT620",
         "LT626",
         "LT640",
+        "LT765",
         "LT801",
         "LT804",
         "LT901",

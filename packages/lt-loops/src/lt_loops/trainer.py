@@ -95,6 +95,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         enable_model_summary: whether the weights summary is printed.
         accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches; or ``"auto"``: one,
             cut into micro-batches where memory is short; default: 1.
+        global_batch_size: samples of all ranks in an optimizer step, in place of ``accumulate_grad_batches``: so many
+            batches make a step, whatever the number of ranks, and a signal ends the run between two steps.
         gradient_clip_val: the limit to which gradients are clipped.
         gradient_clip_algorithm: ``"norm"`` (total norm) or ``"value"``.
         deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none; default: False.
@@ -165,6 +167,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         enable_progress_bar: bool | None = None,
         enable_model_summary: bool | None = None,
         accumulate_grad_batches: int | Literal["auto"] | dict[int, int] | None = None,
+        global_batch_size: int | None = None,
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
         deterministic: bool | str | None = None,

@@ -159,6 +159,8 @@ def _snapshot(module: LightningModule, training: Training, precision: Precision)
 @contextmanager
 def _overridden(limits: Limits, overrides: dict[str, Any], max_steps: int) -> Iterator[None]:
     given = {name: value for name, value in overrides.items() if name in LIMITS}
+    if "accumulate_grad_batches" in given:
+        given["global_batch_size"] = None
     given.update(max_steps=max_steps, max_epochs=-1, min_epochs=None, min_steps=None)
     with limits.overridden(**given):
         yield

@@ -49,6 +49,7 @@ class TrainerView(Collectives):
     max_steps = Limit()
     min_steps = Limit()
     accumulate_grad_batches = Limit()
+    global_batch_size = Limit()
     gradient_clip_val = Limit()
     gradient_clip_algorithm = Limit()
     limit_train_batches = Limit()

@@ -40,12 +40,25 @@ def find_conflicts(given: Mapping[str, Any]) -> list[Problem]:
     return [
         *_limits(given),
         *_durations(given),
+        *two_batches(given),
         *_barebones(given),
         *_overfitting(given),
         *_validation(given),
         *_roles(given),
         *_plugins(given),
     ]
+
+
+def two_batches(given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem where both arguments say how many batches make a step."""
+    total, batches = given.get("global_batch_size"), given.get("accumulate_grad_batches")
+    if total is not None and batches is not None:
+        error = ConfigError(
+            f"global_batch_size={shown(total)} and accumulate_grad_batches={shown(batches)}: each says how many "
+            "batches make a step. Leave one of them out.",
+            code="LT763",
+        )
+        yield problem_of(error)
 
 
 def _limits(given: Mapping[str, Any]) -> Iterator[Problem]:

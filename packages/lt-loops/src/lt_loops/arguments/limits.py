@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError
+from lt_loops.arguments.conflicts import two_batches
 from lt_loops.arguments.problems import raise_problems
 from lt_loops.arguments.table import Settings, settled, wrong_arguments
 
@@ -35,6 +36,7 @@ class Limits:
     max_steps: int
     min_steps: int | None
     accumulate_grad_batches: int | Literal["auto"] | dict[int, int]
+    global_batch_size: int | None
     gradient_clip_val: float | None
     gradient_clip_algorithm: str | None
     limit_train_batches: int | float
@@ -106,7 +108,9 @@ class Limit:
         Raises:
             ConfigError: for a value that it would not take.
         """
-        raise_problems([*wrong_arguments({self.name: value}).values()], f"trainer.{self.name}", code="LT143")
+        both = {"global_batch_size": trainer.global_batch_size} | {self.name: value}
+        problems = [*wrong_arguments({self.name: value}).values(), *two_batches(both)]
+        raise_problems(problems, f"trainer.{self.name}", code="LT143")
         is_default = value is None and self.name not in _WITHOUT_LIMIT
         setattr(trainer._limits, self.name, getattr(Settings(), self.name) if is_default else settled(self.name, value))
         trainer.mark_dirty()

@@ -132,6 +132,7 @@ class Settings:
     enable_progress_bar: bool | None = _row(None, rules.flag)
     enable_model_summary: bool | None = _row(None, rules.flag)
     accumulate_grad_batches: int | Literal["auto"] | dict[int, int] = _row(1, rules.windows, form=rules.as_windows)
+    global_batch_size: int | None = _row(None, rules.count(1, "samples of a step, on all ranks"))
     gradient_clip_val: float | None = _row(None, rules.clip)
     gradient_clip_algorithm: str | None = _row(None, rules.choice("norm", "value"), form=rules.as_word)
     deterministic: bool | str = _row(False, rules.choice(True, False, "warn"), form=rules.as_word)

@@ -19,6 +19,7 @@ from lt_core.module import LightningModule
 from lt_core.strategy import Placement, Strategy
 from lt_loops.arguments.limits import limited
 from lt_loops.report.memory import memory
+from lt_loops.setup.feeds import batches_per_step
 from lt_loops.setup.parts import automatic_strategy
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> 
     parts = [
         _places(trainer, place),
         memory(model, trainer.precision_plugin, place.on(0)) if isinstance(model, LightningModule) else "",
-        _data(trainer, loaders, place.on(0).data_shard.count),
+        _data(trainer, loaders, place.on(0)),
         _times(trainer),
         _callbacks(trainer),
     ]
@@ -122,19 +123,20 @@ def _places(trainer: TrainerView, place: Imagined) -> str:
     return "\n".join([*lines, f"  device mesh: {mesh}"] if mesh else lines)
 
 
-def _data(trainer: TrainerView, loaders: Any, shards: int) -> str:
+def _data(trainer: TrainerView, loaders: Any, strategy: Strategy) -> str:
     found = each_loader(loaders)
     if not found:
         return ""
     loader = found[0]
     batch = getattr(loader, "batch_size", None)
-    window = trainer.window_of(trainer.current_epoch)
+    shards, kept = strategy.data_shard.count, trainer.global_batch_size
+    window = trainer.window_of(trainer.current_epoch) if kept is None else batches_per_step(kept, loaders, strategy)
     lines = ["Data (training):"]
     if batch:
         per_step = (
             f"{batch} per rank x {shards} x {window} accumulated = {batch * shards * window} samples for each step"
         )
-        lines.append(f"  batch: {per_step}")
+        lines.append(f"  batch: {per_step}" + ", kept on any number of ranks (global_batch_size)" * (kept is not None))
     try:
         whole: int | None = len(loader)
     except TypeError:

@@ -25,8 +25,9 @@ class Agreement:
 
     A watcher thread posts this rank's signal to the strategy's side channel and looks for those of others; then it has
     the loop look up. From then on each rank posts, once, the batch at which it noticed. When all have posted, rank 0
-    posts where all stop: at the largest + 2. Ranks in lock-step differ by at most one batch, so none is past it: who
-    has done that batch has had rank 0 begin it, after a boundary at which it saw them all. Ranks without lock-step stop
+    posts where all stop: at the largest + 2, or at the end of its accumulation window, whichever is later. Ranks in
+    lock-step wait for each other at the end of each window, so none is past it: who has done that batch has had rank 0
+    begin it, after a boundary at which it saw them all. Ranks without lock-step stop
     where they are.
 
     Attributes:
@@ -109,5 +110,6 @@ class Agreement:
                 return None
             self._latest = max(self._latest, int(place))
             self._waited_for.pop()
-        strategy.post(f"{self._key}/at", str(self._latest + 2))
-        return self._latest + 2 if lock_step else here
+        stop_at = max(self._latest + 2, here + self._ahead.window - self._ahead.position.micro)
+        strategy.post(f"{self._key}/at", str(stop_at))
+        return stop_at if lock_step else here

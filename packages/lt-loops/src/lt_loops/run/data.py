@@ -51,6 +51,8 @@ class TrainingData(Owner):
             if self._place is not None:
                 self.feed.load_state_dict(self._place)
             self.count_batches()
+        if (samples := self._limits.global_batch_size) is not None:
+            self._limits.accumulate_grad_batches = self._feeds.batches_per_step(samples)
         return self.feed
 
     def outdate(self) -> None:

@@ -65,6 +65,11 @@ class Position:
         """Stand where another library's run stopped."""
         self.epoch, self.batch, self.step = epoch, batch, step
 
+    def recount(self, before: int, now: int) -> bool:
+        """Count a window of ``before`` batches in ``now``; return whether what is done of it is a whole number."""
+        self.micro, rest = divmod(self.micro * now, before)
+        return not rest
+
     @contextmanager
     def as_in(self, epoch: int) -> Iterator[None]:
         """Say for a while that it is this epoch."""
@@ -114,6 +119,10 @@ class Pending:
         self.weighted = True
         self.weight = self.weight + weight
         return weight
+
+    def recount(self, before: int, now: int) -> None:
+        """Count in windows of ``now`` batches in place of ``before``."""
+        self.divisor, self.counted = self.divisor * now / before, self.counted * now // before
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain numbers."""

@@ -31,19 +31,8 @@ class Stopping(Owner):
     """
 
     __slots__ = (
-        "_agreement",
-        "_ahead",
-        "_announced",
-        "_bounds",
-        "_limit",
-        "_limits",
-        "_position",
-        "_strategy",
-        "_wish",
-        "leaving",
-        "reason",
-        "requested",
-        "signal",
+        *("_agreement", "_ahead", "_announced", "_bounds", "_limit", "_limits", "_position", "_strategy", "_wish"),
+        *("leaving", "reason", "requested", "signal"),
     )
 
     def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, bounds: Sequence[Bound]) -> None:
@@ -65,10 +54,10 @@ class Stopping(Owner):
         """Note a signal that this process got: obeyed at the next boundary, or at that on which all ranks agree."""
         self.signal = number
         self._ahead.look_up()
-        if self._agreement is None:
-            self._leave(number)
-        else:
+        if self._agreement is not None:
             self._agreement.propose(number)
+        elif self._limits.global_batch_size is None:
+            self._leave(number)
 
     def ended_elsewhere(self, reason: str) -> None:
         """Take over why the run ended in other processes."""
@@ -111,6 +100,11 @@ class Stopping(Owner):
         """Return whether a signal ends the run at this boundary: after so many batches, default: of training."""
         agreement, position = self._agreement, self._position
         here = position.batches if batches is None else batches
+        if batches is None and position.micro and self._limits.global_batch_size is not None:
+            self._ahead.look_up()  # a part of a step may be no whole number of batches on the ranks of a resume
+            return self.leaving
+        if agreement is None and self.signal is not None and not self.leaving:
+            self._leave(self.signal)
         if agreement is not None and not self.leaving and agreement.reached(here):
             self.signal = agreement.signal
             self._leave(agreement.signal or 0)
@@ -129,6 +123,8 @@ class Stopping(Owner):
     def settle_signal(self) -> None:
         """Have all ranks obey a signal that one of them got when no batch was left to agree on; all call this."""
         if self._agreement is None:
+            if self.signal is not None and not self.leaving:
+                self._leave(self.signal)
             return
         found = next((number for number in self._strategy.gather_objects(self.signal) if number is not None), None)
         if found is not None and not self.leaving:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lt_core.errors import CheckpointError
+from lt_core.errors import CheckpointError, warn
 from lt_core.files.plain_data import without_numpy
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import Pending
@@ -178,6 +178,7 @@ class Training(Owner):
         return {
             "position": self._ahead.position.state_dict() | ({"micro": 0} if self._begins_anew else {}),
             "pending": self.pending.state_dict(),
+            "window": self._ahead.window,
             "precision": self._precision.state_dict(),
             "micro_batch_size": self.micro_batch_size,
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
@@ -249,6 +250,18 @@ class Training(Owner):
             found = [part["gradients"][name] for part in parts if name in part["gradients"]]
             if found:
                 parameter.grad = (sum(found[1:], found[0]) / share).to(parameter.device)
+
+    def recount(self, saved: Saved, window: int) -> None:
+        """Go on in the middle of a step of the same samples, of which ``window`` batches make one now."""
+        before = saved.shared.get("window", window)
+        self.pending.recount(before, window)
+        if not self._ahead.position.recount(before, window):
+            warn(
+                f"{saved.path} was written in the middle of a step of {before} batches, of which {window} make one now:"
+                " what is done is no whole number of these, and this step is of more samples than global_batch_size. "
+                "Save between steps: ModelCheckpoint(every_n_train_steps=...).",
+                code="LT765",
+            )
 
     @property
     def has_open_gradients(self) -> bool:

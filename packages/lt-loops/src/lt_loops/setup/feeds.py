@@ -15,6 +15,7 @@ from lt_core.seed import seed_of_environment
 from lt_core.states import Stage
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
+from lt_loops.arguments.problems import shown
 from lt_loops.setup.loaders import check_loader, checked_loaders
 from lt_loops.setup.overfit import in_order
 from lt_loops.setup.signatures import adapted
@@ -31,6 +32,41 @@ def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | floa
     """Return how many batches are read of each feed of ``validate``, ``test`` or ``predict``."""
     name = Stage(kind).limit
     return [limited(feed.num_batches, getattr(limits, name), name) for feed in feeds]
+
+
+def batches_per_step(samples: int, loaders: Any, strategy: Strategy) -> int:
+    """Return how many batches of a rank make an optimizer step of so many samples of all ranks (``global_batch_size``).
+
+    Raises:
+        ConfigError: where no whole number of batches does, or nobody knows how large they are.
+    """
+    found = [] if isinstance(loaders, Mapping) else each_loader(loaders)
+    sizes = [getattr(at, "batch_size", None) for one in found for at in (one, getattr(one, "batch_sampler", None))]
+    size = next(filter(None, sizes), None)
+    if len(found) != 1 or not isinstance(size, int):
+        raise ConfigError(
+            f"global_batch_size={samples}: expected one DataLoader with a batch_size, received {shown(loaders)}, of "
+            "which nobody knows how many samples a batch has. Write accumulate_grad_batches, in batches.",
+            code="LT762",
+        )
+    if strategy.capabilities.owns_accumulation:
+        raise ConfigError(
+            f"global_batch_size={samples} and strategy={strategy.name!r}, which accumulates by itself: expected the "
+            "number of batches in its own configuration. Write it there, and leave global_batch_size out.",
+            code="LT764",
+        )
+    ranks = strategy.data_shard.count
+    batches, rest = divmod(samples, size * ranks)
+    if rest or not batches:
+        near = " or ".join(str(number * size * ranks) for number in (batches, batches + 1) if number)
+        fits = next((n for n in range(min(size, samples), 0, -1) if samples % (n * ranks) == 0), None)
+        raise ConfigError(
+            f"global_batch_size={samples}: expected a multiple of {size * ranks}, which is batch_size={size} of the "
+            f"loader on {ranks} rank{'s' * (ranks > 1)}. Take global_batch_size={near}, or "
+            f"{f'batch_size={fits}' if fits else 'another number of ranks'}.",
+            code="LT761",
+        )
+    return batches
 
 
 class Feeds:
@@ -90,6 +126,10 @@ class Feeds:
             )
         feed.timed = True
         return feed
+
+    def batches_per_step(self, samples: int) -> int:
+        """Return how many training batches of this rank make a step of so many samples of all."""
+        return batches_per_step(samples, self._loaders.as_first_asked("train", self._position), self._strategy)
 
     def evaluation(self, kind: str) -> list[Feed]:
         """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""

@@ -99,6 +99,8 @@ def _restore_place(run: Run) -> None:
     run.restore(Restore.OPTIMIZERS)
     if saved.shared:
         run.restore(Restore.PLACE)
+        if limits.global_batch_size is not None:
+            run.training.recount(saved, limits.window_of(run.position.epoch))
         return
 
     def window(epoch: int) -> int:
