@@ -39,6 +39,26 @@ def test_it_stops_when_its_rules_say_so(arguments, values, epochs):
     assert checks(EarlyStopping("val_loss", **arguments), values) == epochs
 
 
+def test_its_patience_may_be_a_duration_that_a_resume_goes_on_with():
+    values = [3.0, 2.0, 2.5, 2.5, 2.5, 2.5]  # after 5, 10, 15... tokens; 2.0 is the best, at 10
+
+    def stops_after(callback, epochs):
+        for epoch in epochs:
+            trainer = FakeTrainer(global_tokens=5 * (epoch + 1), current_epoch=epoch)
+            trainer.callback_metrics = {"val_loss": torch.tensor(values[epoch])}
+            callback.on_validation_end(trainer, trainer.lightning_module)
+            callback.on_train_epoch_end(trainer, trainer.lightning_module)
+            if trainer.should_stop:
+                return epoch + 1
+        return None
+
+    first, second = EarlyStopping("val_loss", patience="12 tokens"), EarlyStopping("val_loss", patience="12 tokens")
+    assert stops_after(first, range(3)) is None
+    second.load_state_dict(first.state_dict())
+    assert stops_after(second, range(3, 6)) == 5  # 25 tokens, 15 since the best
+    assert "did not get better in 12 tokens" in second.explain()
+
+
 @pytest.mark.parametrize(("mode", "better", "not_enough"), [("min", 1.0, 1.75), ("max", 3.0, 2.25)])
 def test_a_subclass_compares_by_its_operator_and_change(mode, better, not_enough):
     callback = EarlyStopping("val_loss", min_delta=0.5, mode=mode)
@@ -123,7 +143,12 @@ def test_all_ranks_stop_when_one_would_and_say_which():
     assert callback.stopping_reason_message == "rank 1: val_loss = nan is not finite."
 
 
-@pytest.mark.parametrize("arguments", [{"mode": "mim"}, {"patience": -1}, {"patience": 1.5}, {"min_delta": -1.0}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"mode": "mim"}, {"patience": -1}, {"patience": 1.5}, {"patience": "2 sheep"}, {"min_delta": -1.0}],
+)
+    "arguments", [{"mode": "mim"}, {"patience": -1}, {"patience": 1.5}, {"patience": "2 sheep"}, {"min_delta": -1.0}]
+)
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ConfigError, match=next(iter(arguments))):
         EarlyStopping("val_loss", **arguments)

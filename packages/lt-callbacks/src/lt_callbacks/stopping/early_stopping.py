@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,7 @@ from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.monitored import Monitor
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
+from lt_core.duration import UNITS, Duration, multiples
 from lt_core.errors import warn
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class EarlyStopping(Callback):
     Args:
         monitor: the metric to watch.
         min_delta: smallest change that counts as better.
-        patience: checks without getting better after which training ends.
+        patience: checks without getting better after which training ends, or a duration of training without it:
+            ``"2 epochs"``, ``"1e6 tokens"``, ``"0.1 run"``, ``"30 min"``; looked at in checks.
         verbose: say when the metric got better.
         mode: ``"min"`` where smaller is better, or ``"max"``.
         strict: a metric that was not logged is an error; False: a warning, and the check is left out.
@@ -76,7 +79,7 @@ class EarlyStopping(Callback):
         self,
         monitor: str,
         min_delta: float = 0.0,
-        patience: int = 3,
+        patience: int | Duration | timedelta | str = 3,
         verbose: bool = False,
         mode: str = "min",
         strict: bool = True,
@@ -90,7 +93,10 @@ class EarlyStopping(Callback):
         who = "EarlyStopping"
         self.monitor = monitor
         self.min_delta = number(who, "min_delta", min_delta, 0.0) * (1 if mode == "max" else -1)
-        self.patience = whole(who, "patience", patience, 0)
+        written = isinstance(patience, (str, timedelta, Duration))
+        self.patience: int | Duration = (
+            Duration.of(patience, UNITS, f"{who}(patience={{}})") if written else whole(who, "patience", patience, 0)
+        )
         self.verbose = verbose
         self.mode = choice(who, "mode", mode, ("min", "max"))
         self.strict = strict
@@ -101,6 +107,7 @@ class EarlyStopping(Callback):
         self._check_on_train_epoch_end = check_on_train_epoch_end
         self._metric = Monitor(who, "it does not end training")
         self.wait_count = 0
+        self._now = self._best_at = 0.0  # of a patience that is a duration
         self.stopped_epoch = 0
         self.best_score = torch.tensor(math.inf if mode == "min" else -math.inf)
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
@@ -114,7 +121,8 @@ class EarlyStopping(Callback):
 
     def explain(self) -> str:
         """Say when it ends training."""
-        return f"ends training when {self.monitor} ({self.mode}) did not get better in {self.patience} checks"
+        waits = self.patience if isinstance(self.patience, Duration) else f"{self.patience} checks"
+        return f"ends training when {self.monitor} ({self.mode}) did not get better in {waits}"
 
     @property
     def state_key(self) -> str:
@@ -125,7 +133,7 @@ class EarlyStopping(Callback):
             "wait_count": self.wait_count,
             "stopped_epoch": self.stopped_epoch,
             "best_score": self.best_score,
-            "patience": self.patience,
+            **({"patience": self.patience} if isinstance(self.patience, int) else {"best_at": self._best_at}),
             "stopping_reason": self.stopping_reason.value,
             "stopping_reason_message": self.stopping_reason_message,
         }
@@ -134,7 +142,9 @@ class EarlyStopping(Callback):
         self.wait_count = int(state_dict["wait_count"])
         self.stopped_epoch = int(state_dict["stopped_epoch"])
         self.best_score = torch.as_tensor(state_dict["best_score"])
-        self.patience = int(state_dict["patience"])
+        if isinstance(self.patience, int):
+            self.patience = int(state_dict.get("patience", self.patience))
+        self._best_at = float(state_dict.get("best_at", 0.0))
         self.stopping_reason = EarlyStoppingReason(state_dict.get("stopping_reason", 0))
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
 
@@ -177,6 +187,7 @@ class EarlyStopping(Callback):
             return
         current = metrics[self.monitor].detach().squeeze().cpu()
         best_before = self.best_score
+        self._now = trainer.elapsed(self.patience.unit) if isinstance(self.patience, Duration) else 0.0
         self._rule = EarlyStoppingReason.NOT_STOPPED
         stop, said = self._evaluate_stopping_criteria(current)
         message = (said or "stopped by a criterion of a subclass.") if stop else ""
@@ -224,7 +235,7 @@ class EarlyStopping(Callback):
             self._improve(current)
             return EarlyStoppingReason.NOT_STOPPED, ""
         self.wait_count += 1
-        if self.wait_count < self.patience:
+        if self._is_patient():
             return EarlyStoppingReason.NOT_STOPPED, ""
         lately = f"in the last {self.wait_count} checks; its best was {float(self.best_score):.5g}."
         return (
@@ -232,11 +243,16 @@ class EarlyStopping(Callback):
             f"{name} did not get better by more than {abs(self.min_delta):g} {lately}",
         )
 
+    def _is_patient(self) -> bool:
+        if isinstance(self.patience, Duration):
+            return multiples(self._now - self._best_at, self.patience) < 1
+        return self.wait_count < self.patience
+
     def _better(self, current: Tensor, than: float, by: float = 0.0) -> bool:
         return bool(current < than - by if self.mode == "min" else current > than + by)
 
     def _improve(self, current: Tensor) -> None:
-        self.best_score = current
+        self.best_score, self._best_at = current, self._now
         self.wait_count = 0
 
     def _any_rank(self, trainer: TrainerAPI, stop: bool) -> bool:
