@@ -147,8 +147,6 @@ def test_all_ranks_stop_when_one_would_and_say_which():
     "arguments",
     [{"mode": "mim"}, {"patience": -1}, {"patience": 1.5}, {"patience": "2 sheep"}, {"min_delta": -1.0}],
 )
-    "arguments", [{"mode": "mim"}, {"patience": -1}, {"patience": 1.5}, {"patience": "2 sheep"}, {"min_delta": -1.0}]
-)
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ConfigError, match=next(iter(arguments))):
         EarlyStopping("val_loss", **arguments)
