@@ -114,32 +114,9 @@ class Slot:
 
     __slots__ = (
         *("_closed_value", "_last", "_pending", "_restored", "_values", "_weights"),
-        *(
-            "closed",
-            "count",
-            "dtype",
-            "epoch_name",
-            "forks",
-            "fresh",
-            "given",
-            "home",
-            "key",
-            "metric",
-            "name",
-            "on_epoch",
-            "on_step",
-            "phase",
-            "plain_name",
-            "prog_bar",
-            "published",
-            "reduce",
-            "step_name",
-            "sync_dist",
-            "to_logger",
-            "total",
-            "updated",
-            "weighted",
-        ),
+        *("closed", "count", "dtype", "epoch_name", "forks", "fresh", "given", "home", "key"),
+        *("metric", "name", "on_epoch", "on_step", "phase", "plain_name", "prog_bar", "published"),
+        *("reduce", "step_name", "sync_dist", "to_logger", "total", "updated", "weighted"),
     )
 
     def __init__(self, key: Key, phase: Phase, given: Given, home: Home) -> None:
