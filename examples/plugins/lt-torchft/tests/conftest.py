@@ -3,3 +3,5 @@
 import os
 
 os.environ.setdefault("RUST_LOG", "error")
+# torch's store asks DNS for the name of each peer; a lost packet costs five seconds unless it is told otherwise
+os.environ.setdefault("RES_OPTIONS", "timeout:1")

@@ -1,13 +1,11 @@
-"""One replica, `replica.py FOLDER NAME`: trains until a file says when to end, and dies where a file says so."""
+"""One replica: trains until a file says when to end, and dies where a file says so."""
 
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 
 import torch
-from lt_torchft import Dealt, FaultTolerant, fit
+from lt_torchft import Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -16,6 +14,17 @@ from lt_core.checkpoint import OneFile
 from lt_loops import Trainer
 
 SAMPLES, BATCH = 240, 8
+ROUND = 5
+KINDS = {"step": FaultTolerant, "local": LocalSGD, "diloco": DiLoCo}
+
+
+def start(folder, name, address, kind):
+    """Be a process of its own, whose words go to a file."""
+    log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    torch.set_num_threads(1)
+    main(folder, name, address, kind)
 
 
 def make_data(strategy):
@@ -24,7 +33,7 @@ def make_data(strategy):
     return Dealt(TensorDataset(x, y, torch.arange(SAMPLES)), BATCH, strategy)
 
 
-def main(folder, name):
+def main(folder, name, address, kind):
     def may_die(place):
         trigger = folder / f"die_{name}_{place}"
         if trigger.exists():
@@ -38,14 +47,14 @@ def main(folder, name):
 
         def training_step(self, batch, batch_idx):
             may_die("forward")
-            time.sleep(0.05)
+            time.sleep(0.03)
             return nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
 
         def configure_optimizers(self):
             optimizer = torch.optim.Adam(self.parameters(), lr=1e-2)
             return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
 
-    class Mortal(FaultTolerant):
+    class Mortal(KINDS[kind]):
         def reduce_gradients(self, params):
             may_die("all-reduce")
             super().reduce_gradients(params)
@@ -80,7 +89,8 @@ def main(folder, name):
         with (folder / f"{name}.txt").open("a") as file:
             print(*what, file=file)
 
-    strategy = Mortal(replica=name, min_replicas=2, timeout=20)
+    rounds = {} if kind == "step" else {"every": ROUND}
+    strategy = Mortal(replica=name, min_replicas=2, lighthouse=address, timeout=20, **rounds)
     trainer = Trainer(
         strategy=strategy,
         accelerator="cpu",
@@ -99,10 +109,7 @@ def main(folder, name):
         "epoch": trainer.current_epoch,
         "lr": trainer.optimizers[0].param_groups[0]["lr"],
     }
-    torch.save(
-        module.state_dict() | {key: torch.tensor(value) for key, value in numbers.items()}, folder / f"{name}.pt"
-    )
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    found = {key: torch.tensor(value) for key, value in numbers.items()}
+    for part in strategy.state_dict().get("algorithm", {}).values():
+        found |= {f"outer {key}": each["momentum_buffer"] for key, each in part["outer_optimizer"]["state"].items()}
+    torch.save(module.state_dict() | found, folder / f"{name}.pt")

@@ -1,8 +1,8 @@
 """Three replicas with torchft's own lighthouse; some die by SIGKILL, and come back."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,10 +14,9 @@ from lt_torchft import FaultTolerant
 from torchft.coordination import LighthouseServer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from replica import make_data
+from replica import ROUND, make_data, start
 
-REPLICA = Path(__file__).with_name("replica.py")
-KILLS = int(os.environ.get("LT_KILLS", "1"))  # a restart takes about ten seconds; 20 for the whole
+KILLS = int(os.environ.get("LT_KILLS", "1"))  # 20 for the whole
 PLACES = ["all-reduce", "recovery", "forward", "commit", "save"]
 NAMES = ["one", "two", "three"]
 PATIENCE = 120.0
@@ -26,17 +25,17 @@ PATIENCE = 120.0
 class Job:
     """Replicas as processes of their own, started again when they die."""
 
-    def __init__(self, folder, address):
-        self.folder, self.address = folder, address
+    def __init__(self, folder, address, kind, nursery):
+        self.folder, self.address, self.kind, self.nursery = folder, address, kind, nursery
+        self.every = 1 if kind == "step" else ROUND
         self.processes, self.deaths = {}, 0
         for name in NAMES:
             self.start(name)
 
     def start(self, name):
-        environment = {**os.environ, "TORCHFT_LIGHTHOUSE": self.address, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(REPLICA), str(self.folder), name]
-        with (self.folder / f"{name}.log").open("a") as log:
-            self.processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        process = self.nursery.Process(target=start, args=(self.folder, name, self.address, self.kind), name=name)
+        process.start()
+        self.processes[name] = process
 
     def notes(self, name):
         path = self.folder / f"{name}.txt"
@@ -64,62 +63,91 @@ class Job:
 
     def kill_by(self, name, place):
         (self.folder / f"die_{name}_{place}").touch()
-        self.wait(f"{name} dies in {place}", lambda: self.processes[name].poll() is not None)
-        assert self.processes[name].returncode == -signal.SIGKILL
+        self.wait(f"{name} dies in {place}", lambda: not self.processes[name].is_alive())
+        assert self.processes[name].exitcode == -signal.SIGKILL
         self.deaths += 1
         self.start(name)
 
     def end(self):
         """Have all end at one step, and return what each of them ended with."""
-        steps = max(int(self.notes(name)[-1][1]) for name in NAMES) + 60
+        steps = max(int(note[1]) for name in NAMES for note in self.notes(name) if note[0] == "trained") + 30
+        steps -= steps % self.every
         (self.folder / "last_step.new").write_text(str(steps))
         (self.folder / "last_step.new").rename(self.folder / "last_step")
         for name, process in self.processes.items():
-            assert process.wait(PATIENCE) == 0, self.tails()[name]
+            process.join(PATIENCE)
+            assert process.exitcode == 0, self.tails()[name]
         return {name: torch.load(self.folder / f"{name}.pt") for name in NAMES}
 
     def close(self):
         for process in self.processes.values():
             process.kill()
-            process.wait()
+            process.join()
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    """Return whence replicas come: a process that has imported torch, and forks."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["replica"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        context.Process(target=int).start()
+    return context
 
 
 @pytest.fixture
 def lighthouse():
     """Start torchft's lighthouse, to which a replica that is silent for a second is dead."""
-    server = LighthouseServer("127.0.0.1:0", 1, join_timeout_ms=1000, quorum_tick_ms=20, heartbeat_timeout_ms=1000)
-    yield server.address()
+    server = LighthouseServer("127.0.0.1:0", 2, join_timeout_ms=1000, quorum_tick_ms=20, heartbeat_timeout_ms=1000)
+    yield f"http://127.0.0.1:{server.address().rpartition(':')[2]}"
     server.shutdown()
 
 
 @pytest.fixture
-def job(tmp_path, lighthouse):
-    job = Job(tmp_path, lighthouse)
+def job(request, tmp_path, lighthouse, nursery):
+    job = Job(tmp_path, lighthouse, request.param, nursery)
     yield job
     job.close()
+
+
+def counted(job, name):
+    """Return the samples of each step that counts: not those of a round that was not finished."""
+    steps = {}
+    for what, *numbers in job.notes(name):
+        if what == "trained":
+            steps[int(numbers[0])] = tuple(map(int, numbers[1:]))
+        elif what == "behind" and steps and (begun := (max(steps) + 1) % job.every):
+            for step in range(max(steps) + 1 - begun, max(steps) + 1):
+                del steps[step]
+    return steps.values()
 
 
 def check_samples(job, steps):
     """No batch counts twice; those that nobody noted went into a step that their replica did not see the end of."""
     data = make_data(FaultTolerant())
     number_of = {tuple(data.batch(number)[2].tolist()): number for number in range(len(NAMES) * steps)}
-    notes = [note for name in NAMES for note in job.notes(name)]
-    trained = Counter(number_of[tuple(map(int, note[2:]))] for note in notes if note[0] == "trained")
+    trained = Counter(number_of[samples] for name in NAMES for samples in counted(job, name))
     assert not [number for number, times in trained.items() if times > 1]
     unseen = set(range(max(trained) + 1)) - set(trained)
-    assert len(unseen) <= job.deaths + sum(note[0] == "dropped" for note in notes), sorted(unseen)
+    lost = job.deaths + sum(note[0] != "trained" for name in NAMES for note in job.notes(name))
+    assert len(unseen) <= lost * job.every, sorted(unseen)
 
 
+@pytest.mark.parametrize("job", ["step", "diloco", "local"], indirect=True)
 def test_the_others_go_on_and_the_one_that_comes_back_has_their_weights(job):
-    for name in NAMES:
-        job.wait_until_it_trains(name)
+    for name in NAMES:  # at torchft's step 0 all take the first one's weights, at each attempt
+        job.wait(
+            f"{name} ends a round",
+            lambda name=name: any(int(note[1]) >= job.every for note in job.notes(name) if note[0] == "trained"),
+        )
     lost = {}
     for number in range(KILLS):
         name, place = NAMES[number % 3], PLACES[number % 5]
         others = [other for other in NAMES if other != name]
         running, before = [job.processes[each] for each in others], {each: len(job.notes(each)) for each in others}
         job.kill(name, place)
-        assert [process.poll() for process in running] == [None, None], job.tails()
+        assert all(process.is_alive() for process in running), job.tails()
         for other in others:
             lost[number, place, other] = sum(note[0] != "trained" for note in job.notes(other)[before[other] :])
     ended = job.end()
@@ -128,5 +156,5 @@ def test_the_others_go_on_and_the_one_that_comes_back_has_their_weights(job):
         for key, value in ended[NAMES[0]].items():
             assert torch.equal(ended[name][key], value), f"{key} of {name}"
     check_samples(job, int(ended["one"]["step"]))
-    # one step for each death: where it dies in its recovery, there were two
+    # one step, or round, for each death: where it dies in its recovery, there were two
     assert all(count <= (2 if place == "recovery" else 1) for (_, place, _), count in lost.items()), lost

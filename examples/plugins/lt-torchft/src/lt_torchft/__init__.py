@@ -2,6 +2,7 @@
 
 from lt_torchft.data import Dealt
 from lt_torchft.fitting import fit
+from lt_torchft.local import DiLoCo, LocalSGD
 from lt_torchft.strategy import FaultTolerant
 
-__all__ = ["Dealt", "FaultTolerant", "fit"]
+__all__ = ["Dealt", "DiLoCo", "FaultTolerant", "LocalSGD", "fit"]

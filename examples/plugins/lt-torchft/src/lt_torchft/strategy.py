@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, nn
@@ -97,17 +99,20 @@ class FaultTolerant(Strategy):
         super().open()
         if self._manager is not None:
             return
-        if not (self.lighthouse or os.environ.get("TORCHFT_LIGHTHOUSE")):
+        lighthouse = self.lighthouse or os.environ.get("TORCHFT_LIGHTHOUSE")
+        if not lighthouse:
             raise ConfigError(
                 "strategy='torchft' needs the lighthouse by which replicas find each other. Start one "
                 "(torchft_lighthouse --min_replicas 1), and set TORCHFT_LIGHTHOUSE=http://host:29510 for each replica, "
                 "or FaultTolerant(lighthouse=...); lighthouse='here' is enough to try a script.",
                 code="TORCHFT2",
             )
-        if self.lighthouse == "here":
+        if lighthouse == "here":
             self._lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=self.min_replicas)
+            lighthouse = f"http://127.0.0.1:{urlsplit(self._lighthouse.address()).port}"
+        address = _own_address(lighthouse)
         group = ProcessGroupNCCL if self.device.type == "cuda" else ProcessGroupGloo
-        self._store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        self._store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
         self._manager = Manager(
             pg=group(timeout=self.timeout),
             load_state_dict=self._receive,
@@ -118,9 +123,10 @@ class FaultTolerant(Strategy):
             quorum_timeout=self.quorum_timeout,
             rank=0,
             world_size=1,
-            store_addr="localhost",
+            store_addr=address,
             store_port=self._store.port,
-            lighthouse_addr=self.lighthouse if self._lighthouse is None else self._lighthouse.address(),
+            hostname=address,
+            lighthouse_addr=lighthouse,
             replica_id=self.replica,
         )
 
@@ -139,8 +145,8 @@ class FaultTolerant(Strategy):
         module, optimizers = super().setup(module, make_optimizers, precision)
         if len(optimizers) > 1:
             raise ConfigError(
-                f"strategy='torchft' commits one optimizer's step; the module has {len(optimizers)} optimizers. Put "
-                "their parameters into param_groups of one, or take strategy='ddp'.",
+                f"strategy={self.name!r} commits one optimizer's step; the module has {len(optimizers)} optimizers. "
+                "Put their parameters into param_groups of one, or take strategy='ddp'.",
                 code="TORCHFT3",
             )
         if optimizers:
@@ -174,6 +180,7 @@ class FaultTolerant(Strategy):
         if self._turn is None and not self._restored:
             self.manager.start_quorum()
             if self.received is not None:
+                self._restored = True  # what was agreed on holds for the run that goes on from there
                 raise BehindError(
                     "The other replicas are further. lt_torchft.fit goes on from their state.", code="TORCHFT5"
                 )
@@ -187,7 +194,7 @@ class FaultTolerant(Strategy):
         """Return the state that another replica sent; the next run goes on from it, in the step that they agreed on."""
         if self.received is None:
             raise LtError("No replica has sent its state.", code="TORCHFT4")
-        state, self.received, self._restored = self.received, None, True
+        state, self.received = self.received, None
         return state.numpy().tobytes()
 
     def _send(self) -> dict[str, Tensor]:
@@ -209,28 +216,28 @@ class FaultTolerant(Strategy):
         self.begin_step()  # with data of another kind than Dealt it begins here
         if self.manager.num_participants() == 1:
             return
+        for param in (trained := [param for param in params if param.requires_grad]):
+            if param.grad is None:
+                param.grad = torch.zeros_like(param)
+        self.average([param.grad for param in trained if param.grad is not None])
+
+    def average(self, tensors: list[Tensor]) -> None:
+        """Average tensors in place over the replicas that take part, each type in one exchange.
+
+        Where one of several exchanges fails, the others would wait for their time-out.
+        """
         by_type: dict[torch.dtype, list[Tensor]] = {}
-        for param in params:
-            if param.requires_grad:
-                if param.grad is None:
-                    param.grad = torch.zeros_like(param)
-                by_type.setdefault(param.grad.dtype, []).append(param.grad)
-        for grads in by_type.values():
-            flat = torch.cat([grad.reshape(-1) for grad in grads])
+        for tensor in tensors:
+            by_type.setdefault(tensor.dtype, []).append(tensor)
+        for alike in by_type.values():
+            flat = torch.cat([tensor.reshape(-1) for tensor in alike])
             self.manager.allreduce(flat).wait()
-            for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
-                grad.copy_(part.view_as(grad))
+            for tensor, part in zip(alike, torch.split(flat, [tensor.numel() for tensor in alike]), strict=True):
+                tensor.copy_(part.view_as(tensor))
 
     def optimizer_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None) -> bool:
         """Take the step if all of it arrived. Where another replica died in it, drop it: the same is tried again."""
-        if closure is not None:
-            if isinstance(optimizer, LBFGS) or not type(optimizer).__module__.startswith("torch.optim"):
-                raise ConfigError(
-                    f"strategy='torchft': {type(optimizer).__name__} may compute gradients several times inside its "
-                    "step, which replicas cannot drop together. Take an optimizer that does not.",
-                    code="TORCHFT3",
-                )
-            closure()
+        self.run_closure(optimizer, closure)
         self.begin_step()
         self._turn = None
         if self.manager.should_commit():
@@ -240,6 +247,22 @@ class FaultTolerant(Strategy):
         optimizer.zero_grad()
         return False
 
+    def run_closure(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> None:
+        """Compute the step's gradients, where this is left to the optimizer.
+
+        Raises:
+            ConfigError: the optimizer may do so several times.
+        """
+        if closure is None:
+            return
+        if isinstance(optimizer, LBFGS) or not type(optimizer).__module__.startswith("torch.optim"):
+            raise ConfigError(
+                f"strategy={self.name!r}: {type(optimizer).__name__} may compute gradients several times inside its "
+                "step, which replicas cannot drop together. Take an optimizer that does not.",
+                code="TORCHFT3",
+            )
+        closure()
+
     # ---- save --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -248,3 +271,17 @@ class FaultTolerant(Strategy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state:
             self.manager.load_state_dict(state)
+
+
+def _own_address(lighthouse: str) -> str:
+    """Return the address from which this machine reaches the lighthouse: the other replicas find it there too."""
+    where = urlsplit(lighthouse)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((where.hostname, where.port or 80))  # sends nothing
+            address: str = probe.getsockname()[0]
+    except OSError:  # no IPv4 between them
+        return socket.gethostname()
+    # many machines know themselves by name as 127.0.1.1, which is no address for the others
+    meant = where.hostname == "localhost" or str(where.hostname).startswith("127.")
+    return address if meant or not address.startswith("127.") else socket.gethostname()
