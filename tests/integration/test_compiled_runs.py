@@ -49,6 +49,8 @@ def data(samples):
 def test_epochs_validation_accumulation_and_a_resume_compile_nothing_anew(
     precision, window, samples, programs, tmp_path
 ):
+    if torch.__version__ < "2.10" and precision != "32-true":
+        pytest.skip("torch 2.9 compiles anew what a function that is gone had been compiled for: each plan's step")
     torch._dynamo.reset()
     counters.clear()
     how = {"precision": precision, "accumulate_grad_batches": window, "compile": {"backend": "eager"}, **QUIET}

@@ -383,6 +383,7 @@ class ThreeTimes(Raw):
         return torch.optim.SGD(self.line.parameters(), lr=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")  # torch 2.9: autocast's switches
 # torch hides this warning of its own while it traces, but not from a filter that makes it an error
 @pytest.mark.filterwarnings("default:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.parametrize("compiled", [None, {"backend": "eager"}])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.versions import needs_pipelines
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -12,7 +13,7 @@ from lt_core import LightningModule
 from lt_loops import Trainer
 from lt_strategies import Pipelined, PipelineParallel
 
-pytestmark = pytest.mark.fsdp
+pytestmark = [pytest.mark.fsdp, needs_pipelines]
 
 
 class Words(LightningModule):

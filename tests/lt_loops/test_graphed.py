@@ -143,6 +143,8 @@ def test_every_number_of_the_optimizer_that_changes_counts(stand_in, trainer, ne
 @pytest.mark.skipif(torch.version.cuda is None, reason="needs a torch that knows CUDA, though no GPU")
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "ASGD", "RMSprop", "Adadelta", "Rprop"])
 def test_an_optimizer_that_reads_its_rate_from_memory_does_not_wait_for_it(name):
+    if name == "Rprop" and torch.__version__ < "2.10":
+        pytest.skip("torch 2.9's Rprop, capturable, makes a tensor on a real device")
     with FakeTensorMode():  # reading a value on the CPU is an error, as it is in a capture
         p = torch.nn.Parameter(torch.empty(3, device="cuda"))
         optimizer = getattr(torch.optim, name)([p], lr=0.1, capturable=True, foreach=True)

@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from tests.patience import PATIENCE
+from tests.versions import needs_pipelines
 from torch import nn
 
 from lt_core.checkpoint import Stored
@@ -69,6 +70,7 @@ def refused(strategy):
         strategy.load_optimizer_state(module, optimizer, {"state": Stored()})
 
 
+@needs_pipelines
 def test_a_pipeline_on_two_ranks_can_be_used_again_and_refuses_what_it_cannot_do(ranks):
     def facts(strategy):
         as_one_process_and_again(strategy)

@@ -53,7 +53,11 @@ def _closed(annotation: str) -> bool:
 
 
 def _is_flag(value: object) -> bool:
-    return isinstance(value, bool) or (type(value).__name__ == "bool" and hasattr(value, "dtype")) or _is_bit(value)
+    return (
+        isinstance(value, bool)
+        or (type(value).__name__ in ("bool", "bool_") and hasattr(value, "dtype"))
+        or _is_bit(value)
+    )
 
 
 def _is_bit(value: object) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import shlex
 from functools import cache, lru_cache
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -210,7 +210,7 @@ def install_hint(package: str) -> str:
     It is uv's where the environment has no pip, and names the clone or the folder of wheels that lt-core was installed
     from.
     """
-    pip = "pip" if find_spec("pip") is not None else "uv pip"
+    pip = "pip" if PathFinder.find_spec("pip") is not None else "uv pip"  # past setuptools' finder, which warns
     name, bracket, extras = package.partition("[")
     origin = _origin() if name == "lt" or name.startswith("lt-") else None
     if origin is not None and origin.suffix == ".whl":

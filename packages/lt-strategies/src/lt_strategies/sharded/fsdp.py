@@ -201,6 +201,7 @@ class FSDP(Distributed):
             self._spread(precision.convert_module(module))
         else:  # by the user's own calls in configure_model, or in an earlier run
             self._place_sharded(module, precision)
+        states.check_gathers(module)
         plain = [p for p in module.parameters() if not isinstance(p, DTensor)]
         self._shared = [(ranks, params) for ranks, params, reduces in self._copies(module) if reduces]
         if plain:

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.optim import Optimizer
 
 from lt_core.checkpoint import Stored
+from lt_core.errors import ConfigError
 from lt_core.strategy import Strategy
 
-__all__ = ["load_module", "load_optimizer", "whole"]
+__all__ = ["check_gathers", "load_module", "load_optimizer", "whole"]
+
+
+def check_gathers(module: nn.Module) -> None:
+    """Refuse parameters of which this torch would give back other numbers than it was given.
+
+    Raises:
+        ConfigError: before torch 2.10, for a side that is spread over two dimensions of the mesh, in unequal parts.
+    """
+    if torch.__version__ >= "2.10":
+        return
+    for name, param in module.named_parameters():
+        if not isinstance(param, DTensor):
+            continue
+        sides = [place.dim for place in param.placements if isinstance(place, Shard)]
+        for side in {side for side in sides if sides.count(side) > 1}:
+            parts = prod(
+                n for n, place in zip(param.device_mesh.shape, param.placements, strict=True) if place.is_shard(side)
+            )
+            if param.shape[side] % parts:
+                raise ConfigError(
+                    f"{name} has {param.shape[side]} rows over {parts} ranks by two dimensions of the mesh, and torch "
+                    f"{torch.__version__} gathers them wrongly where they do not divide. Take torch 2.10 or newer, or "
+                    "sizes that divide.",
+                    code="LT756",
+                )
 
 
 def whole(state: Any, *, keep: bool) -> Any:
