@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_400,
     "lines of lt-loops": 14_200,
-    "lines of all packages": 65_360,
+    "lines of all packages": 65_500,
     "files in the fullest folder": 32,
     "members of Strategy": 33,
 }
