@@ -27,8 +27,17 @@ class TrainingData(Owner):
     """
 
     __slots__ = (
-        *("_ahead", "_batches", "_clock", "_elsewhere", "_feeds", "_generators", "_limits", "_overfit", "_place"),
-        *("feed", "outdated"),
+        "_ahead",
+        "_batches",
+        "_clock",
+        "_elsewhere",
+        "_feeds",
+        "_generators",
+        "_limits",
+        "_overfit",
+        "_place",
+        "feed",
+        "outdated",
     )
 
     def __init__(self, ahead: Ahead, limits: Limits, feeds: Feeds, overfit: int | float) -> None:

@@ -36,8 +36,19 @@ class Evaluation(Owner):
     """
 
     __slots__ = (
-        *("_ahead", "_at_start", "_before", "_feeds", "_half", "_limits", "_loaders"),
-        *("_made", "_module", "_multiples", "_steps", "_strategy", "_until_due"),
+        "_ahead",
+        "_at_start",
+        "_before",
+        "_feeds",
+        "_half",
+        "_limits",
+        "_loaders",
+        "_made",
+        "_module",
+        "_multiples",
+        "_steps",
+        "_strategy",
+        "_until_due",
     )
 
     def __init__(

@@ -58,8 +58,16 @@ class Saves:
     """
 
     __slots__ = (
-        *("_ahead", "_failures", "_io", "_on_disk", "_profiler", "_strategy", "_together", "_unconfirmed"),
-        *("newest", "requests"),
+        "_ahead",
+        "_failures",
+        "_io",
+        "_on_disk",
+        "_profiler",
+        "_strategy",
+        "_together",
+        "_unconfirmed",
+        "newest",
+        "requests",
     )
 
     def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:

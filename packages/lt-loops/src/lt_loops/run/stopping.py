@@ -31,8 +31,19 @@ class Stopping(Owner):
     """
 
     __slots__ = (
-        *("_agreement", "_ahead", "_announced", "_bounds", "_limit", "_limits", "_position", "_strategy", "_wish"),
-        *("leaving", "reason", "requested", "signal"),
+        "_agreement",
+        "_ahead",
+        "_announced",
+        "_bounds",
+        "_limit",
+        "_limits",
+        "_position",
+        "_strategy",
+        "_wish",
+        "leaving",
+        "reason",
+        "requested",
+        "signal",
     )
 
     def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, bounds: Sequence[Bound]) -> None:

@@ -51,8 +51,19 @@ class Training(Owner):
     """
 
     __slots__ = (
-        *("_ahead", "_module", "_precision", "_strategy", "_weights", "dirty", "held_back", "made", "micro_batch_size"),
-        *("open_gradients", "pending", "plan", "schedulers"),
+        "_ahead",
+        "_module",
+        "_precision",
+        "_strategy",
+        "_weights",
+        "dirty",
+        "held_back",
+        "made",
+        "micro_batch_size",
+        "open_gradients",
+        "pending",
+        "plan",
+        "schedulers",
     )
 
     def __init__(
