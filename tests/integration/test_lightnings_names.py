@@ -386,6 +386,20 @@ def test_a_logging_interval_longer_than_the_epoch_is_a_warning_that_lightnings_t
         fitted(name, logger=logger)
 
 
+def test_a_trainer_that_sets_its_own_evaluation_loop_is_told_that_it_has_no_effect_and_tests(name):
+    loop, kind = name("loops.evaluation_loop:_EvaluationLoop"), name("trainer.states:RunningStage").TESTING
+
+    class Trains(name(":Trainer")):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            self.test_loop = loop(self, name("trainer.states:TrainerFn").TESTING, kind, inference_mode=False)
+
+    with pytest.warns(UserWarning, match=r"trainer.test_loop = EvaluationLoop.*never called.*LT939"):
+        trainer = Trains(**QUIET, limit_test_batches=1)
+    assert trainer.test(name("demos.boring_classes:BoringModel")(), verbose=False)
+    assert (trainer.test_loop.max_batches, trainer.test_loop.inference_mode) == ([1], False)
+
+
 def test_misconfiguration_exception_catches_what_lt_says_of_the_configuration(name):
     misconfigured = name("utilities.exceptions:MisconfigurationException")
     trainer = name(":Trainer")(**QUIET, max_epochs=1)

@@ -12,5 +12,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT905",
         "LT918",
         "LT921",
+        "LT939",
     }
 )

@@ -6,10 +6,12 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from lt_core.errors import warn
+
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
 
-__all__ = ["EvaluationLoop", "FitLoop", "PredictLoop"]
+__all__ = ["EvaluationLoop", "FitLoop", "PredictLoop", "kept"]
 
 
 class FitLoop:
@@ -135,15 +137,22 @@ class EvaluationLoop:
 
     Args:
         trainer: whose.
-        stage: ``"fit"`` for the validation inside it.
+        trainer_fn: ``"fit"`` for the validation inside it.
+        stage: kept for Lightning's subclasses; ``trainer_fn`` says it.
+        verbose: kept to be read.
+        inference_mode: kept to be read.
     """
 
-    verbose = True
-    inference_mode = True
-
-    def __init__(self, trainer: TrainerAPI, stage: str = "fit") -> None:
-        self.trainer = trainer
-        self._stage = "test" if stage == "test" else "val"
+    def __init__(
+        self,
+        trainer: TrainerAPI,
+        trainer_fn: str = "fit",
+        stage: str | None = None,
+        verbose: bool = True,
+        inference_mode: bool = True,
+    ) -> None:
+        self.trainer, self.verbose, self.inference_mode = trainer, verbose, inference_mode
+        self._stage = "test" if trainer_fn == "test" else "val"
 
     @property
     def _data_source(self) -> EvaluationLoop:
@@ -171,6 +180,23 @@ class EvaluationLoop:
     def epoch_loop(self) -> EvaluationLoop:
         """The loop over batches is the same."""
         return self
+
+
+def kept(name: str, stage: str) -> property:
+    """Return a Trainer's attribute that holds a loop of evaluation: lt's face, or what a subclass has set."""
+
+    def read(trainer: Any) -> Any:
+        return vars(trainer).get(f"_set_{name}") or EvaluationLoop(trainer, stage)
+
+    def replace(trainer: Any, loop: Any) -> None:
+        warn(
+            f"trainer.{name} = {type(loop).__name__}(...) is kept to be read, but never called: lt's own loop "
+            "evaluates. What this class overrides goes into a Callback.",
+            code="LT939",
+        )
+        vars(trainer)[f"_set_{name}"] = loop
+
+    return property(read, replace, doc=f"What {name} reads; a loop that is set has no effect.")
 
 
 class PredictLoop:

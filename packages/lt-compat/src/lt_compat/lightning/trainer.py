@@ -10,7 +10,7 @@ from typing import Any
 from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import as_environment
 from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, StrategyFace
-from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop
+from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, kept
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.profilers import PassThroughProfiler, SimpleProfiler
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
@@ -91,15 +91,8 @@ def trainer_class() -> type:
             """The limits of training."""
             return FitLoop(self)
 
-        @property
-        def validate_loop(self) -> EvaluationLoop:
-            """What a validation by itself reads."""
-            return EvaluationLoop(self, "validate")
-
-        @property
-        def test_loop(self) -> EvaluationLoop:
-            """What a test reads."""
-            return EvaluationLoop(self, "test")
+        validate_loop = kept("validate_loop", "validate")
+        test_loop = kept("test_loop", "test")
 
         @property
         def predict_loop(self) -> PredictLoop:
