@@ -298,10 +298,9 @@ def minimums(session: nox.Session) -> None:
     """The ordinary tests, and those of sharded models, on the lowest versions that the packages declare (torch 2.9)."""
     projects = [word for package in PACKAGES for word in ("-e", f"packages/{package}")]
     runner = ("pytest==9.2.*", "pytest-timeout==2.4.*", "pytest-xdist==3.8.*")
-    tools = (*runner, "scikit-learn==1.9.*", "torchvision==0.24.*", "torchmetrics==1.*", "rich==13.*")
-    tools = (*tools, "safetensors==0.5.*")
+    beside = ("scikit-learn==1.9.*", "torchvision==0.24.*", "torchmetrics==1.*", "rich==13.*", "safetensors==0.5.*")
     lowest = ("--resolution", "lowest-direct")
-    python = fill_environment(session, "minimums", *lowest, *projects, *tools)
+    python = fill_environment(session, "minimums", *lowest, *projects, *runner, *beside)
     chosen = session.posargs or (*SPREAD, "tests")
     session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *chosen, external=True)
     if not session.posargs:  # where torch changes most from one version to the next
