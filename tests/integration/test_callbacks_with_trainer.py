@@ -1,6 +1,5 @@
 """The callbacks of lt-callbacks in real runs of lt-loops."""
 
-import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -161,8 +160,7 @@ def test_a_stopped_and_resumed_run_keeps_the_same_files(tmp_path, stop_at):
 
     run(tmp_path / "whole")
     run(tmp_path / "stopped", stop_at)
-    newest = max((tmp_path / "stopped").rglob("*.ckpt"), key=os.path.getmtime)
-    best = run(tmp_path / "stopped", ckpt_path=newest)
+    best = run(tmp_path / "stopped", ckpt_path="last")
     assert kept(tmp_path / "stopped") == kept(tmp_path / "whole")
     assert kept(tmp_path / "stopped" / "steps") == kept(tmp_path / "whole" / "steps")
     assert Path(best.best_model_path).exists()
@@ -315,6 +313,23 @@ def test_a_run_after_a_learning_rate_search_equals_one_that_began_with_the_rate(
     other.fit(plain)
     for name, value in weights(other, plain).items():
         assert torch.equal(value, searched.state_dict()[name]), name
+
+
+def test_a_search_may_take_more_steps_than_the_schedule_has():
+    class Cycled(Net):
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=self.lr)
+            steps = self.trainer.estimated_stepping_batches
+            cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.lr, total_steps=steps)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cycle, "interval": "step"}}
+
+    tuned = Cycled()
+    trainer = make_trainer(enable_checkpointing=False)
+    curve = Tuner(trainer).lr_find(tuned, min_lr=1e-5, num_training=50)
+    assert len(curve.results["lr"]) > 40
+    trainer.fit(tuned)
+    assert trainer.global_step == 32
+    assert trainer.lr_scheduler_configs[0].scheduler.last_epoch == 32
 
 
 def test_a_tuner_changes_nothing_but_the_rate():

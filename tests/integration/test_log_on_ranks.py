@@ -99,6 +99,11 @@ def test_step_values_are_rank_0s_unless_they_are_synced(ranks):
     assert {row["mine"] for row in steps} == {0.0}
 
 
+def test_under_the_plain_name_the_epochs_value_stays_when_the_run_is_over(ranks):
+    for rank in ranks:
+        assert rank["metrics"]["forked"] == rank["metrics"]["forked_epoch"] != rank["metrics"]["forked_step"]
+
+
 def test_ranks_exchange_once_for_a_due_step_and_a_few_times_for_an_epoch_whatever_the_number_of_keys(ranks):
     steps = -(-logs.SAMPLES // (logs.BATCH * len(ranks)))
     for rank in ranks:

@@ -198,6 +198,20 @@ def test_an_upload_that_fails_is_a_save_that_failed_and_training_goes_on(tmp_pat
     assert Path(saves.best_model_path).name == "step=8.ckpt"
 
 
+@pytest.mark.parametrize("word", ["path", "last"])
+def test_a_file_that_a_fit_was_told_by_its_path_is_not_deleted(tmp_path, word):
+    first = fit(tmp_path, Net())
+    start = Path(first.best_model_path)
+    saves = ModelCheckpoint(tmp_path, monitor="val_loss", filename="{step}", save_last=True)
+    quiet = {"accelerator": "cpu", "num_sanity_val_steps": 0, **QUIET}
+    data = [torch.ones(2, 2)] * 4
+    Trainer(max_epochs=4, callbacks=[saves], **quiet).fit(
+        Net(), data, data, ckpt_path=start if word == "path" else word
+    )
+    assert Path(saves.best_model_path).name == "step=16.ckpt"
+    assert start.exists() is (word == "path")
+
+
 def test_the_results_can_be_set(tmp_path):
     saves = ModelCheckpoint(tmp_path)
     saves.best_model_path = saves.last_model_path = saves.kth_best_model_path = tmp_path / "best.ckpt"

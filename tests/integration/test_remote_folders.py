@@ -49,7 +49,7 @@ def test_a_remote_default_root_dir_holds_logs_and_checkpoints_and_resumes(remote
     assert again.global_step == 6
     names = {Path(file).name.partition(".")[0] for file in remote.find("/root")}
     expected = {"csv": ["metrics", "hparams"], "tensorboard": ["events", "hparams"], False: []}[logger]
-    assert names == {"epoch=1-step=6", *expected}
+    assert names == {"epoch=0-step=3", "epoch=1-step=6", *expected}  # the first was named by its path
     assert not list(tmp_path.iterdir())
 
 

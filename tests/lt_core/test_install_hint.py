@@ -14,7 +14,7 @@ def from_place(monkeypatch):
     def place(url, *, pip=True):
         noted = None if url is None else json.dumps({"url": url})
         monkeypatch.setattr(plugins, "distribution", lambda name: type("Dist", (), {"read_text": lambda *_: noted}))
-        monkeypatch.setattr(plugins, "find_spec", lambda name: object() if pip else None)
+        monkeypatch.setattr(plugins.PathFinder, "find_spec", lambda name: object() if pip else None)
         plugins._origin.cache_clear()
 
     yield place

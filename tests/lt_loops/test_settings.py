@@ -163,11 +163,10 @@ def test_numbers_of_numpy_count_as_numbers():
         ("bf16", "bf16-mixed"),
         (32, "32-true"),
         ("64", "64-true"),
-        ("half", "16-true"),
         ("Float32", "32-true"),
-        ("bfloat16", "bf16-true"),
         (torch.float64, "64-true"),
         (torch.float16, "16-true"),
+        (torch.bfloat16, "bf16-true"),
         (" bf16-mixed ", "bf16-mixed"),
         ("transformer-engine", "transformer-engine"),
         ("Posit8", "Posit8"),
@@ -175,6 +174,12 @@ def test_numbers_of_numpy_count_as_numbers():
 )
 def test_a_precision_of_any_spelling_has_one_name(written, name):
     assert canonical_precision(written) == name
+
+
+@pytest.mark.parametrize(("written", "bits"), [("fp16", "16"), ("half", "16"), ("Float16", "16"), ("bfloat16", "bf16")])
+def test_a_word_that_says_only_the_bits_is_an_error_that_names_both_formats(written, bits):
+    with pytest.raises(ConfigError, match=rf"expected '{bits}-mixed' \(weights stay float32.*or '{bits}-true'.*LT145"):
+        canonical_precision(written)
 
 
 def test_the_incumbents_objects_are_recognized():

@@ -69,6 +69,7 @@ class Logs(LightningModule):
         self.write(batch[0], "", self.alone, self.together)
         self.log("rank", float(self.global_rank), sync_dist=True)
         self.log("mine", float(self.global_rank))
+        self.log("forked", batch[0][:, 0].mean(), sync_dist=True, on_step=True, on_epoch=True)
         return (batch[0] @ self.weight).sum() * 0.0
 
     def validation_step(self, batch, batch_idx):

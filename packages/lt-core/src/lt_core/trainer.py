@@ -135,6 +135,10 @@ class TrainerAPI(Protocol):
         """Whether this process is rank 0."""
 
     @property
+    def named_checkpoint(self) -> str | None:
+        """The file that this fit was told by its path to go on from: it is the user's to delete."""
+
+    @property
     def fast_dev_run(self) -> bool | int:
         """Whether this is a trial of one (True) or N batches, which leaves no files."""
 

@@ -30,7 +30,7 @@ from lt_loops.arguments.from_environment import with_environment
 from lt_loops.arguments.limits import Limits, documented
 from lt_loops.arguments.spellings import in_todays_names
 from lt_loops.arguments.table import Plugin, Settings
-from lt_loops.checkpoint.choice import choose_checkpoint
+from lt_loops.checkpoint.choice import WORDS, choose_checkpoint
 from lt_loops.evaluate import iterate_predictions, run_evaluate, run_predict
 from lt_loops.fit import run_fit
 from lt_loops.fit_result import FitResult
@@ -424,6 +424,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             limits=self._limits,
             parts=self._parts,
             ckpt_path=path,
+            named=ckpt_path is not None and os.fspath(ckpt_path) not in WORDS,
             trusted=weights_only is False,
             compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
             lenient=self.lenient,

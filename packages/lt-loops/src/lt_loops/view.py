@@ -271,6 +271,11 @@ class TrainerView(Collectives):
         return None if self._run is None else self._run.origin.path
 
     @property
+    def named_checkpoint(self) -> str | None:
+        """The same, where it was named by its path, and not by ``"last"``, ``"best"`` or ``"auto"``."""
+        return None if self._run is None or not self._run.job.named else self._run.origin.path
+
+    @property
     def enable_validation(self) -> bool:
         """Whether the present or last fit validates."""
         return self._run is not None and self._run.evaluation.validates

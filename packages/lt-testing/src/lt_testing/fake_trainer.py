@@ -73,6 +73,7 @@ class FakeTrainer(Collectives):
         self.world_size = self.num_devices = self.num_nodes = 1
         self.is_global_zero = True
         self.fast_dev_run: bool | int = False
+        self.named_checkpoint: str | None = None
         self.default_root_dir = "."
         self.stage: str | None = "fit"
         self.training, self.validating, self.testing, self.predicting = True, False, False, False

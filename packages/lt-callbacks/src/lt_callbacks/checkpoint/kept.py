@@ -257,7 +257,10 @@ class KeptCheckpoints:
         return own
 
     def _remove(self, trainer: TrainerAPI, paths: list[str]) -> None:
+        named = real_paths([trainer.named_checkpoint] if trainer.named_checkpoint else [])  # the user's own affair
         for path in paths:
+            if not named.isdisjoint(real_paths([path])):
+                continue
             if path not in self.paths() and not self.delete(trainer, path) and not self._kept_by_others(path):
                 self._left.add(path)
 

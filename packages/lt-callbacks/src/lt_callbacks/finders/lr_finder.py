@@ -171,7 +171,12 @@ class LearningRateFinder(Callback):
             )
         attribute = self._attribute(trainer) if self._update_attr else None
         curve = self.optimal_lr = self._new_curve()
-        trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)])
+        schedulers = trainer.lr_scheduler_configs
+        held, schedulers[:] = schedulers[:], []  # the sweep sets the rate; they may know of fewer steps than it takes
+        try:
+            trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)])
+        finally:
+            schedulers[:] = held
         if 0 < len(curve.results["lr"]) < self._num_training_steps:
             trainer.print(f"Learning-rate search ended after {len(curve.results['lr'])} steps: the loss diverged.")
         rate = curve.suggestion()

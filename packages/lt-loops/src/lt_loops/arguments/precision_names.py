@@ -28,10 +28,6 @@ _SPELLINGS = {
     "bf16": "bf16-mixed",
     "32": "32-true",
     "64": "64-true",
-    "half": "16-true",
-    "float16": "16-true",
-    "fp16": "16-true",
-    "bfloat16": "bf16-true",
     "float": "32-true",
     "float32": "32-true",
     "fp32": "32-true",
@@ -41,6 +37,13 @@ _SPELLINGS = {
     "fp64": "64-true",
     "mixed": "16-mixed",
 }
+
+
+_EITHER = {
+    **dict.fromkeys(("half", "float16", "fp16"), "16"),
+    "bfloat16": "bf16",
+}
+"""Words that say which bits, and not whether weights have them too."""
 
 
 def canonical_precision(value: Any) -> str:
@@ -54,13 +57,21 @@ def canonical_precision(value: Any) -> str:
     """
     if isinstance(value, torch.dtype):
         value = str(value).removeprefix("torch.")
-        if value not in _SPELLINGS:
+        if value not in _SPELLINGS and value not in _EITHER:
             raise ConfigError(f"torch.{value}: expected {EXPECTED_PRECISION}.", code="LT145")
+        return f"{_EITHER[value]}-true" if value in _EITHER else _SPELLINGS[value]
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ConfigTypeError(
             f"{shown(value)}: expected {EXPECTED_PRECISION}; received {type_name(value)}.", code="LT145"
         )
     name = str(value).strip().lower()
+    if bits := _EITHER.get(name):
+        raise ConfigError(
+            f"{value!r}: expected '{bits}-mixed' (weights stay float32, steps are computed in {name}) or '{bits}-true' "
+            f"(weights are {name} too). Write the one that is meant: what other trainers call {name} is mostly"
+            " the first.",
+            code="LT145",
+        )
     known = _SPELLINGS.get(name, name)
     if known in PRECISIONS:
         return known

@@ -115,6 +115,8 @@ def _meant(trainer: TrainerAPI, word: str, stage: str) -> str | None:
 
 
 _NEWEST = ("last", "auto", "hpc")
+WORDS = ("best", *_NEWEST)
+"""What stands for a checkpoint in place of its path."""
 """Words for the newest checkpoint; the third is Lightning's."""
 
 

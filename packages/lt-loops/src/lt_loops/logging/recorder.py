@@ -194,7 +194,8 @@ class RunRecorder(Recorder):
         ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
         """
         open_slots = {slot.key: slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed}
-        shared = [slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.updated]
+        steps = (slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.updated)
+        shared = [slot for slot in steps if not slot.published]  # else the epoch's value stands under the plain name
         sums = {key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch}
         both = gather((sums, _plain_steps(shared, [slot.last_value() for slot in shared])))
         everyone = [epoch for epoch, _ in both]
