@@ -22,7 +22,7 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_400,
-    "lines of lt-loops": 14_300,
+    "lines of lt-loops": 14_370,
     "lines of all packages": 65_700,
     "files in the fullest folder": 32,
     "members of Strategy": 33,

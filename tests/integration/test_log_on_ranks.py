@@ -120,3 +120,20 @@ def test_a_synced_key_that_one_rank_does_not_log_is_an_error_that_names_rank_and
 def test_where_no_row_was_due_callbacks_find_the_ranks_common_value_at_the_epochs_end(ranks):
     for number, rank in enumerate(ranks):
         assert rank["between_rows"] == {"rank": (len(ranks) - 1) / 2, "mine": float(number)}
+
+
+def test_a_hook_after_a_batch_finds_the_ranks_common_step_values(ranks):
+    count = len(ranks)
+    for number, rank in enumerate(ranks):
+        assert len(rank["steps"]) == 8
+        for step, seen in enumerate(rank["steps"]):
+            batch = step % 4
+            # in an epoch's last batch only rank 0 has a sample left
+            values = [10.0 * batch + other for other in range(count if batch < 3 else 1)]
+            assert (seen["min"], seen["max"], seen["sum"]) == (min(values), max(values), sum(values)), (number, step)
+            assert seen["mean"] == seen["forked_step"] == pytest.approx(sum(values) / len(values))
+            assert seen["callable"] == pytest.approx(torch.logsumexp(torch.tensor(values), 0).item())
+            if batch in (1, 2):  # not logged in every batch: the newest value
+                assert seen["zeta"] == pytest.approx(10.0 + (count - 1) / 2)
+            if batch < 3:
+                assert seen["mine"] == 10.0 * batch + number

@@ -127,7 +127,12 @@ def run(ranks):
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
     seen = {"metrics": metrics, "rows": list(rows.rows), "exchanges": exchanges.count}
     [again] = trainer.validate(module, verbose=False)
-    return {**seen, "again": again, "between_rows": between_rows(ranks)}, trainer.global_rank
+    return {
+        **seen,
+        "again": again,
+        "between_rows": between_rows(ranks),
+        "steps": after_each_batch(ranks),
+    }, trainer.global_rank
 
 
 def between_rows(ranks):
@@ -137,6 +142,47 @@ def between_rows(ranks):
     )
     trainer.fit(Logs())
     return {name: trainer.callback_metrics[name].item() for name in ("rank", "mine")}
+
+
+class Steps(LightningModule):
+    """Logs step values that differ by rank and step; one of the ranks has no sample left in the last step."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
+        self.own, self.seen = [], []
+
+    def training_step(self, batch, batch_idx):
+        number = 10.0 * batch_idx + self.global_rank
+        for name in ("min", "max", "sum"):
+            self.log(name, number, sync_dist=True, reduce_fx=name)
+        if batch_idx % 2 and self.global_rank == 1:  # in another order than on the other ranks
+            self.log("zeta", torch.tensor(number), sync_dist=True)
+        self.log("mean", torch.tensor(number), sync_dist=True, prog_bar=True)
+        self.log("callable", number, sync_dist=True, reduce_fx=log_sum_exp)
+        self.log("forked", number, sync_dist=True, on_epoch=True)
+        if batch_idx % 2 and self.global_rank != 1:
+            self.log("zeta", torch.tensor(number), sync_dist=True)
+        self.log("mine", number)
+        return (batch[0] @ self.weight).sum() * 0.0
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.seen.append({name: value.item() for name, value in self.trainer.callback_metrics.items()})
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    def train_dataloader(self):
+        return DataLoader(data(3 * self.trainer.world_size * 2 + 1), batch_size=2)
+
+
+def after_each_batch(ranks):
+    """Return what a hook after each batch finds where no row is due."""
+    module = Steps()
+    Trainer(
+        accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto", max_epochs=2, logger=False, **QUIET
+    ).fit(module)
+    return module.seen
 
 
 def mistake(ranks):

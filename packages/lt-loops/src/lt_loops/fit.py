@@ -83,6 +83,7 @@ def run_fit(run: Run) -> RunResult:
             run.data.open_first()
         announcements.warn_of_eval_mode(run.module)
         run.progress.begin_training(run.hooks, run.training.schedulers)
+        run.log.begin_training(run.hooks, run.callbacks)
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():

@@ -144,10 +144,9 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
             reduce_fx: how an epoch's values become one: ``"mean"`` (weighted by batch size), ``"sum"``, ``"min"``,
                 ``"max"``, or a function of a tensor of shape ``(n,)``.
             enable_graph: kept for compatibility; values are always detached.
-            sync_dist: True reduces step values over ranks too where loggers get them and at the epoch's end (in
-                between ``trainer.callback_metrics`` holds this rank's newest), and demands the key on every rank;
-                False leaves even epoch values as each rank's own; by default epoch values are reduced (sums and
-                counts) and step values are rank 0's.
+            sync_dist: True reduces step values over ranks too (for loggers, and for hooks after a batch that read
+                ``trainer.callback_metrics``), and demands the key on every rank; False leaves even epoch values as
+                each rank's own; by default epoch values are reduced (sums and counts) and step values are rank 0's.
             sync_dist_group: kept for compatibility; the run's group is used.
             add_dataloader_idx: False to leave ``/dataloader_idx_N`` away; names must then differ by loader.
             batch_size: weight of this value in an epoch's mean; default: the batch's first dimension.

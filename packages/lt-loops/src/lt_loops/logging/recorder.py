@@ -160,8 +160,13 @@ class RunRecorder(Recorder):
         if gather is not None and any(slot.sync_dist for slot in slots):
             values = _reduced_steps(slots, values, gather)
         for slot, value in zip(slots, values, strict=True):
-            self._publish_step(slot, value)
+            self.publish_step(slot, value)
         return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
+
+    def synced_steps(self) -> dict[Key, Slot]:
+        """Return the slots of training whose step values ranks have in common, as far as this epoch has logged them."""
+        slots = (slot for slot in self._of("train") if slot.on_step and slot.sync_dist and slot.updated)
+        return {slot.key: slot for slot in slots}
 
     def logged_by_step(self) -> list[str]:
         """Return the names of training's step values that are for the loggers."""
@@ -201,7 +206,7 @@ class RunRecorder(Recorder):
         everyone = [epoch for epoch, _ in both]
         _demand(everyone)
         for slot in shared:
-            self._publish_step(
+            self.publish_step(
                 slot, slot.reduce_plain([step[slot.key]["value"] for _, step in both if slot.key in step])
             )
         for key in sorted({key for part in everyone for key in part}, key=str):
@@ -230,7 +235,15 @@ class RunRecorder(Recorder):
         """Bring step values of ``group`` that are new into what callbacks and bar see, without touching a logger."""
         for slot in self._of(group):
             if slot.fresh and slot.on_step:
-                self._publish_step(slot, slot.last_value())
+                self.publish_step(slot, slot.last_value())
+
+    def publish_step(self, slot: Slot, value: Any) -> None:
+        """Show ``value`` as the newest one of a step."""
+        slot.fresh = False  # what the same name gets elsewhere, or at the epoch's end, stays until the next value
+        if slot.to_logger:
+            self.logged_values[slot.step_name] = value
+        # callbacks monitor the steps of training and the epochs of everything
+        self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
 
     def by_loader(self, group: str) -> list[dict[str, Any]]:
         """Return what ``validate``/``test`` give the user: epoch values, a dict for each loader."""
@@ -462,13 +475,6 @@ class RunRecorder(Recorder):
     def _publish_all(self) -> None:
         for group in GROUPS:
             self.publish_steps(group)
-
-    def _publish_step(self, slot: Slot, value: Any) -> None:
-        slot.fresh = False  # what the same name gets elsewhere, or at the epoch's end, stays until the next value
-        if slot.to_logger:
-            self.logged_values[slot.step_name] = value
-        # callbacks monitor the steps of training and the epochs of everything
-        self._publish(slot, slot.step_name, value, to_callbacks=slot.phase.group == "train")
 
     def _publish(self, slot: Slot, shown: str, value: Any, *, to_callbacks: bool) -> None:
         if to_callbacks:

@@ -416,6 +416,20 @@ class Slot:
             return self._reduced(values)
         return self._typed(joined(self.reduce, values))
 
+    def reduce_column(self, values: Tensor, present: Tensor) -> Any:
+        """Return one step's values of all ranks reduced to one; where they are on a device, it stays there.
+
+        Args:
+            values: of shape ``(ranks,)``.
+            present: of the same shape: 1 where the rank has a value, else 0.
+        """
+        if callable(self.reduce):
+            return self._reduced(list(values[present > 0].unbind()))
+        reduction = _REDUCTIONS[self.reduce]
+        total = reduction.over(torch.where(present > 0, values, reduction.zero))
+        reduced = total / present.sum() if self.reduce == "mean" else total
+        return self._typed(reduced if values.device.type != "cpu" else reduced.item())
+
     # ---- resume ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

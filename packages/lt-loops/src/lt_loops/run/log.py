@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from lt_core import plugins
+from lt_core.callback import Callback
 from lt_core.duration import Duration
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
+from lt_core.interface import is_overridden
 from lt_core.logging.media import as_media
+from lt_core.module import LightningModule
 from lt_loops.logging.merged_sums import merged_sums
+from lt_loops.logging.shared_steps import SharedSteps
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Multiples, Progress
 
 if TYPE_CHECKING:
     from lt_core.logger import Logger
-    from lt_core.module import LightningModule
     from lt_core.profiler import Profiler
     from lt_core.strategy import Strategy
     from lt_loops.checkpoint.gaps import Gaps
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.history import History
+    from lt_loops.setup.hook_calls import HookCalls
 
 
 _KEPT_ROWS = 10_000
@@ -74,6 +78,13 @@ class Log(Owner):
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
+
+    def begin_training(self, hooks: HookCalls, callbacks: Sequence[Callback]) -> None:
+        """Have hooks after each batch find the ranks' common values, where there is such a hook besides our own."""
+        name = "on_train_batch_end"
+        readers = any(cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in callbacks)
+        if self._strategy.world_size > 1 and (readers or is_overridden(self._module, name, LightningModule)):
+            hooks.take_first(name, SharedSteps(self._recorder, self._strategy))
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next row of step values is due."""

@@ -35,7 +35,7 @@ class HookCalls:
         """Look nothing up yet; ``profiler`` wraps each hook, None where there is none."""
         self._trainer, self._module, self._callbacks, self._profiler = trainer, module, callbacks, profiler
         self._found: dict[str, tuple[Callable[..., Any], ...]] = {}
-        self._own: dict[str, Callable[..., Any]] = {}
+        self._own: dict[str, list[Callable[..., Any]]] = {}
         self._adapters: list[HookAdapter] = []
         self._unfit: list[UnfitHook] = []
         self._asked = False
@@ -49,7 +49,7 @@ class HookCalls:
 
     def take_first(self, name: str, call: Callable[..., Any]) -> None:
         """Have the loop's own ``call`` come before the hooks ``name``."""
-        self._own[name] = call
+        self._own.setdefault(name, []).append(call)
         self.forget()
 
     def monitors(self) -> list[Callable[..., Any]]:
@@ -89,7 +89,7 @@ class HookCalls:
     def _look_up(self, name: str) -> list[Callable[..., Any]]:
         self._adapt()
         module = self._module
-        calls = [self._own[name]] if name in self._own else []
+        calls = list(self._own.get(name, ()))
         calls += self._of_callbacks(name, monitors=False if name == "on_train_epoch_end" else None)
         adapted = (self._of_callback(adapter, name, measured=False) for adapter in self._adapters)
         calls += [call for call in adapted if call is not None]
