@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import Accelerator, LightningModule
 from lt_core.strategy import Capabilities, Strategy
+from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.step.losses import sum_weights, times
 
@@ -31,6 +32,9 @@ class TwoRanks(Strategy):
 
     def all_reduce(self, tensor, op="mean"):
         return tensor * 2 if op == "sum" else tensor.clone()
+
+    def all_gather(self, tensor):
+        return torch.stack([tensor, tensor])
 
     def gather_objects(self, value):
         return [value, value]
@@ -56,6 +60,20 @@ class Net(LightningModule):
         return {name: torch.optim.AdamW(part.parameters()) for name, part in zip(self.names, self.parts, strict=True)}
 
 
+class Logs(Net):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)["loss"]
+        for name in ("mean", "sum", "max"):
+            self.log(name, loss, reduce_fx=name, sync_dist=True)
+        return loss
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        metrics = self.trainer.callback_metrics
+        assert all(metrics[name].is_meta for name in ("mean", "sum", "max"))
+        for name in list(metrics):
+            del metrics[name]  # what a fit returns is read
+
+
 class Manual(Net):
     automatic_optimization = False
 
@@ -75,6 +93,7 @@ MODULES = {
     "several": lambda: Net(["a", "b"]),
     "several weighted": lambda: Net(["a", "b"], weighs=True),
     "manual": Manual,
+    "logs": Logs,
 }
 
 
@@ -86,6 +105,7 @@ def test_a_step_reads_nothing_from_its_device(kind, window, strategy, trainer, m
         pytest.importorskip("lt_data")  # shards data over ranks
     for between_steps in ("look", "check_epoch"):  # where a row is due, and at an epoch's end, values are read
         monkeypatch.setattr(LossWatch, between_steps, lambda watch, *args, **named: None)
+    monkeypatch.setattr(RunRecorder, "epoch_values", lambda recorder, *args: {})
     data = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=2)
     clip = {} if kind == "manual" else {"gradient_clip_val": 0.5}
     fit = trainer(accelerator=Meta(), strategy=strategy, accumulate_grad_batches=window, **clip)
