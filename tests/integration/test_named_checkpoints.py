@@ -1,5 +1,6 @@
 """A checkpoint that somebody names is there; a subclass of ``ModelCheckpoint`` writes its own."""
 
+import shutil
 import threading
 from pathlib import Path
 from typing import ClassVar
@@ -268,3 +269,58 @@ def test_a_subclass_decides_when_what_and_under_which_name_is_saved(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["own-12.ckpt"]
     assert saves.best_model_path == str(tmp_path / "own-12.ckpt")
     assert Own.called == [f"{what} {step}" for step in (8, 12, 16) for what in ("top", "last")]
+
+
+class Folders(ModelCheckpoint):
+    """Keeps folders of its own in place of files, as packages do that save a model by their own format."""
+
+    @staticmethod
+    def folder_of(filepath):
+        return Path(filepath).with_suffix("")
+
+    def _remove_checkpoint(self, trainer, filepath):
+        super()._remove_checkpoint(trainer, filepath)
+        shutil.rmtree(self.folder_of(filepath))
+
+
+class FoldersByHook(Folders):
+    """As scvi-tools' SaveCheckpoint does."""
+
+    def on_save_checkpoint(self, trainer, *args):
+        folder = self.folder_of(self.format_checkpoint_name(self._monitor_candidates(trainer)))
+        folder.mkdir()
+        (folder / "weight").write_text(str(trainer.global_step))
+
+    def _update_best_and_save(self, current, trainer, monitor_candidates):
+        super()._update_best_and_save(current, trainer, monitor_candidates)
+        Path(self.best_model_path).unlink(missing_ok=True)
+        self.best_model_path = self.best_model_path.removesuffix(".ckpt")
+
+
+class FoldersBySaving(Folders):
+    """Takes the file for a folder where it is saved."""
+
+    def _save_checkpoint(self, trainer, filepath):
+        super()._save_checkpoint(trainer, filepath)
+        Path(self.best_model_path).unlink()
+        folder = self.folder_of(filepath)
+        folder.mkdir()
+        (folder / "weight").write_text(str(trainer.global_step))
+        self.best_model_path = str(folder)
+
+
+@pytest.mark.parametrize("kind", [FoldersByHook, FoldersBySaving])
+def test_a_subclass_that_puts_folders_in_the_place_of_files_keeps_the_best_folder_alone(tmp_path, kind):
+    scores = iter([3.0, 1.0, 2.0])
+
+    class Scores(Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            pl_module.log("score", next(scores))
+
+    saves = kind(tmp_path, monitor="score", filename="{epoch}")
+    trainer = Trainer(accelerator="cpu", max_epochs=3, callbacks=[saves, Scores()], **QUIET)
+    trainer.fit(Net(), [torch.ones(2, 2)] * 4)
+    assert saves.best_model_path == str(tmp_path / "epoch=1")
+    assert saves.best_model_score == 1.0
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["epoch=1", "epoch=1/weight"]
+    assert (tmp_path / "epoch=1" / "weight").read_text() == "8"

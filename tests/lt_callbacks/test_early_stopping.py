@@ -193,3 +193,26 @@ def test_a_subclass_may_wait_or_take_note_by_overriding_the_criteria():
     assert checks(callback, [9.0, 1.0, 2.0, 3.0]) == 3
     assert callback.noted == callback.stopping_reason_message
     assert callback.stopping_reason is EarlyStoppingReason.PATIENCE_EXHAUSTED
+
+
+def test_a_subclass_says_which_values_are_checked():
+    class Patient(EarlyStopping):
+        asked = 0
+
+        def _validate_condition_metric(self, logs):
+            self.asked += 1
+            return super()._validate_condition_metric(logs) and float(logs[self.monitor]) < 100
+
+    callback = Patient("val_loss", patience=1)
+    assert checks(callback, [2.0, 200.0, 300.0, 1.0, 3.0]) == 5
+    assert callback.asked == 5
+    with pytest.raises(LogError, match="LT531"):
+        checks(Patient("val_loss"), [1.0], metric="loss")
+
+
+def test_a_subclass_lets_a_metric_be_missing():
+    class Calm(EarlyStopping):
+        def _validate_condition_metric(self, logs):
+            return self.monitor in logs
+
+    assert checks(Calm("val_loss"), [1.0, 2.0], metric="loss") == 2

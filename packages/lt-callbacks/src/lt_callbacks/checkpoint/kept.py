@@ -93,6 +93,7 @@ class KeptCheckpoints:
             "last_model_path": ranking.last,
             "files": list(ranking.files),
             "newest": ranking.newest,
+            "stands_in": dict(ranking.stands_in),
             "mark": self._files.mark if self._files is not None else self._mark_before,
             "run_id": self._owner_id,  # as 0.1 named it; the run itself is named in the header
             "interrupted": self.interrupted,
@@ -124,6 +125,7 @@ class KeptCheckpoints:
                 "last": latest[1],
                 "newest": state.get("newest"),
                 "current": state.get("current_score"),
+                "stands_in": state.get("stands_in", {}),
             },
             place,
         )
@@ -174,6 +176,8 @@ class KeptCheckpoints:
 
     def _owns(self, path: str) -> bool:
         """Return whether the callback wrote ``path``; or another one of the run, where they share their names."""
+        if path in self.ranking.stands_in and not self.files.exists(path):
+            return True
         return self.files.owns(path) or (self._shares_names and any(other.owns(path) for other in self.others()))
 
     def readable(self, write: Callable[[TrainerAPI, str], None] | None) -> CheckpointRanking:
@@ -188,6 +192,13 @@ class KeptCheckpoints:
             return self.ranking.at(before)
         if trainer is None or write is None:
             return self.ranking
+        self.write_ahead(trainer, write)
+        if trainer.is_global_zero and trainer.checkpoint_io.is_writing():
+            self.files.exists(self.ranking.newest)  # which waits
+        return self.ranking
+
+    def write_ahead(self, trainer: TrainerAPI, write: Callable[[TrainerAPI, str], None]) -> None:
+        """Write what the next boundary will write."""
         for path in self.saves.paths():
             save = self.saves.unwritten(path)
             if save is None or save.read:
@@ -196,9 +207,14 @@ class KeptCheckpoints:
             write(trainer, path)
             for target, symbolic in save.links:
                 self._link(trainer, path, target, symbolic)
-        if trainer.is_global_zero and trainer.checkpoint_io.is_writing():
-            self.files.exists(self.ranking.newest)  # which waits
-        return self.ranking
+
+    def begin(self, path: str) -> bool:
+        """Return whether ``path`` is to be written: not where it was, for a subclass that puts folders in its place."""
+        save = self.saves.unwritten(path)
+        done = save is not None and save.read and bool(self.ranking.stands_in)
+        if save is not None:
+            save.read = True  # whoever reads it while it is written needs no second one
+        return not done
 
     # ---- what becomes of a save --------------------------------------------------------------------------------------
 
@@ -252,6 +268,7 @@ class KeptCheckpoints:
         if own:
             assert self._owner is not None
             self._owner._remove_checkpoint(trainer, path)
+            self.ranking.stands_in.pop(path, None)
             if weights := self.beside(path):
                 self.delete(trainer, weights)
         return own
@@ -312,6 +329,7 @@ class KeptCheckpoints:
         ranking.restore(ranking.snapshot(), lambda path: path if path in here else "")
         if ranking.monitor is not None:
             ranking.rank()
+            ranking.best = ranking.stands_in.get(ranking.best, ranking.best)
         elif not ranking.best:
             ranking.best = next((path for path in reversed(ranking.files) if path != ranking.last), "")
 
@@ -320,8 +338,10 @@ class KeptCheckpoints:
         name may be another run's.
         """
         ranking, files = self.ranking, self.files
-        named = {*ranking.files, ranking.best, ranking.worst, ranking.last, ranking.newest} - {"", *awaited}
-        found = [path for path in named if files.exists(path)]
+        others = ranking.stands_in
+        named = {*ranking.files, ranking.best, ranking.worst, ranking.last, ranking.newest, *others.values()}
+        named -= {"", *awaited}
+        found = [path for path in named if files.exists(path) or (path in others and files.exists(others[path]))]
         if self._moved_from is not None:
             found = [path for path in found if files.owns(path) or files.came_from(path, self._mark_before)]
         for path in found if ranking.save_top_k != -1 else {ranking.last}.intersection(found):

@@ -169,7 +169,7 @@ class ModelCheckpoint(Checkpoint):
 
     @best_model_path.setter
     def best_model_path(self, path: str | os.PathLike[str]) -> None:
-        self._kept.ranking.best = os.fspath(path)
+        self._kept.ranking.name_best(os.fspath(path))
 
     @property
     def best_model_score(self) -> Tensor | None:
@@ -228,7 +228,7 @@ class ModelCheckpoint(Checkpoint):
 
     @property
     def _readable(self) -> CheckpointRanking:
-        return self._kept.readable(self._write)
+        return self._kept.readable(self._save_checkpoint if self._ranks_itself else self._write)
 
     @property
     def every_n_epochs(self) -> int | None:
@@ -461,9 +461,17 @@ class ModelCheckpoint(Checkpoint):
     def _weights_beside(self, path: str) -> str:
         return self._kept.beside(path) if path != self._kept.interrupted else ""
 
+    def _write_due(self, trainer: TrainerAPI, path: str) -> None:
+        if self._kept.begin(path):
+            self._save_checkpoint(trainer, path)
+
     @property
     def _saves_itself(self) -> bool:
-        return is_overridden(self, "_save_checkpoint", ModelCheckpoint)
+        return is_overridden(self, "_save_checkpoint", ModelCheckpoint) or self._ranks_itself
+
+    @property
+    def _ranks_itself(self) -> bool:
+        return is_overridden(self, "_update_best_and_save", ModelCheckpoint)
 
     def _contents_of(self, path: str) -> dict[str, Any]:
         """What goes into a file, as :meth:`TrainerAPI.request_save` takes it; only what was asked for."""
@@ -563,11 +571,13 @@ class ModelCheckpoint(Checkpoint):
         self._kept.expect(path, leaves, self._before, trainer.global_step)
         self._last_global_step_saved, self._saved = trainer.global_step, path
         self._ask(trainer, path)
+        if self._ranks_itself and trainer.world_size > 1:  # it reads the path, and no rank can write it alone
+            self._kept.write_ahead(trainer, self._save_checkpoint)
 
     def _ask(self, trainer: TrainerAPI, path: str) -> None:
         mark, asked = self._kept.files.writes(path), self._contents_of(path)
         if self._saves_itself:
-            asked["write"] = partial(self._save_checkpoint, trainer)
+            asked["write"] = partial(self._write_due, trainer)
         elif weights := self._weights_beside(path):
             contents = asked | {"weights_only": True}
             trainer.request_save(weights, owner=self, mark=self._kept.files.writes(weights), **contents)

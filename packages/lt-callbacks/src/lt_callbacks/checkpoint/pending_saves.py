@@ -54,8 +54,9 @@ class PendingSaves:
 
     @property
     def before(self) -> dict[str, Any] | None:
-        """The ranking before the first save that is not with the writer yet; None where there is no such save."""
-        return next((save.before for save in self._saves.values() if not save.given and save.before is not None), None)
+        """The ranking before the first save that is not written yet; None where there is no such save."""
+        saves = (save for save in self._saves.values() if not (save.given or save.read))
+        return next((save.before for save in saves if save.before is not None), None)
 
     def paths(self) -> list[str]:
         """Return those that are not with the writer yet."""

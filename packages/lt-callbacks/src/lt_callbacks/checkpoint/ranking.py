@@ -31,6 +31,7 @@ class CheckpointRanking:
         newest: path saved last.
         given_score: what a user has set as the best one's score, where it has none of its own.
         given_worst: likewise of the one that goes next; it decides nothing.
+        stands_in: what a subclass has put in the place of a file (a folder) by that file's path.
 
     Raises:
         ConfigError: for a ``save_top_k`` below -1, or above 1 without a monitor.
@@ -53,6 +54,7 @@ class CheckpointRanking:
         self.current: Tensor | None = None
         self.given_score: Tensor | None = None
         self.given_worst: Tensor | None = None
+        self.stands_in: dict[str, str] = {}
 
     def at(self, snapshot: dict[str, Any]) -> CheckpointRanking:
         """Return what it was at a :meth:`snapshot`."""
@@ -63,7 +65,8 @@ class CheckpointRanking:
     @property
     def best_score(self) -> Tensor | None:
         """Score of the best one, 0-dim, or None."""
-        return self.scores.get(self.best, self.given_score)
+        file = next((path for path, other in self.stands_in.items() if other == self.best), self.best)
+        return self.scores.get(file, self.given_score)
 
     @property
     def worst_score(self) -> Tensor | None:
@@ -85,6 +88,12 @@ class CheckpointRanking:
             self.rank()
         else:
             self.best = path
+
+    def name_best(self, path: str) -> None:
+        """Take ``path`` for the best: in the place of the file that was, where it is none of those here."""
+        if path and path not in self.files and self.best in self.files:
+            self.stands_in[self.best] = path
+        self.best = path
 
     def keep(self, path: str) -> None:
         """Keep ``path`` without a rank."""
@@ -120,6 +129,7 @@ class CheckpointRanking:
             "last": self.last,
             "newest": self.newest,
             "current": self.current,
+            "stands_in": dict(self.stands_in),
         }
 
     def restore(self, state: dict[str, Any], place: Callable[[str], str] = str) -> None:
@@ -130,3 +140,5 @@ class CheckpointRanking:
         for name in ("best", "worst", "last", "newest"):
             setattr(self, name, place(state[name]))
         self.current = state["current"]
+        placed = {place(path): place(other) for path, other in state["stands_in"].items()}
+        self.stands_in = {path: other for path, other in placed.items() if path and other}

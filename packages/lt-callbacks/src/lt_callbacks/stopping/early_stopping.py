@@ -113,6 +113,7 @@ class EarlyStopping(Callback):
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
         self.stopping_reason_message: str | None = None
         self._rule = EarlyStoppingReason.NOT_STOPPED  # of the value that is looked at
+        self._trainer: TrainerAPI | None = None  # of a check
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -176,14 +177,10 @@ class EarlyStopping(Callback):
     def _run_early_stopping_check(self, trainer: TrainerAPI) -> None:
         """Check; subclasses in the wild override it, to check later or less often."""
         metrics = trainer.callback_metrics
-        if self.monitor not in metrics:
-            if trainer.stop_reason and self._metric.awaits_validation(trainer):  # the run ends anyway
-                return
-            error = self._metric.lacking(trainer, self.monitor, metrics)
-            if error is not None and self.strict:
-                raise error
-            if error is not None:
-                warn(str(error), code="LT532")
+        self._trainer = trainer
+        checks = self._validate_condition_metric(metrics)
+        self._trainer = None
+        if not checks or self.monitor not in metrics:
             return
         current = metrics[self.monitor].detach().squeeze().cpu()
         best_before = self.best_score
@@ -196,6 +193,20 @@ class EarlyStopping(Callback):
             trainer.print(f"{self.monitor} got better{better}; best so far: {float(current):.5g}.")
         if self._any_rank(trainer, bool(message)):
             self._stop(trainer, self._rule, message)
+
+    def _validate_condition_metric(self, logs: dict[str, Tensor]) -> bool:
+        """Return whether there is a value to check; subclasses in the wild override it, to let checks pass by."""
+        trainer = self._trainer
+        if self.monitor in logs or trainer is None:
+            return self.monitor in logs
+        if trainer.stop_reason and self._metric.awaits_validation(trainer):  # the run ends anyway
+            return False
+        error = self._metric.lacking(trainer, self.monitor, logs)
+        if error is not None and self.strict:
+            raise error
+        if error is not None:
+            warn(str(error), code="LT532")
+        return False
 
     def _stop(self, trainer: TrainerAPI, reason: EarlyStoppingReason, message: str) -> None:
         found = [(rank, *each) for rank, each in enumerate(trainer.strategy.gather_objects((reason.value, message)))]
