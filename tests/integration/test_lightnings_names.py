@@ -333,6 +333,23 @@ def test_the_simple_profiler_keeps_the_durations_of_each_action(name):
         trainer.profiler.stop("another")
 
 
+def test_the_advanced_profiler_keeps_the_functions_of_each_action(name, tmp_path, capsys):
+    class Keeps(name("profilers:AdvancedProfiler")):
+        def teardown(self, stage):
+            self.kept = {action: profile.getstats() for action, profile in self.profiled_actions.items()}
+            super().teardown(stage)
+
+    trainer, _ = fitted(name, profiler=Keeps(tmp_path, line_count_restriction=3, dump_stats=True))
+    assert any("training_step" in str(function) for function, *_ in trainer.profiler.kept["training_step"])
+    assert not trainer.profiler.profiled_actions
+    assert trainer.profiler.local_rank == 0
+    assert (tmp_path / "fit-0-training_step.prof").stat().st_size
+    assert "Profile stats for: training_step rank: 0" in capsys.readouterr().out
+    trainer, _ = fitted(name, profiler="advanced")
+    assert isinstance(trainer.profiler, name("profilers:AdvancedProfiler"))
+    assert pickle.loads(pickle.dumps(trainer.profiler)).line_count_restriction == 1.0
+
+
 def test_without_a_profiler_there_is_one_that_takes_names_and_measures_nothing(name):
     trainer, _ = fitted(name)
     assert isinstance(trainer.profiler, name("profilers:PassThroughProfiler"))

@@ -38,8 +38,13 @@ class PyTorchProfiler(SimpleProfiler):
         row_limit: operators in the report, -1 for all.
         sort_by_key: column that orders the report; default: time on the GPU, or on the CPU where there is none.
         table_kwargs: further arguments of ``key_averages().table``.
+        record_module_names: accepted as in Lightning; ``with_modules`` and ``with_stack`` are torch's own.
         profiler_kwargs: arguments of ``torch.profiler.profile``: ``schedule``, ``on_trace_ready``, ``activities``,
             ``record_shapes``, ``profile_memory``, ``with_stack``, ``with_flops``...
+
+    Attributes:
+        profiler: the ``torch.profiler.profile`` of the present run, or None.
+        function_events: the operators that were traced last, or None.
 
     Raises:
         ConfigError: for an argument that ``torch.profiler.profile`` does not know.
@@ -55,6 +60,7 @@ class PyTorchProfiler(SimpleProfiler):
         row_limit: int = 20,
         sort_by_key: str | None = None,
         table_kwargs: dict[str, Any] | None = None,
+        record_module_names: bool = True,
         **profiler_kwargs: Any,
     ) -> None:
         super().__init__(dirpath, filename)
@@ -66,7 +72,8 @@ class PyTorchProfiler(SimpleProfiler):
         self._sort_by_key = sort_by_key
         self._table_kwargs = table_kwargs or {}
         self._profiler_kwargs = profiler_kwargs
-        self._profiler: torch_profiler.profile | None = None
+        self.profiler: torch_profiler.profile | None = None
+        self.function_events: Any = None
         self._open = ExitStack()
         self._operators = ""
 
@@ -77,8 +84,8 @@ class PyTorchProfiler(SimpleProfiler):
         if self._emit_nvtx:
             self._open.enter_context(torch.autograd.profiler.emit_nvtx())  # type: ignore[no-untyped-call]
         else:
-            self._profiler = self._make()
-            self._open.enter_context(self._profiler)
+            self.profiler = self._make()
+            self._open.enter_context(self.profiler)
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def named(*args: Any, **kwargs: Any) -> Any:
@@ -94,16 +101,16 @@ class PyTorchProfiler(SimpleProfiler):
         return stack
 
     def step(self) -> None:
-        if self._profiler is not None:
-            self._profiler.step()
+        if self.profiler is not None:
+            self.profiler.step()
 
     def stop(self) -> None:
         if self._began is None:
             return
         self._open.close()
-        if self._profiler is not None and not self._operators:
-            self._note(self._profiler)
-        self._profiler = None
+        if self.profiler is not None and not self._operators:
+            self._note(self.profiler)
+        self.profiler = None
         super().stop()
 
     def summary(self) -> str:
@@ -143,6 +150,7 @@ class PyTorchProfiler(SimpleProfiler):
             return
         device_time = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
         key = self._sort_by_key or device_time
+        self.function_events = profiler.events()  # type: ignore[no-untyped-call]
         self._operators = averages.table(sort_by=key, row_limit=self._row_limit, **self._table_kwargs)
 
     def _export(self, profiler: torch_profiler.profile) -> None:

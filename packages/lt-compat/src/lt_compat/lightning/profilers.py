@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
+import io
 import os
+import pstats
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +15,7 @@ from time import perf_counter
 
 from lt_core.profiler import Profiler as Measures
 
-__all__ = ["PassThroughProfiler", "Profiler", "SimpleProfiler"]
+__all__ = ["AdvancedProfiler", "PassThroughProfiler", "Profiler", "SimpleProfiler"]
 
 
 class _Kind(type(Measures)):  # type: ignore[misc]
@@ -56,16 +60,33 @@ class Profiler(Measures, metaclass=_Kind):
         finally:
             self.stop(action_name)
 
+    @property
+    def local_rank(self) -> int:
+        """The rank on this machine."""
+        return self._local_rank or 0
+
+    def _prepare_filename(self, action_name: str | None = None, extension: str = ".txt") -> str:
+        parts = (self._stage, self.filename or None, self._local_rank, action_name)
+        name = "-".join(str(part) for part in parts if part is not None)
+        return (re.sub(r'[\\/:*?"<>|\n\r\t_]+', "_", name).strip() or "profile") + extension
+
+    def _stats_to_str(self, stats: dict[str, str]) -> str:
+        rank = "" if self._local_rank is None else f" rank: {self._local_rank}"
+        parts = [f"Profile stats for: {action}{rank}{os.linesep}{text}" for action, text in stats.items()]
+        return os.linesep.join([self._title(), *parts])
+
+    def _title(self) -> str:
+        return f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
+
     def describe(self) -> None:
         """Write the report to its file, or print it on one rank of each node."""
         text = self.summary()
         if not text:
             return
         if self.filename and self.dirpath:
-            parts = (self._stage, self.filename, self._local_rank)
             folder = Path(self.dirpath)
             folder.mkdir(parents=True, exist_ok=True)
-            with (folder / f"{'-'.join(str(part) for part in parts if part is not None)}.txt").open("a") as file:
+            with (folder / self._prepare_filename()).open("a") as file:
                 file.write(text)
         elif not self._local_rank:
             print(text)
@@ -131,5 +152,64 @@ class SimpleProfiler(Profiler):
             "|  " + "  |  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + "  |" for row in shown
         ]
         rule = "-" * len(lines[0])
-        title = f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
-        return "\n".join([title, "", rule, lines[0], rule, lines[1], rule, *lines[2:], rule, ""])
+        return "\n".join([self._title(), "", rule, lines[0], rule, lines[1], rule, *lines[2:], rule, ""])
+
+
+class AdvancedProfiler(Profiler):
+    """Keeps the Python functions of each action, by cProfile; of actions in one another the inner one alone.
+
+    Args:
+        dirpath: as the base's.
+        filename: as the base's.
+        line_count_restriction: how many functions are shown of each action: a number, or a share (a float up to 1.0).
+        dump_stats: also write each action's ``.prof`` to ``dirpath``.
+    """
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str | None = None,
+        line_count_restriction: float = 1.0,
+        dump_stats: bool = False,
+    ) -> None:
+        super().__init__(dirpath, filename)
+        self.profiled_actions: dict[str, cProfile.Profile] = defaultdict(cProfile.Profile)
+        self.line_count_restriction = line_count_restriction
+        self.dump_stats = dump_stats
+
+    def start(self, action_name: str) -> None:  # type: ignore[override]
+        """An action begins."""
+        for profile in self.profiled_actions.values():  # Python runs one at a time
+            profile.disable()
+        self.profiled_actions[action_name].enable()
+
+    def stop(self, action_name: str) -> None:  # type: ignore[override]
+        """An action has ended.
+
+        Raises:
+            ValueError: where it has never begun.
+        """
+        if action_name not in self.profiled_actions:
+            raise ValueError(f"Attempting to stop recording an action ({action_name}) which was never started.")
+        self.profiled_actions[action_name].disable()
+
+    def summary(self) -> str:
+        """Return each action's functions, those that took most first."""
+        stats = {}
+        for name, profile in self.profiled_actions.items():
+            if self.dump_stats:
+                folder = Path(self.dirpath or ".")
+                folder.mkdir(parents=True, exist_ok=True)
+                profile.dump_stats(folder / self._prepare_filename(name, ".prof"))
+            text = io.StringIO()
+            shown = pstats.Stats(profile, stream=text).strip_dirs().sort_stats("cumulative")
+            shown.print_stats(self.line_count_restriction)
+            stats[name] = text.getvalue()
+        return self._stats_to_str(stats)
+
+    def teardown(self, stage: str | None) -> None:
+        """A run has ended: forget its actions."""
+        self.profiled_actions.clear()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.dirpath, self.filename, self.line_count_restriction, self.dump_stats)

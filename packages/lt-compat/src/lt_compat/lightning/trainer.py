@@ -12,7 +12,7 @@ from lt_compat.lightning.environments import as_environment
 from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, kept
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
-from lt_compat.lightning.profilers import PassThroughProfiler, SimpleProfiler
+from lt_compat.lightning.profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
@@ -181,8 +181,8 @@ def as_lts(arguments: dict[str, Any]) -> dict[str, Any]:
     for name, registry in (("strategy", STRATEGIES), ("accelerator", ACCELERATORS)):
         if isinstance(new.get(name), str) and registry.of_the_user(new[name]):
             new[name] = registry.get(new[name])
-    if new.get("profiler") == "simple":
-        new["profiler"] = SimpleProfiler()
+    if new.get("profiler") in ("simple", "advanced"):
+        new["profiler"] = SimpleProfiler() if new["profiler"] == "simple" else AdvancedProfiler()
     carried = _carried_by(new.get("strategy"))
     given = new.get("plugins") or []
     listed = [*(given if isinstance(given, list | tuple) else [given]), *carried.pop("plugins")]

@@ -46,6 +46,7 @@ lt_compat.lightning.wrapped:DistributedSamplerWrapper = DistributedSamplerWrappe
 lt_compat.lightning.profilers:Profiler = Profiler BaseProfiler AbstractProfiler
 lt_compat.lightning.profilers:PassThroughProfiler = PassThroughProfiler
 lt_compat.lightning.profilers:SimpleProfiler = SimpleProfiler
+lt_compat.lightning.profilers:AdvancedProfiler = AdvancedProfiler
 lt_compat.lightning.summary:LayerSummary = LayerSummary
 lt_compat.lightning.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
 lt_compat.lightning.summary:get_human_readable_count = get_human_readable_count
