@@ -484,7 +484,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     # ---- in a run ----------------------------------------------------------------------------------------------------
 
     def mark_dirty(self) -> None:
-        """Have the plan of the loop made again at the next batch; after a change that the loop cannot see."""
         if self._run is not None:
             self._run.training.mark_dirty()
 
@@ -638,7 +637,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         return text
 
     def reload_train_loader(self) -> None:
-        """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
         if self._run is not None:
             self._run.data.outdate()
 
@@ -659,7 +657,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             print(*args, **kwargs)  # noqa: T201  (this is what print is for)
 
     def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
-        """Return a context in which a module is made directly on the device and in the precision of this Trainer."""
         stack = ExitStack()
         stack.enter_context(self.strategy.init_context())
         stack.enter_context(self.precision_plugin.init_context())

@@ -15,6 +15,7 @@ from lt_core.duration import Duration, Unit
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
+from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limit, Limits
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.position import Position
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
-class TrainerView(Collectives):
-    """Each attribute is one read of a run, the Trainer's parts or its settings; limits can be set, and are checked."""
+class TrainerView(Collectives, TrainerAPI):
+    """Each attribute is one read of a run, the Trainer's parts or its settings; limits can be set, and are checked.
+
+    Those without a docstring here have it in :class:`~lt_core.trainer.TrainerAPI`, which editors and ``help`` show.
+    """
 
     _settings: Settings
     _parts: Parts
@@ -84,7 +88,6 @@ class TrainerView(Collectives):
 
     @property
     def callbacks(self) -> list[Callback]:
-        """All callbacks, in the order in which they are called."""
         return self._parts.callbacks
 
     @property
@@ -113,17 +116,14 @@ class TrainerView(Collectives):
 
     @property
     def strategy(self) -> Strategy:
-        """Where runs happen."""
         return self._parts.strategy
 
     @property
     def accelerator(self) -> Accelerator:
-        """The kind of device."""
         return self._parts.accelerator
 
     @property
     def precision_plugin(self) -> Precision:
-        """The number format."""
         return self._parts.precision
 
     @property
@@ -143,22 +143,18 @@ class TrainerView(Collectives):
 
     @property
     def profiler(self) -> Profiler:
-        """The profiler; one that measures nothing by default."""
         return self._parts.profiler
 
     @property
     def checkpoint_io(self) -> CheckpointIO:
-        """What writes and reads checkpoint files."""
         return self._parts.checkpoint_io
 
     @property
     def recorder(self) -> RunRecorder:
-        """What ``self.log`` writes to."""
         return RunRecorder() if self._run is None else self._run.recorder
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        """The optimizers, in declared order."""
         return [] if self._run is None else self._run.training.optimizers
 
     @optimizers.setter
@@ -181,32 +177,26 @@ class TrainerView(Collectives):
 
     @property
     def lr_scheduler_configs(self) -> list[SchedulerConfig]:
-        """The schedulers with interval, frequency, monitor and name."""
         return [] if self._run is None else self._run.training.schedulers.configs
 
     @property
     def global_rank(self) -> int:
-        """Number of this process in the job, from 0."""
         return self.strategy.rank
 
     @property
     def local_rank(self) -> int:
-        """Number of this process on its node, from 0."""
         return self.strategy.local_rank
 
     @property
     def node_rank(self) -> int:
-        """Number of this node, from 0."""
         return self.strategy.node_rank
 
     @property
     def world_size(self) -> int:
-        """Processes in the job."""
         return self.strategy.world_size
 
     @property
     def num_devices(self) -> int:
-        """Devices on this node."""
         return len(self.strategy.placement.devices)
 
     @property
@@ -216,12 +206,10 @@ class TrainerView(Collectives):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes in the job."""
         return self.strategy.placement.num_nodes
 
     @property
     def is_global_zero(self) -> bool:
-        """Whether this process is rank 0."""
         return self.strategy.rank == 0
 
     @property
@@ -232,7 +220,6 @@ class TrainerView(Collectives):
 
     @property
     def fast_dev_run(self) -> bool | int:
-        """Whether this is a trial of one (True) or N batches."""
         return self.settings.fast_dev_run
 
     @property
@@ -282,7 +269,6 @@ class TrainerView(Collectives):
 
     @property
     def default_root_dir(self) -> str:
-        """Where files go when nothing else says it."""
         return self.settings.default_root_dir
 
     @property
@@ -336,7 +322,6 @@ class TrainerView(Collectives):
 
     @property
     def stage(self) -> str | None:
-        """The run: ``"fit"``, ``"validate"``, ``"test"``, ``"predict"``, or None outside of one."""
         return self._run.stage if self._run is not None and self._run.is_live else None
 
     @property
@@ -361,17 +346,14 @@ class TrainerView(Collectives):
 
     @property
     def validating(self) -> bool:
-        """Whether a validation runs, by itself or inside ``fit``."""
         return self._doing == "validate"
 
     @property
     def testing(self) -> bool:
-        """Whether a test runs."""
         return self._doing == "test"
 
     @property
     def predicting(self) -> bool:
-        """Whether a prediction runs."""
         return self._doing == "predict"
 
     @property
@@ -381,7 +363,6 @@ class TrainerView(Collectives):
 
     @property
     def sanity_checking(self) -> bool:
-        """Whether the few validation batches before training run."""
         return self._phase == "sanity_check"
 
     @property
@@ -402,22 +383,18 @@ class TrainerView(Collectives):
 
     @property
     def current_epoch(self) -> int:
-        """Training epochs done, from 0; inside an epoch its number."""
         return self._position.epoch
 
     @property
     def global_step(self) -> int:
-        """Optimizer steps taken, from 0: windows in which at least one optimizer stepped."""
         return self._position.step
 
     @property
     def batch_idx(self) -> int:
-        """Training batches done in this epoch; inside a batch its number."""
         return self._position.batch
 
     @property
     def total_batches(self) -> int:
-        """Training batches done in all epochs, on this rank."""
         return self._position.batches
 
     @property
@@ -429,12 +406,10 @@ class TrainerView(Collectives):
 
     @property
     def global_samples(self) -> int:
-        """Training samples consumed by all ranks; 0 where the size of batches is unknown."""
         return self._position.samples if self._run is None else self._run.data.global_samples
 
     @property
     def global_tokens(self) -> int:
-        """Training tokens consumed by all ranks; 0 where the module has no ``count_tokens``."""
         return self._position.tokens
 
     def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
@@ -451,13 +426,11 @@ class TrainerView(Collectives):
         return 0.0 if self._run is None else self._run.progress.elapsed(unit, at_start=at_start)
 
     def predict_indices(self, dataloader_idx: int = 0) -> Sequence[int] | None:
-        """Return the positions in the data set of the samples of the present batch to predict; None where unknown."""
         feeds = [] if self._run is None else self._run.evaluation.feeds_made("predict") or []
         return feeds[dataloader_idx].indices if dataloader_idx < len(feeds) else None
 
     @property
     def num_training_batches(self) -> int | float:
-        """Training batches in an epoch on this rank, limits applied; ``inf`` where unknown."""
         if self._run is None:
             return float("inf")
         if self._run.data.feed is None and self._run.stage == "fit" and self._run.begun:
@@ -476,23 +449,19 @@ class TrainerView(Collectives):
 
     @property
     def num_val_batches(self) -> list[int | float]:
-        """Validation batches for each loader, limits applied."""
         return self._counts("validate")
 
     @property
     def num_sanity_val_batches(self) -> list[int | float]:
-        """Sanity-check batches for each loader."""
         most = self.settings.num_sanity_val_steps
         return [count if most == -1 else min(count, most) for count in self.num_val_batches]
 
     @property
     def num_test_batches(self) -> list[int | float]:
-        """Test batches for each loader, limits applied."""
         return self._counts("test")
 
     @property
     def num_predict_batches(self) -> list[int | float]:
-        """Batches to predict for each loader, limits applied."""
         return self._counts("predict")
 
     def window_of(self, epoch: int) -> int:
@@ -511,43 +480,35 @@ class TrainerView(Collectives):
 
     @property
     def train_dataloader(self) -> Any:
-        """The user's training loader or loaders."""
         return self._loaders("train")
 
     @property
     def val_dataloaders(self) -> Any:
-        """The user's validation loader or loaders."""
         return self._loaders("validate")
 
     @property
     def test_dataloaders(self) -> Any:
-        """The user's test loader or loaders."""
         return self._loaders("test")
 
     @property
     def predict_dataloaders(self) -> Any:
-        """The user's loader or loaders to predict on."""
         return self._loaders("predict")
 
     def all_loaders(self, stage: str) -> list[Any]:
-        """Return the flat list of the user's loaders for ``"train"``, ``"val"``, ``"test"`` or ``"predict"``."""
         return each_loader(self._loaders({"val": "validate"}.get(stage, stage)))
 
     # ---- metrics -----------------------------------------------------------------------------------------------------
 
     @property
     def callback_metrics(self) -> dict[str, Tensor]:
-        """Everything logged, by name; what callbacks monitor."""
         return self.recorder.callback_metrics()
 
     @property
     def logged_metrics(self) -> dict[str, Tensor]:
-        """What went to the loggers last."""
         return self.recorder.logged_metrics()
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
-        """What the progress bar shows."""
         return self.recorder.progress_bar_metrics()
 
     # ---- what hooks set ----------------------------------------------------------------------------------------------

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABCMeta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lt_core.dialect import NOT_MINE, attribute_of
 from lt_core.errors import nearest_name, warn
+from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.table import ARGUMENTS
 from lt_loops.former_names import ATTRIBUTES, CLASS_METHODS, understood_by
 
+if TYPE_CHECKING:
+    from abc import ABCMeta as ProtocolMeta
+else:
+    ProtocolMeta = type(TrainerAPI)
 
-class AsksDialects(ABCMeta):
+
+class AsksDialects(ProtocolMeta):
     """The class of the Trainer's class: class methods that are not there are asked of the installed dialects.
 
-    It is an ABCMeta so that a subclass of the Trainer may have an abstract class beside it.
+    The Trainer is a Protocol's by name, and has its class: an ABCMeta, so that a subclass of the Trainer may have an
+    abstract class beside it.
     """
 
     if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
 
-        def __getattr__(cls, name: str) -> Any:
+        def __getattr__(cls, name: str) -> Any:  # noqa: N805  (a class of classes)
             """Return what a dialect has by this name."""
             return missing(cls, name)
 
