@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from lt_core.callback import Callback
 from lt_core.dialect import method_of
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
     from lt_loops.run.job import Job
     from lt_loops.setup.hook_calls import HookCalls
-
-    Hooks = list[tuple[Callable[..., Any], int]]
 
 
 _OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -70,10 +67,7 @@ def run_evaluate(run: Run) -> RunResult:
 def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, Any]]:
     """Run one validation or test over all its loaders; return the epoch's metrics, a dict for each loader.
 
-    Args:
-        run: the run.
-        group: ``"validate"`` or ``"test"``.
-        limit: batches of each loader, for the sanity check; None for what the Trainer was asked for.
+    ``limit``: batches of each loader, for the sanity check; None for what the Trainer was asked for.
     """
     word, recorder = Stage(group).hook, run.recorder
     feeds = run.evaluation.feeds(group)
@@ -209,7 +203,8 @@ def read(
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     method = f"{word}_step"
     step, taken = eval_step(run.job, run.strategy.bind(run.model, method), method, several)
-    starts, ends = batch_hooks(run.hooks, word, several)
+    starts = [(hook, _taken(hook, several)) for hook in run.hooks[f"on_{word}_batch_start"]]
+    ends = [(hook, _taken(hook, several, "outputs")) for hook in run.hooks[f"on_{word}_batch_end"]]
     done = batch_done_of(run.strategy)
     logs_steps = run.log.active and run.phase != "sanity_check"
     if run.stage != "fit":
@@ -251,16 +246,6 @@ def read(
                 return
 
 
-def batch_hooks(hooks: HookCalls, word: str, several: bool) -> tuple[Hooks, Hooks]:
-    """Return the hooks at the start and the end of a batch, each with how many of ``batch, batch_idx, dataloader_idx``
-    it takes.
-    """
-    starts, ends = hooks[f"on_{word}_batch_start"], hooks[f"on_{word}_batch_end"]
-    return [(hook, _taken(hook, several)) for hook in starts], [
-        (hook, _taken(hook, several, "outputs")) for hook in ends
-    ]
-
-
 def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:
     """Return how many of ``batch, batch_idx, dataloader_idx`` a function takes after ``first``.
 
@@ -297,15 +282,11 @@ def model_in_eval_mode(module: LightningModule, recorder: RunRecorder, word: str
     try:
         yield
     finally:
-        _restore_modes(modes)
+        for part, training in modes:
+            if part.training is not training:  # not part.train(), which goes down to parts with a mode of their own
+                part.training = training
         if is_overridden(module, f"on_{word}_model_train", LightningModule):
             getattr(module, f"on_{word}_model_train")()
-
-
-def _restore_modes(modes: list[tuple[nn.Module, bool]]) -> None:
-    for part, training in modes:
-        if part.training is not training:  # not part.train(), which goes down to parts that have a mode of their own
-            part.training = training
 
 
 @contextmanager

@@ -60,12 +60,8 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
 
     Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's
     limits. The loaders are asked for anew, so that a changed batch size counts. No logger gets anything, nothing is
-    validated unless ``limit_val_batches`` is given, and only the callbacks of the trial run.
-
-    Args:
-        outer: the present fit.
-        max_steps: optimizer steps.
-        overrides: ``callbacks``, and any limit of the Trainer (``accumulate_grad_batches=4``).
+    validated unless ``limit_val_batches`` is given, and only the callbacks of the trial run. The ``overrides`` are
+    ``callbacks``, and any limit of the Trainer (``accumulate_grad_batches=4``).
 
     Raises:
         ConfigTypeError: outside of ``fit``, or for an override that a trial cannot take.

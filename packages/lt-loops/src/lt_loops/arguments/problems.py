@@ -66,14 +66,13 @@ def type_name(value: object) -> str:
 
 def wrong_type(name: str, value: object, expected: str, remedy: str = "") -> Problem:
     """Return the problem of an argument that is something else than ``expected``."""
-    return Problem(
-        f"{name}={shown(value)}: expected {expected}; received {type_name(value)}.{_tail(remedy)}", wrong_type=True
-    )
+    text = f"{name}={shown(value)}: expected {expected}; received {type_name(value)}. {remedy}"
+    return Problem(text.rstrip(), wrong_type=True)
 
 
 def wrong_value(name: str, value: object, expected: str, remedy: str = "") -> Problem:
     """Return the problem of an argument of the right type whose value is not ``expected``."""
-    return Problem(f"{name}={shown(value)}: expected {expected}.{_tail(remedy)}")
+    return Problem(f"{name}={shown(value)}: expected {expected}. {remedy}".rstrip())
 
 
 def problem_of(error: ConfigError) -> Problem:
@@ -97,7 +96,3 @@ def raise_problems(problems: Sequence[Problem], call: str, code: str) -> None:
         raise kind(problems[0].text, code=code)
     lines = "".join(f"\n  {problem.text}" for problem in problems)
     raise kind(f"{len(problems)} problems with the arguments of {call}:{lines}\n", code=code)
-
-
-def _tail(remedy: str) -> str:
-    return f" {remedy}" if remedy else ""

@@ -118,11 +118,6 @@ def log_every_n_steps(name: str, value: Any) -> Problem | None:
     return count(0, "optimizer steps", instead=f"Write {name}=0 to log nothing per step.", also=amount)(name, value)
 
 
-def time(name: str, value: Any) -> Problem | None:
-    """Accept a span of time."""
-    return _duration(name, value, ("seconds",))
-
-
 def _duration(name: str, value: Any, units: Sequence[Unit], expected: str = "") -> Problem | None:
     """Accept a duration in one of ``units``; ``expected`` says what else may be written."""
     try:
@@ -401,11 +396,6 @@ def new_precision(value: Any) -> str:
 def as_precision(value: Any) -> str | Precision:
     """Return a number format by its present name."""
     return value if isinstance(value, Precision) else canonical_precision(value)
-
-
-def as_time(value: Any) -> timedelta:
-    """Return a span of time."""
-    return Duration.time(value)
 
 
 def as_interval(value: Any) -> int | float | timedelta | Duration:

@@ -105,7 +105,7 @@ class Settings:
     min_epochs: int | None = _row(None, rules.count(0, "epochs"))
     max_steps: int = _row(-1, rules.count(0, "optimizer steps", unlimited=True))
     min_steps: int | None = _row(None, rules.count(0, "optimizer steps"))
-    max_time: timedelta | None = _row(None, rules.time, also="str | dict[str, int]", form=rules.as_time)
+    max_time: timedelta | None = _row(None, rules.duration("seconds"), also="str | dict[str, int]", form=Duration.time)
     max_duration: Duration | None = _row(
         None,
         rules.duration("steps", "epochs", "samples", "tokens", "seconds"),

@@ -66,11 +66,7 @@ def choose_checkpoint(
 def agreed_choice(trainer: TrainerAPI, chosen: str | None, header: Header, stage: str) -> tuple[str | None, Header]:
     """Return, on every rank, the checkpoint that rank 0 chose, and its run: what ranks see of a folder may differ.
 
-    Args:
-        trainer: whose checkpoint callbacks know the files.
-        chosen: what :func:`choose_checkpoint` returned here.
-        header: says which run this is.
-        stage: the run.
+    ``chosen`` is what :func:`choose_checkpoint` returned here; ``header`` says which run this is.
 
     Raises:
         CheckpointError: on every rank, where rank 0 found none.
@@ -115,9 +111,10 @@ def _meant(trainer: TrainerAPI, word: str, stage: str) -> str | None:
 
 
 _NEWEST = ("last", "auto", "hpc")
+"""Words for the newest checkpoint; the third is Lightning's."""
+
 WORDS = ("best", *_NEWEST)
 """What stands for a checkpoint in place of its path."""
-"""Words for the newest checkpoint; the third is Lightning's."""
 
 
 def _best(trainer: TrainerAPI, stage: str) -> str:

@@ -26,13 +26,7 @@ def read_checkpoint(
 ) -> None:
     """Read the checkpoint that a run was asked for, before anything is set up that depends on it.
 
-    Args:
-        origin: knows the path, and takes what is read.
-        strategy: whose ranks read.
-        io: for the file.
-        resumes: whether a fit goes on from it.
-        says: whether this process says that it waits for the file.
-        say: prints a line, on rank 0.
+    ``resumes``: a fit goes on from it; ``says``: this process says that it waits; ``say`` prints a line, on rank 0.
     """
     path = origin.path
     if path is None:
@@ -67,11 +61,7 @@ def place_of_others(
 ) -> tuple[int, int, int]:
     """Return epoch, batch and step where the run stood that wrote a file which is not lt's, as a dialect reads it.
 
-    Args:
-        saved: the file.
-        optimizers: how many there are.
-        batches: of an epoch; None where unknown.
-        window: returns how many micro-batches made an optimizer step in an epoch.
+    ``batches`` are those of an epoch, ``window`` says how many made an optimizer step in one.
 
     Raises:
         CheckpointError: where none does.

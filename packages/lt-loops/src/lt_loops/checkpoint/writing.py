@@ -46,14 +46,8 @@ def checkpoint_of(
 ) -> dict[str, Any]:
     """Return everything that a resume needs, as plain data and tensors; called on every rank.
 
-    Args:
-        contents: what of it.
-        origin: says of which run the file is.
-        position: where the run stands.
-        owners: who are asked.
-        strategy: brings the ranks' own together.
-        gaps: takes note of the optional parts that fail.
-        loops: the counters as Lightning keeps them.
+    The ``owners`` are asked in their order; ``gaps`` takes note of the optional parts that fail; ``loops`` are the
+    counters as Lightning keeps them.
     """
     epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
     header = origin.next_header(position.step, epoch, weights_only=contents.weights_only)
@@ -91,11 +85,7 @@ def _version() -> str:
 def loop_counters(position: Position, length: int | None, optimizers: int, *, manual: bool) -> dict[str, Any]:
     """Return the counters as Lightning 2.x keeps them in a file written at the end of a batch or an epoch.
 
-    Args:
-        position: where the run stands.
-        length: batches of an epoch, None where unknown.
-        optimizers: how many there are.
-        manual: whether the user steps them.
+    ``length``: batches of an epoch, None where unknown; ``manual``: the user steps the optimizers.
     """
     within = position.batch > 0
     batches = position.batch if within else length or 0

@@ -14,9 +14,7 @@ from lt_loops.logging.slot import CALLABLE, joined
 def merged_sums(states: Sequence[Mapping[str, Any]], module: nn.Module | None = None) -> dict[str, Any]:
     """Return one recorder's state that holds the sums of all, for a run that goes on with fewer ranks or more.
 
-    Args:
-        states: what :meth:`RunRecorder.state_dict` returned on each rank, from rank 0 on.
-        module: in which metric objects are found, for how they merge.
+    ``states`` are those of each rank, from rank 0 on; how metric objects merge, those in ``module`` say.
     """
     pages: dict[tuple[str, int | None], dict[str, list[dict[str, Any]]]] = {}
     for state in states:

@@ -78,9 +78,7 @@ def reset_metrics_of(module: nn.Module) -> None:
 def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, dict[str, Any]]:
     """Return the sums of the metric objects in a module that were updated, by name.
 
-    Args:
-        module: in which they are found.
-        but: ids of those that are kept elsewhere.
+    ``but``: ids of those that are kept elsewhere.
     """
     parts = dict(module.named_modules())
     for collection in _collections_in(module):

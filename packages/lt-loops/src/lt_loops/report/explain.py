@@ -87,14 +87,7 @@ def imagine(
 
 
 def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> str:
-    """Return the plan of a fit as text; nothing is launched, and the hardware need not be here.
-
-    Args:
-        trainer: with its arguments.
-        model: whose memory is counted, or None.
-        loaders: training loaders from which to count, or None.
-        place: where it would run.
-    """
+    """Return the plan of a fit as text, with the memory of ``model`` and the batches of ``loaders`` where not None."""
     parts = [
         _places(trainer, place),
         memory(model, trainer.precision_plugin, place.on(0)) if isinstance(model, LightningModule) else "",
@@ -183,14 +176,10 @@ def _times(trainer: TrainerView) -> str:
             f"  validation: {when}",
             f"  step values: every {rows if isinstance(rows, Duration) else f'{rows} optimizer steps'}, to {loggers}",
             f"  stops: {', '.join(filter(None, stops)) or 'never by itself'}",
-            f"  checkpoints: {', '.join(_saving(trainer)) or 'none'}",
+            f"  checkpoints: {', '.join(type(cb).__name__ for cb in trainer.checkpoint_callbacks) or 'none'}",
             *(f"  {type(callback).__name__}: {text}" for callback in trainer.callbacks if (text := callback.explain())),
         ]
     )
-
-
-def _saving(trainer: TrainerView) -> list[str]:
-    return [type(callback).__name__ for callback in trainer.checkpoint_callbacks]
 
 
 def _callbacks(trainer: TrainerView) -> str:

@@ -27,12 +27,7 @@ def memory(module: LightningModule, precision: Precision, strategy: Strategy) ->
     """Return what parameters, gradients and optimizers take on a rank, as text.
 
     The module is copied to torch's meta device, ``configure_model`` called there, and the optimizers take a step of
-    nothing, so that what they keep is counted and not guessed.
-
-    Args:
-        module: the user's; left as it is.
-        precision: of the run.
-        strategy: as it would stand on a rank.
+    nothing, so that what they keep is counted and not guessed. ``strategy`` is as it would stand on a rank.
     """
     try:
         model = _copied(module)

@@ -51,9 +51,7 @@ def skips_epoch(
 def after_batch(run: Run, *, resumed: bool = False) -> bool:
     """Do what is due between two batches; return whether the epoch must be left.
 
-    Args:
-        run: the run.
-        resumed: the run goes on at this very boundary, whose hooks and logs are done.
+    ``resumed``: the run goes on at this very boundary, whose hooks and logs are done.
     """
     run.ahead.looked_up()
     run.training.settle()

@@ -107,11 +107,9 @@ class Evaluation(Owner):
             )
 
     def is_due(self, *, seconds: float, at_stop: bool) -> bool:
-        """Return whether a validation is due between these two batches.
+        """Return whether a validation is due between these two batches, after so many ``seconds`` of training.
 
-        Args:
-            seconds: of training so far.
-            at_stop: training ends here because somebody wants it to; the metrics of that state are wanted.
+        ``at_stop``: training ends here because somebody wants it to; the metrics of that state are wanted.
         """
         position, interval = self._ahead.position, self._limits.val_check_interval
         here = position.batch
@@ -195,10 +193,8 @@ class Evaluation(Owner):
     def stops_at(self, batches: int, feeds: list[Feed], sums: list[dict[str, Any]]) -> None:
         """Note where a signal ends this validation, so that a resume goes on with the next batch.
 
-        Args:
-            batches: done, of all loaders together.
-            feeds: that read them. Where a loader might read another order next time, nothing is noted.
-            sums: what was logged so far.
+        ``batches`` are done, of all loaders together. Where a loader might read another order next time, nothing is
+        noted.
         """
         if all(_reads_the_same_again(feed.loader) for feed in feeds):
             place = {"place": self._place(feeds), "batches": batches, "sums": sums}

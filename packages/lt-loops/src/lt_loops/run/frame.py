@@ -63,10 +63,7 @@ class Run:
     def __init__(self, job: Job, shows: Callable[[Run], None], last: Run | None = None) -> None:
         """Describe a run that has not begun: nothing here is tied to a process.
 
-        Args:
-            job: what it is to do.
-            shows: has users read of this run from here on; called when it begins.
-            last: the fit of the same module that this one continues.
+        ``shows`` has users read of this run; called when it begins. ``last`` is the fit that this one continues.
         """
         self.job, self._shows, self.trainer, self.stage = job, shows, job.trainer, job.stage
         module, settings, limits, parts = job.module, job.settings, job.limits, job.parts

@@ -95,10 +95,7 @@ class LossWatch:
             )
 
     def check_epoch(self, *, only_warns: bool) -> None:
-        """Refuse an epoch in which no batch on any rank had a loss: nothing was trained.
-
-        Args:
-            only_warns: in place of the error.
+        """Refuse an epoch in which no batch on any rank had a loss, or only warn of it: nothing was trained.
 
         Raises:
             HookError: unless the module says that it is meant.

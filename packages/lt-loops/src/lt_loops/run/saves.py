@@ -161,13 +161,8 @@ class Saves:
     ) -> Exception | None:
         """Write a checkpoint of this moment, complete on every rank when this returns.
 
-        Args:
-            path: the file.
-            contents: what goes into it.
-            capture: makes the tree.
-            storage_options: for the CheckpointIO; for one file only.
-            each_logger: None where the run is over, and nobody else closes the CheckpointIO.
-            mark: what the file says of its owner.
+        ``each_logger`` is None where the run is over, and nobody else closes the CheckpointIO; ``mark`` is what the
+        file says of its owner.
 
         Returns:
             An exception of the user's own hooks, to be raised; the file lacks only what they would have added.
@@ -217,8 +212,7 @@ class Saves:
     def confirm(self, *, together: bool = True) -> None:
         """Wait for what is written in the background, and report what failed.
 
-        Args:
-            together: whether all ranks call this; not so where an exception may end one alone.
+        ``together``: all ranks call this; not so where an exception may end one alone.
         """
         pending, self._unconfirmed = self._unconfirmed, []
         failures = self._io.failures()

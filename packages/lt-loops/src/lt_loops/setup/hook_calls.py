@@ -161,7 +161,8 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
         moved = False
         for callback in list(ordered):
             place = ordered.index(callback)
-            others = [(i, _class_names(cb)) for i, cb in enumerate(ordered) if cb is not callback]
+            names = [{kind.__name__ for kind in type(cb).__mro__} for cb in ordered]
+            others = [(i, kinds) for i, kinds in enumerate(names) if i != place]
             earliest = max((i + 1 for i, kinds in others if kinds & set(callback.after)), default=0)
             latest = min((i for i, kinds in others if kinds & set(callback.before)), default=len(ordered))
             target = earliest if place < earliest else min(place, latest)
@@ -175,7 +176,3 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
 
 def _saves(callback: Callback) -> bool:
     return is_overridden(callback, "on_saved", Callback)
-
-
-def _class_names(callback: Callback) -> set[str]:
-    return {kind.__name__ for kind in type(callback).__mro__}

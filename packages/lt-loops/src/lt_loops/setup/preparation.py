@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -216,17 +216,12 @@ def _call_setup(run: Run) -> None:
     if is_overridden(run.module, "setup", LightningModule):
         with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=run.speaks):
             adapted(run.module.setup, "setup")(run.stage)
-    make_layers = _layer_maker(run.module)
+    own = run.module.configure_model if is_overridden(run.module, "configure_model", LightningModule) else None
+    make_layers = method_of(run.module, "configure_model", own)  # or what a dialect has for it
     if make_layers is not None:
         with run.strategy.init_context(), run.precision.init_context():
             make_layers()
         run.attach()  # modules that it made log into this run too
-
-
-def _layer_maker(module: LightningModule) -> Callable[..., Any] | None:
-    """Return what makes the module's layers where they will live: ``configure_model``, or what a dialect has for it."""
-    own = module.configure_model if is_overridden(module, "configure_model", LightningModule) else None
-    return method_of(module, "configure_model", own)
 
 
 def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:

@@ -83,10 +83,7 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
 def check_schedule_length(config: SchedulerConfig, steps: float, epochs: float) -> None:
     """Warn when a schedule and the run differ in length as they do when somebody counted in the wrong unit.
 
-    Args:
-        config: the scheduler.
-        steps: optimizer steps of the whole fit; infinite where unknown.
-        epochs: epochs of the whole fit; infinite where unknown.
+    ``steps`` and ``epochs`` are those of the whole fit; infinite where unknown.
     """
     scheduler = config.scheduler
     total = getattr(scheduler, "total_steps", None) or getattr(scheduler, "T_max", None)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
 from lt_core.dialect import StepKind, dialects, method_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.run.frame import Run
     from lt_loops.run.position import Position
-    from lt_loops.setup.hook_calls import HookCalls
     from lt_loops.setup.optimizers import Optimization
 
 
@@ -34,9 +32,10 @@ def make_plan(run: Run) -> Plan:
     if training.dirty:
         run.hooks.forget()
         training.let_go()
-    plan = Plan(training.optimizers)
+    plan, hooks = Plan(training.optimizers), run.hooks
     plan.window = 1 if run.strategy.capabilities.owns_accumulation else run.job.limits.window_of(run.position.epoch)
-    _fill_hooks(run.hooks, plan)
+    plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
+    plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
     _fill_slots(plan, run.module, run.strategy, run.precision)
     plan.clip = _clip_slot(run.module, run.strategy, run.job.limits)
     _fill_zero_grad(plan, run.module, run.strategy, run.position)
@@ -87,11 +86,8 @@ def make_plan(run: Run) -> Plan:
 def bind_step(run: Run, method: str, *more: str, direct: bool = False) -> tuple[Callable[..., Any], bool]:
     """Return what the loop calls for ``training_step``, and whether it takes ``batch_idx``.
 
-    Args:
-        run: whose strategy and precision wrap the method; with nothing to wrap it is the module's own.
-        method: the step's name.
-        more: what it takes beyond ``batch`` and ``batch_idx``.
-        direct: call the module, not the strategy's wrapper; gradients are then reduced by ``reduce_gradients``.
+    With nothing that wraps it, it is the module's own. ``more`` is what it takes beyond ``batch`` and ``batch_idx``;
+    ``direct``: call the module, not the strategy's wrapper; gradients are then reduced by ``reduce_gradients``.
     """
     own = getattr(run.module, method)
     takes_index = count_arguments(own, ("batch", "batch_idx", *more)) >= 2
@@ -160,13 +156,6 @@ def _reduces_afterwards(plan: Plan, made: Optimization, batches: int | None) -> 
     return plan.kind in ("manual", "auto", "closure", "other") or made.names is not None or unknown_end
 
 
-def _fill_hooks(hooks: HookCalls, plan: Plan) -> None:
-    plan.before_zero = hooks["on_before_zero_grad"]
-    plan.before_backward = hooks["on_before_backward"]
-    plan.after_backward = hooks["on_after_backward"]
-    plan.before_step = hooks["on_before_optimizer_step"]
-
-
 def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precision: Precision) -> None:
     if is_overridden(precision, "scale_loss", Precision):
         plan.scale = precision.scale_loss
@@ -191,12 +180,12 @@ def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> C
         return lambda optimizer: hook(optimizer, value, algorithm)
     if not value:
         return None
-    clip, limit = strategy.clip_gradients, float(value)
-    return lambda optimizer: _ignore(clip(params_of(optimizer), limit, algorithm or "norm"))
+    clip_gradients, limit = strategy.clip_gradients, float(value)
 
+    def clip(optimizer: Optimizer) -> None:
+        clip_gradients(params_of(optimizer), limit, algorithm or "norm")
 
-def _ignore(norm: Tensor | None) -> None:
-    """Drop what clipping returns."""
+    return clip
 
 
 def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, position: Position) -> None:

@@ -168,10 +168,8 @@ class MicroBatches(Window):
 def check_micro_batches(run: Run, closures: list[str], *, own_split: bool) -> None:
     """Refuse what cannot be tried again, or cannot be tried by one rank alone.
 
-    Args:
-        run: set up.
-        closures: the names of its optimizers that evaluate a closure by themselves.
-        own_split: ``training_step`` is of a kind that cuts its batches itself.
+    ``closures``: the names of the optimizers that evaluate a closure by themselves; ``own_split``: ``training_step`` is
+    of a kind that cuts its batches itself.
 
     Raises:
         ConfigError: with all that stands in the way.
