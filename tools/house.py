@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_400,
     "lines of lt-loops": 14_370,
-    "lines of all packages": 65_740,
+    "lines of all packages": 65_700,
     "files in the fullest folder": 32,
     "members of Strategy": 33,
 }

@@ -288,6 +288,22 @@ def test_a_callback_writes_what_the_connector_dumps_by_the_strategy(name, tmp_pa
         trainer._checkpoint_connector.restore_model()
 
 
+def test_the_stage_is_what_lightning_gives_and_prints(name):
+    from lt.demos import BoringModel
+
+    told = []
+
+    class Tells(BoringModel):
+        def setup(self, stage):
+            told.extend([stage == "fit", stage is name("trainer.states:TrainerFn").FITTING, str(stage), f"{stage}"])
+
+        def teardown(self, stage):
+            told.append(stage.value)
+
+    name(":Trainer")(max_steps=1, **QUIET).fit(Tells())
+    assert told == [True, True, "TrainerFn.FITTING", "TrainerFn.FITTING", "fit"]
+
+
 def test_fit_from_the_last_checkpoint_begins_anew_where_there_is_none(name, tmp_path):
     trainer = name(":Trainer")(**QUIET, max_epochs=1, limit_train_batches=1, default_root_dir=tmp_path)
     with pytest.warns(UserWarning, match="no last checkpoint available"):

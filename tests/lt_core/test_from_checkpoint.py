@@ -23,8 +23,9 @@ class Model(LightningModule):
         self.layer = nn.Linear(width, 2, bias=bias)
 
 
-def save(module: LightningModule, path: Path, **more) -> Path:
-    CheckpointIO().save_checkpoint({"state_dict": module.state_dict(), **saved_hparams(module), **more}, path)
+def save(module: nn.Module, path: Path, **more) -> Path:
+    saved = saved_hparams(module) if isinstance(module, LightningModule) else {}
+    CheckpointIO().save_checkpoint({"state_dict": module.state_dict(), **saved, **more}, path)
     return path
 
 
@@ -55,6 +56,20 @@ def test_keywords_that_are_far_from_any_are_ignored_with_one_warning(path):
         model = Model.load_from_checkpoint(save(Model(3), path), num_workers=4, batch=2)
     assert len(told) == 1
     assert model.hparams == {"width": 3, "bias": True, "lr": 0.1}
+
+
+class Hands(Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+
+
+def test_a_keyword_that_goes_on_as_kwargs_and_is_not_taken_there_says_where_it_came_from(path):
+    with pytest.raises(ConfigError, match=r"Model.__init__, to which Hands hands .* takes no 'bais'. Leave it out"):
+        Hands.load_from_checkpoint(save(Model(3), path), bais=True)
+    with pytest.raises(TypeError, match=r"Hands hands its \*\*kwargs, takes no 'x'. It is from the checkpoint"):
+        Hands.load_from_checkpoint(save(nn.Identity(), path, hyper_parameters={"width": 3, "x": 1}))
+    with pytest.raises(CheckpointError, match=r"Model.__init__, to which Hands .* needs width.*holds no hyperparam"):
+        Hands.load_from_checkpoint(save(nn.Identity(), path))
 
 
 def test_a_missing_hyperparameter_is_named_with_how_to_pass_it(path):

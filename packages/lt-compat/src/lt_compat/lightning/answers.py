@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import IterableDataset
 
-from lt_compat.lightning.demos import BoringDataModule, BoringModel, RandomDataset
 from lt_compat.lightning.faces import AcceleratorConnector
 from lt_core import interface
 from lt_core.batch import batch_size_of, move_to_device
@@ -37,76 +36,10 @@ from lt_core.errors import LtWarning
 from lt_core.files.hparams_file import read_hparams_file
 from lt_core.hparams import plain_hparams
 from lt_core.module import LightningModule
-from lt_core.optimizer import grad_norm
 from lt_core.plugins import install_hint
 from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn
-from lt_core.states import (
-    GradClipAlgorithmType,
-    LightningEnum,
-    RunningStage,
-    TrainerFn,
-    TrainerState,
-    TrainerStatus,
-)
 
-__all__ = [
-    "BoringDataModule",
-    "BoringModel",
-    "EPOCH_OUTPUT",
-    "GradClipAlgorithmType",
-    "LRSchedulerTypeTuple",
-    "LightningEnum",
-    "disable_possible_user_warnings",
-    "find_shared_parameters",
-    "get_torchvision_model",
-    "has_iterable_dataset",
-    "has_len_all_ranks",
-    "is_cuda_out_of_memory",
-    "is_cudnn_snafu",
-    "is_out_of_cpu_memory",
-    "lightning_setattr",
-    "load_hparams_from_tags_csv",
-    "load_hparams_from_yaml",
-    "save_hparams_to_tags_csv",
-    "save_hparams_to_yaml",
-    "set_shared_parameters",
-    "sized_len",
-    "SIGTERMException",
-    "WarningCache",
-    "_METRIC",
-    "RandomDataset",
-    "RunningStage",
-    "TrainerFn",
-    "TrainerState",
-    "TrainerStatus",
-    "_AcceleratorConnector",
-    "_DEVICE",
-    "_EVALUATE_OUTPUT",
-    "_MAP_LOCATION_TYPE",
-    "_PATH",
-    "_PREDICT_OUTPUT",
-    "_load",
-    "apply_to_collection",
-    "auto_move_data",
-    "extract_batch_size",
-    "find_usable_cuda_devices",
-    "garbage_collection_cuda",
-    "get_filesystem",
-    "get_init_args",
-    "grad_norm",
-    "has_len",
-    "is_oom_error",
-    "is_overridden",
-    "is_param_in_hook_signature",
-    "is_picklable",
-    "lightning_getattr",
-    "lightning_hasattr",
-    "load",
-    "pl_load",
-    "rank_prefixed_message",
-    "recursive_detach",
-    "suggested_max_num_workers",
-]
+_IMPORTED = {*globals()}
 
 _AcceleratorConnector = AcceleratorConnector
 _PATH = str | os.PathLike[str]
@@ -453,4 +386,5 @@ _TORCH_IS_NEWER = re.compile(r"_TORCH_GREATER_EQUAL_(\d+)_(\d+)(?:_\d+)?")
 
 def answers(name: str) -> bool:
     """Return whether this module has an answer for a name of Lightning."""
-    return name in __all__ or bool(_AVAILABLE.fullmatch(name) or _TORCH_IS_NEWER.fullmatch(name))
+    here = name in globals() and name not in _IMPORTED
+    return here or bool(_AVAILABLE.fullmatch(name) or _TORCH_IS_NEWER.fullmatch(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from enum import Enum
 from functools import cache, wraps
 from typing import Any
 
@@ -17,6 +18,7 @@ from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, silenced, warn
+from lt_core.states import RunningStage, TrainerFn, TrainerStatus
 
 __all__ = ["trainer_class", "trusting"]
 
@@ -44,6 +46,8 @@ _SAID_IN_LIGHTNING = {
 def trainer_class() -> type:
     """Return the installed Trainer's class with loops that can be asked for their limits."""
     base: Any = plugins.load("trainers", "default")
+    for kind in (TrainerFn, RunningStage, TrainerStatus):
+        kind.__str__, kind.__format__ = Enum.__str__, Enum.__format__  # type: ignore[method-assign,assignment]
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__

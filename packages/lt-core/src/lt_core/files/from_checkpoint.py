@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import re
 import types
 import typing
 from argparse import Namespace
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
-from lt_core.errors import CheckpointError, ConfigError, did_you_mean, nearest_name, warn
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, did_you_mean, nearest_name, warn
 from lt_core.files._hparams_form import (
     annotated_classes,
     constructor_hints,
@@ -175,10 +176,25 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     if not takes_all:
         arguments = {name: value for name, value in arguments.items() if name in named}
     by_name = checkpoint.get(prefix + "hparams_by_name", {})
-    _check_complete(cls, named, arguments, by_name, shown)
+    missing = [name for name, p in named.items() if p.default is p.empty and name not in arguments]
+    _check_complete(f"{cls.__qualname__}.__init__", missing, cls, arguments, by_name, shown)
     _warn_of_defaults(cls, named, arguments, by_name)
     hints = constructor_hints(cls)
-    return cls(**{n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()})
+    arguments = {n: v if n in given else _as_annotated(v, hints.get(n)) for n, v in arguments.items()}
+    try:
+        return cls(**arguments)
+    except TypeError as error:
+        found = re.search(r"(\S+)\(\) (?:got an unexpected|missing .* required) .*argument.*?'(\w+)'", str(error))
+        if not takes_all or found is None:
+            raise
+        where = f"{found[1]}, to which {cls.__qualname__} hands its **kwargs,"
+        _check_complete(where, [found[2]] if found[2] not in arguments else [], cls, arguments, by_name, shown)
+        way = (
+            "Leave it out." if found[2] in given else "It is from the checkpoint: take it out of **kwargs in __init__."
+        )
+        raise ConfigTypeError(
+            f"{cls.__qualname__}.load_from_checkpoint: {where} takes no {found[2]!r}. {way}", code="LT194"
+        ) from error
 
 
 def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any]) -> None:
@@ -219,13 +235,13 @@ def _saved(checkpoint: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _check_complete(
+    where: str,
+    missing: list[str],
     cls: type[Any],
-    named: Mapping[str, inspect.Parameter],
     arguments: Mapping[str, Any],
     by_name: Mapping[str, Any],
     shown: str,
 ) -> None:
-    missing = [name for name, p in named.items() if p.default is p.empty and name not in arguments]
     if not missing:
         return
     notes = [f"{name} (saved by name only: {by_name[name]})" if name in by_name else name for name in missing]
@@ -234,7 +250,7 @@ def _check_complete(
         "" if arguments else f" {shown} holds no hyperparameters: call save_hyperparameters() in __init__ to have them."
     )
     raise CheckpointError(
-        f"{cls.__qualname__}.__init__ needs {', '.join(notes)}, which the checkpoint does not hold.{kept} Pass it: "
+        f"{where} needs {', '.join(notes)}, which the checkpoint does not hold.{kept} Pass it: "
         f"{cls.__qualname__}.load_from_checkpoint(path, {again}).",
         code="LT660",
     )

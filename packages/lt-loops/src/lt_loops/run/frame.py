@@ -10,6 +10,7 @@ from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
+from lt_core.states import TrainerFn
 from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
@@ -138,6 +139,11 @@ class Run:
     def model(self) -> nn.Module:
         """The module as the strategy set it up."""
         return self.weights.model
+
+    @property
+    def fn(self) -> str:
+        """The stage as ``setup`` and ``teardown`` get it."""
+        return TrainerFn(self.stage) if self.job.lenient else self.stage
 
     @property
     def speaks(self) -> bool:

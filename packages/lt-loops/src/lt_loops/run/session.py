@@ -132,9 +132,9 @@ class Session:
     def _tear_down(self) -> None:
         run = self.run
         if run.job.datamodule is not None:
-            self._tear_down_by(lambda: _tear_down_data(run.job.datamodule, run.stage))
+            self._tear_down_by(lambda: _tear_down_data(run.job.datamodule, run.fn))
         for hook in run.hooks["teardown"]:
-            self._tear_down_by(partial(hook, run.stage))
+            self._tear_down_by(partial(hook, run.fn))
 
     def _tear_down_by(self, action: Callable[[], object]) -> None:
         """Do one step of the teardown; where it is the first thing that fails, the exception hooks are called."""

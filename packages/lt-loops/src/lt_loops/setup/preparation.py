@@ -210,12 +210,12 @@ def _call_setup(run: Run) -> None:
     if run.job.datamodule is not None:
         source, hook = run.job.datamodule, adapted(run.job.datamodule.setup, "setup")
         with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks):
-            setup_once(source, run.stage, lambda: hook(run.stage))
+            setup_once(source, run.stage, lambda: hook(run.fn))
     for callback in run.callbacks:
-        adapted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.stage)
+        adapted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.fn)
     if is_overridden(run.module, "setup", LightningModule):
         with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=run.speaks):
-            adapted(run.module.setup, "setup")(run.stage)
+            adapted(run.module.setup, "setup")(run.fn)
     own = run.module.configure_model if is_overridden(run.module, "configure_model", LightningModule) else None
     make_layers = method_of(run.module, "configure_model", own)  # or what a dialect has for it
     if make_layers is not None:
