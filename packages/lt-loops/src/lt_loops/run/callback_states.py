@@ -25,8 +25,6 @@ class CallbackStates(Owner):
         all: the callbacks; the Trainer's own list.
     """
 
-    __slots__ = ("_module", "_quiet", "_trainer", "all")
-
     def __init__(self, callbacks: list[Callback], trainer: TrainerAPI, module: LightningModule, *, quiet: bool) -> None:
         """Keep ``callbacks``; ``quiet``: nothing is said of states that no callback takes."""
         self.all, self._trainer, self._module, self._quiet = callbacks, trainer, module, quiet

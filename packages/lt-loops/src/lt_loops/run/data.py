@@ -26,20 +26,6 @@ class TrainingData(Owner):
         outdated: the loaders are to be asked for again before the next epoch.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_batches",
-        "_clock",
-        "_elsewhere",
-        "_feeds",
-        "_generators",
-        "_limits",
-        "_overfit",
-        "_place",
-        "feed",
-        "outdated",
-    )
-
     def __init__(self, ahead: Ahead, limits: Limits, feeds: Feeds, overfit: int | float) -> None:
         """Begin without a feed; ``overfit`` is the limit that comes before that of ``limits``, 0 for none."""
         self._ahead, self._limits, self._feeds, self._overfit = ahead, limits, feeds, overfit

@@ -35,22 +35,6 @@ class Evaluation(Owner):
     resumes, does it again; but for the batches that were done, where their sums are kept (:meth:`stops_at`).
     """
 
-    __slots__ = (
-        "_ahead",
-        "_at_start",
-        "_before",
-        "_feeds",
-        "_half",
-        "_limits",
-        "_loaders",
-        "_made",
-        "_module",
-        "_multiples",
-        "_steps",
-        "_strategy",
-        "_until_due",
-    )
-
     def __init__(
         self,
         ahead: Ahead,

@@ -24,8 +24,6 @@ _FIRST_BATCHES = 20
 class LossWatch:
     """Reports, once, the first loss that is not finite, and training that has no loss at all."""
 
-    __slots__ = ("_finite_at", "_missing", "_module", "_position", "_raises", "_reported", "_strategy", "_training")
-
     def __init__(
         self, position: Position, module: LightningModule, strategy: Strategy, training: Training, *, raises: bool
     ) -> None:

@@ -20,8 +20,6 @@ class Origin:
         header: of the checkpoint that this run wrote or resumed from last; ``header.run`` names the run.
     """
 
-    __slots__ = ("header", "path", "saved", "trusted")
-
     def __init__(self, path: str | None, *, trusted: bool) -> None:
         self.path, self.trusted = path, trusted
         self.saved: Saved | None = None

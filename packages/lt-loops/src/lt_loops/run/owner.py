@@ -81,8 +81,6 @@ class Owner:
     that fails is noted in ``gaps``.
     """
 
-    __slots__ = ()
-
     def next_due(self) -> int:
         """Return the batch of this epoch after which the loop must look up for it."""
         return NEVER

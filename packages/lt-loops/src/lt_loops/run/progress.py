@@ -35,8 +35,6 @@ class Counting(Protocol):
 class Progress:
     """Answers how much is done, and counts tokens where the module says how many a batch has."""
 
-    __slots__ = ("_ahead", "_amount", "_data", "_limits", "_module", "_schedulers", "_seen", "_start", "_strategy")
-
     def __init__(
         self,
         ahead: Ahead,

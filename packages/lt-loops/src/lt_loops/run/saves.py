@@ -57,19 +57,6 @@ class Saves:
     the last boundary, ``newest`` is the last file on disk that resumes, "" for none.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_failures",
-        "_io",
-        "_on_disk",
-        "_profiler",
-        "_strategy",
-        "_together",
-        "_unconfirmed",
-        "newest",
-        "requests",
-    )
-
     def __init__(self, ahead: Ahead, strategy: Strategy, io: CheckpointIO, profiler: Profiler | None) -> None:
         """Begin with nothing asked for and nothing on disk; a profiler measures saves as ``"save_checkpoint"``."""
         self._ahead, self._strategy, self._io, self._profiler = ahead, strategy, io, profiler

@@ -29,8 +29,6 @@ class Schedulers:
         configs: the schedulers with when they step, in declared order.
     """
 
-    __slots__ = ("_ahead", "_evaluation", "_module", "_own_step", "_recorder", "_stepped", "configs")
-
     def __init__(self, ahead: Ahead, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation) -> None:
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
         self.configs: list[SchedulerConfig] = []

@@ -30,22 +30,6 @@ class Stopping(Owner):
         leaving: the run ends at this boundary because of it: no validation, no epoch end.
     """
 
-    __slots__ = (
-        "_agreement",
-        "_ahead",
-        "_announced",
-        "_bounds",
-        "_limit",
-        "_limits",
-        "_position",
-        "_strategy",
-        "_wish",
-        "leaving",
-        "reason",
-        "requested",
-        "signal",
-    )
-
     def __init__(self, ahead: Ahead, strategy: Strategy, limits: Limits, bounds: Sequence[Bound]) -> None:
         """Go on without an end in sight; ``limits`` may change while the run goes on."""
         self._ahead, self._position, self._strategy = ahead, ahead.position, strategy

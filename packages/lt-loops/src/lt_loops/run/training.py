@@ -50,22 +50,6 @@ class Training(Owner):
             where it did for whole batches.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_module",
-        "_precision",
-        "_strategy",
-        "_weights",
-        "dirty",
-        "held_back",
-        "made",
-        "micro_batch_size",
-        "open_gradients",
-        "pending",
-        "plan",
-        "schedulers",
-    )
-
     def __init__(
         self,
         ahead: Ahead,

@@ -29,8 +29,6 @@ class Weights(Owner):
         model: the module as the strategy set it up.
     """
 
-    __slots__ = ("_module", "_saved", "_strategy", "model")
-
     def __init__(self, module: LightningModule, strategy: Strategy) -> None:
         self._module, self._strategy = module, strategy
         self.model: nn.Module = module

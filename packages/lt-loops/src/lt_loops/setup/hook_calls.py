@@ -27,8 +27,6 @@ class HookCalls:
     callbacks and module, by what the dialect says (:mod:`lt_core.dialect`).
     """
 
-    __slots__ = ("_adapters", "_asked", "_callbacks", "_found", "_module", "_own", "_profiler", "_trainer", "_unfit")
-
     def __init__(
         self, trainer: TrainerAPI, module: LightningModule, callbacks: list[Callback], profiler: Profiler | None
     ) -> None:
