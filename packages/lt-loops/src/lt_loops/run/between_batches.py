@@ -58,24 +58,18 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     if not resumed:
         run.log.write_row()
     run.save()
-    if _obeys_signal(run):  # before the validation and the schedulers: a resume from what is saved here does both
+    if run.stopping.obeys_signal():  # before the validation and the schedulers: a resume from here does both
+        _announce_signal(run)
         return True
     if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
         validate(run)
-        if _obeys_signal(run):
+        if run.stopping.obeys_signal():
+            _announce_signal(run)
             return True
     run.training.schedulers.watch()  # after the validation, which logs what they watch
     if not resumed:  # after a resume train_epoch does, when it has made the plan
         run.look_ahead()
     return run.stopping.ends_epoch()
-
-
-def _obeys_signal(run: Run) -> bool:
-    """Return whether a signal ends the run here; then save what resumes it."""
-    if not run.stopping.obeys_signal():
-        return False
-    _announce_signal(run)
-    return True
 
 
 def _announce_signal(run: Run) -> None:

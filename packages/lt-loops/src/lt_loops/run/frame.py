@@ -103,15 +103,11 @@ class Run:
         self.outputs: Any = None
         self.phase, self.status, self.begun = "", "running", False
         if last is not None:
-            self._go_on_from(last)
-
-    def _go_on_from(self, last: Run) -> None:
-        """Take over the place, optimizers and counters of another fit."""
-        self.position.load_state_dict(last.position.state_dict())
-        self.training.go_on_from(last.training)
-        self.data.go_on_from(last.data)
-        self.origin.go_on_from(last.origin)
-        self.evaluation.go_on_from(last.evaluation)
+            self.position.load_state_dict(last.position.state_dict())
+            self.training.go_on_from(last.training)
+            self.data.go_on_from(last.data)
+            self.origin.go_on_from(last.origin)
+            self.evaluation.go_on_from(last.evaluation)
 
     def child(self, callbacks: list[Callback]) -> Run:
         """Return a fit inside this one, begun, of the same module and optimizers, with a place and metrics of its own.

@@ -21,7 +21,9 @@ from lt_loops.step.plan import Plan, params_of, with_arguments
 
 if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
+    from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.frame import Run
+    from lt_loops.run.job import Job
     from lt_loops.run.position import Position
     from lt_loops.setup.optimizers import Optimization
 
@@ -45,7 +47,9 @@ def make_plan(run: Run) -> Plan:
     if run.strategy.capabilities.syncs_in_forward:
         plan.direct = _reduces_afterwards(plan, training.made, run.data.length)
     more = () if other is None else other.arguments
-    plan.step, plan.takes_index = bind_step(run, "training_step", *more, direct=plan.direct)
+    # the module's own where the strategy has nothing to wrap, or gradients are reduced by reduce_gradients
+    bound = run.module.training_step if plan.direct else run.strategy.bind(run.model, "training_step")
+    plan.step, plan.takes_index = bind_step(run.job, run.recorder, bound, *more)
     if other is not None:
         plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
     check_groups(run.job.settings, run.strategy)
@@ -54,7 +58,8 @@ def make_plan(run: Run) -> Plan:
         from lt_loops.step.micro_batches import check_micro_batches
 
         closures = [type(o).__name__ for o in plan.optimizers if takes_closure(o, must=True)]
-        check_micro_batches(run, closures, own_split=other is not None)
+        own_split = other is not None
+        check_micro_batches(run.module, run.strategy, run.job.settings, closures, own_split=own_split)
     if run.job.profiler is not None:
         plan.measure(run.job.profiler, partial(_apply, run.strategy, run.precision))
     # imported where they are needed: most fits are plain, and every import is start-up time
@@ -83,23 +88,21 @@ def make_plan(run: Run) -> Plan:
     return plan
 
 
-def bind_step(run: Run, method: str, *more: str, direct: bool = False) -> tuple[Callable[..., Any], bool]:
+def bind_step(
+    job: Job, recorder: RunRecorder, bound: Callable[..., Any], *more: str
+) -> tuple[Callable[..., Any], bool]:
     """Return what the loop calls for ``training_step``, and whether it takes ``batch_idx``.
 
-    With nothing that wraps it, it is the module's own. ``more`` is what it takes beyond ``batch`` and ``batch_idx``;
-    ``direct``: call the module, not the strategy's wrapper; gradients are then reduced by ``reduce_gradients``.
+    ``bound`` is the method as the strategy calls it; ``more`` is what it takes beyond ``batch`` and ``batch_idx``.
     """
-    own = getattr(run.module, method)
-    takes_index = count_arguments(own, ("batch", "batch_idx", *more)) >= 2
-    step = own if direct else run.strategy.bind(run.model, method)
-    step = method_of(run.module, method, step) or step
-    step = run.precision.wrap_step(step)
-    if run.job.compile_options is not None:
+    module, options, profiler = job.module, job.compile_options, job.profiler
+    takes_index = count_arguments(module.training_step, ("batch", "batch_idx", *more)) >= 2
+    step = job.parts.precision.wrap_step(method_of(module, "training_step", bound) or bound)
+    if options is not None:
         from lt_loops.report.compile_report import compiled
 
-        step = compiled(step, run.job.compile_options, run.recorder)
-    profiler = run.job.profiler
-    return (step if profiler is None else profiler.wrap(method, step)), takes_index
+        step = compiled(step, options, recorder)
+    return (step if profiler is None else profiler.wrap("training_step", step)), takes_index
 
 
 def _choose(module: LightningModule, made: Optimization, plan: Plan, other: StepKind | None, *, cuts: bool) -> str:

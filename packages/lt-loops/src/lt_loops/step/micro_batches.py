@@ -24,6 +24,8 @@ from lt_loops.step.losses import Weight
 from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
+    from lt_core.strategy import Strategy
+    from lt_loops.arguments.table import Settings
     from lt_loops.run.frame import Run
     from lt_loops.step.plan import Plan
 
@@ -165,7 +167,9 @@ class MicroBatches(Window):
             )
 
 
-def check_micro_batches(run: Run, closures: list[str], *, own_split: bool) -> None:
+def check_micro_batches(
+    module: LightningModule, strategy: Strategy, settings: Settings, closures: list[str], *, own_split: bool
+) -> None:
     """Refuse what cannot be tried again, or cannot be tried by one rank alone.
 
     ``closures``: the names of the optimizers that evaluate a closure by themselves; ``own_split``: ``training_step`` is
@@ -174,22 +178,22 @@ def check_micro_batches(run: Run, closures: list[str], *, own_split: bool) -> No
     Raises:
         ConfigError: with all that stands in the way.
     """
-    can, found = run.strategy.capabilities, []
-    if not run.module.automatic_optimization:
+    can, found = strategy.capabilities, []
+    if not module.automatic_optimization:
         found.append("automatic_optimization=False: your training_step steps the optimizers")
     if own_split:
         found.append("training_step takes what splits the work its own way (optimizer_idx, hiddens)")
-    if is_overridden(run.module, "optimizer_zero_grad", LightningModule):
+    if is_overridden(module, "optimizer_zero_grad", LightningModule):
         found.append("optimizer_zero_grad is your own: what it keeps would be lost with a failed attempt")
     if closures:
         found.append(f"{closures[0]} calls training_step by itself, as often as it likes")
     if can.sharded_parameters or can.forward_needs_all_ranks or can.owns_accumulation or can.lazy_execution:
-        found.append(f"strategy={run.strategy.name!r}: the ranks talk within a forward, or the work is done later")
-    elif run.strategy.world_size > 1 and (not can.syncs_in_forward or can.lossy):
-        found.append(f"strategy={run.strategy.name!r}: its gradients cannot be reduced when all are there")
-    if run.job.settings.sync_batchnorm and run.strategy.world_size > 1:
+        found.append(f"strategy={strategy.name!r}: the ranks talk within a forward, or the work is done later")
+    elif strategy.world_size > 1 and (not can.syncs_in_forward or can.lossy):
+        found.append(f"strategy={strategy.name!r}: its gradients cannot be reduced when all are there")
+    if settings.sync_batchnorm and strategy.world_size > 1:
         found.append("sync_batchnorm=True: the ranks talk within a forward")
-    if run.job.settings.cuda_graphs or run.job.settings.steps_per_execution > 1:
+    if settings.cuda_graphs or settings.steps_per_execution > 1:
         found.append("cuda_graphs, steps_per_execution: several steps are one piece of work")
     if found:
         raise ConfigError(
