@@ -34,8 +34,9 @@ PUT_TOGETHER = {
     "LT141": "The Trainer has no such argument. See [Mistakes](mistakes.md).",
     "LT143": "A limit of a Trainer was set to a wrong value.",
     "LT225": "training_step returned no loss in the first 20 batches (a warning), or in a whole epoch on all ranks (an "
-    "error). Is `return loss` missing? If it is meant, set trains_without_loss = True in the module.",
-    "LT307": "Added to torch's error where a loss has no gradients: it was detached, made from a number, computed "
+    "error), or no optimizer was stepped in an epoch of manual optimization (a warning). Is `return loss` missing, or "
+    "`opt.step()`? If it is meant, set trains_without_loss = True in the module.",
+    "LT307": "torch's error for a loss without gradients, in lt's words: it was detached, made from a number, computed "
     "under no_grad, or all parameters are frozen.",
     "LT321": "The metric that a scheduler monitors was not logged; with 'strict': False a warning.",
     "LT333": "An optimizer holds parameters that are not the module's: neither moved to the device nor saved. An error "

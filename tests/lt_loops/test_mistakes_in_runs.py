@@ -131,9 +131,9 @@ RETURNS += [
         kind=RuntimeError,
     )
     for wrote, way_out in [
-        ("self.loss(batch).detach()", "it was detached"),
+        ("self.loss(batch).detach()", "It was detached (.detach(), .data, .item()"),
         ("torch.tensor(0.5)", "made from a number"),
-        ("(self(batch) > 0).sum()", "computed under no_grad"),
+        ("(self(batch) > 0).sum()", "by what has no gradient (argmax, a comparison)"),
     ]
 ]
 
@@ -214,7 +214,7 @@ MODELS = [
     ),
     row("fit(WrongMonitor(), loader, loader)", "'val_los', which was not logged", way_out="Did you mean 'val_loss'?"),
     row("fit(OnPlateau(), loader)", "'val_loss', which was not logged", way_out="Log it", kind=LtWarning),
-    row("fit(Frozen(), loader)", "no parameter leads to", way_out="all parameters are frozen", kind=RuntimeError),
+    row("fit(Frozen(), loader)", "no parameter leads to", way_out="All its parameters are frozen", kind=RuntimeError),
     row("fit(DoubleData(), loader)", "Double and Float", way_out="convert the data", kind=RuntimeError),
     row(
         "fit(Sparse(), loader, gradient_clip_val=1.0)",
@@ -261,6 +261,16 @@ LOGS = [
         way_out="Write on_step=True or on_epoch=True",
         kind=LtWarning,
     )
+]
+LOGS += [
+    row(
+        "self.log('a', 1.0, on_steps=True)",
+        "self.log() got",
+        "'on_steps'",
+        way_out="Did you mean 'on_step'",
+        kind=TypeError,
+    ),
+    row("self.log('a')", "'value'", way_out="It takes name, value, prog_bar", kind=TypeError),
 ]
 LOGS += [row("def on_fit_start(self): self.log('a', 1.0)", "'on_fit_start'", way_out="Log in a step", kind=LogError)]
 
@@ -442,7 +452,7 @@ def message_of(mistake):
         warnings.simplefilter("always")
         try:
             exec(code, names)
-        except (LtError, RuntimeError, AttributeError) as error:
+        except (LtError, RuntimeError, AttributeError, TypeError) as error:
             return error
     found = [one.message for one in told if isinstance(one.message, LtWarning)]
     assert found, f"nothing was told for {mistake.wrote}"

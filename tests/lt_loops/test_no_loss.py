@@ -117,7 +117,7 @@ def test_a_module_that_means_it_hears_nothing(fit):
     class Means(Forgets):
         trains_without_loss = True
 
-    class Manual(Forgets):
+    class Manual(Means):
         automatic_optimization = False
 
     class Untrained(Forgets):
@@ -127,6 +127,21 @@ def test_a_module_that_means_it_hears_nothing(fit):
     for kind in (Means, Manual, Untrained):
         run, told = fit(kind(), 30, max_epochs=2)
         assert (run.current_epoch, told) == (2, [])
+
+
+@pytest.mark.parametrize(("steps_in", "said"), [((), 1), ((0,), 1), ((0, 1), 0)])
+def test_a_whole_epoch_of_manual_optimization_without_a_step_is_one_warning(fit, steps_in, said):
+    class Manual(Forgets):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            self.manual_backward(self.layer(batch).sum())
+            if self.current_epoch in steps_in and batch_idx == 1:
+                self.optimizers().step()
+
+    _, told = fit(Manual(), 3, max_epochs=2 + (steps_in == ()))
+    assert len(told) == said
+    assert all("Manual has automatic_optimization = False" in text and "3 batches" in text for text in told)
 
 
 def test_an_epoch_that_reads_nothing_or_is_skipped_is_no_error(fit):

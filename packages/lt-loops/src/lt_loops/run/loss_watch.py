@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FIRST_BATCHES = 20
 """Batches without a loss at the start of training after which a warning says so."""
+_SAID = -1
+"""In place of a number of steps: it was said that none was done."""
 
 
 class LossWatch:
@@ -31,6 +33,7 @@ class LossWatch:
         self._position, self._module, self._strategy, self._training = position, module, strategy, training
         self._raises, self._reported = raises, False
         self._finite_at: int | None = None  # the optimizer step at which the loss was last found finite
+        self._steps: int | None = None  # the steps with which this epoch began, where that is known
         self._missing = 0  # batches with which this epoch began that had no loss, on this rank
 
     def look(self, output: Any) -> None:
@@ -75,6 +78,8 @@ class LossWatch:
     def begin_epoch(self) -> None:
         """Count the batches without a loss anew."""
         self._missing = 0
+        if self._steps != _SAID:
+            self._steps = self._position.step
 
     def missing(self) -> None:
         """Note that the batch in hand came without a loss; warn once where none of the first batches had one.
@@ -100,6 +105,7 @@ class LossWatch:
         """
         position, strategy = self._position, self._strategy
         if not self._training.by_loss:
+            self._check_steps()
             return
         had_loss = not position.exhausted or self._missing != position.batch or not position.batch
         if strategy.world_size > 1:
@@ -112,6 +118,22 @@ class LossWatch:
             raise HookError(message, code="LT225")
         if position.epoch or position.batch < _FIRST_BATCHES:
             warn(message, code="LT225", about=self._module.training_step)
+
+    def _check_steps(self) -> None:
+        """Warn, once, of an epoch of manual optimization in which no optimizer was stepped."""
+        position, module, training = self._position, self._module, self._training
+        manual = not (module.automatic_optimization or module.trains_without_loss) and training.optimizers
+        if manual and position.batch and position.step == self._steps and self._strategy.rank == 0:
+            self._steps = _SAID
+            warn(
+                f"{type(module).__name__} has automatic_optimization = False, and no optimizer of self.optimizers() "
+                f"was stepped in the {position.batch} batches of epoch {position.epoch}: no step counts, and probably "
+                "no weight was trained. Call opt.zero_grad(), self.manual_backward(loss) and opt.step() in "
+                "training_step, with opt = self.optimizers(); where this is meant, set trains_without_loss = True in "
+                "the module.",
+                code="LT225",
+                about=module.training_step,
+            )
 
     def _no_loss_in(self, batches: str) -> str:
         return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -11,7 +13,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.data_setup import teardown
-from lt_core.errors import silenced, warn
+from lt_core.errors import did_you_mean, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.precision import Precision
 from lt_loops.run.signals import Signals
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
     from lt_core.data import DataSource
+    from lt_core.module import LightningModule
     from lt_loops.run.frame import Run
     from lt_loops.run.loss_watch import LossWatch
 
@@ -78,7 +81,7 @@ class Session:
         self.failed = error
         if error is not None:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-            _explain(run.losses, error)
+            _explain(run.losses, run.module, error)
             if isinstance(error, torch.OutOfMemoryError):
                 self._try(
                     partial(_say_what_holds_memory, error, run.module, run.training.optimizers, run.strategy.device)
@@ -175,13 +178,28 @@ def _tear_down_data(source: DataSource | None, stage: str) -> None:
         teardown(source, stage, lambda: hook(stage))
 
 
-def _explain(losses: LossWatch, error: BaseException) -> None:
-    """Add to errors of torch that many meet what they mean here."""
-    if isinstance(error, RuntimeError) and "returned nan values" in str(error):
+def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -> None:
+    """Say what errors of torch and Python that many meet mean here: in a note, or in place of their text."""
+    text, who = str(error), type(module).__name__
+    if isinstance(error, RuntimeError) and "returned nan values" in text:
         error.add_note(f"lt: {losses.describe_anomaly()} [LT341]")
     for sign, meaning in _MEANINGS.items():
-        if isinstance(error, RuntimeError) and sign in str(error):
+        if isinstance(error, RuntimeError) and sign in text:
             error.add_note(f"lt: {meaning}")
+    if isinstance(error, RuntimeError) and "does not require grad and does not have a grad_fn" in text:
+        frozen = not any(parameter.requires_grad for parameter in module.parameters())
+        why = (
+            "All its parameters are frozen (requires_grad=False): unfreeze those that are to be trained"
+            if frozen
+            else "It was detached (.detach(), .data, .item(), .numpy()), made from a number, computed under "
+            "torch.no_grad() or by what has no gradient (argmax, a comparison), or its parameters are frozen"
+        )
+        error.args = (f"{who}: no parameter leads to the loss of training_step. {why}. torch says: {text} [LT307]",)
+    if isinstance(error, TypeError) and (found := re.match(r"ModuleBase\.(\w+)\(\) (.*)", text)):
+        takes = list(inspect.signature(getattr(type(module), found[1])).parameters)[1:]
+        slip = re.search(r"unexpected keyword argument '(\w+)'", text)
+        meant = did_you_mean(slip[1], takes) if slip else ""
+        error.args = (f"{who}: self.{found[1]}() {found[2]}.{meant} It takes {', '.join(takes)}. [LT505]",)
 
 
 def _say_what_holds_memory(error: BaseException, *holders: Any) -> None:
@@ -191,8 +209,6 @@ def _say_what_holds_memory(error: BaseException, *holders: Any) -> None:
 
 
 _MEANINGS = {
-    "does not require grad and does not have a grad_fn": "training_step returned a loss that no parameter leads to: it "
-    "was detached, made from a number, computed under no_grad, or all parameters are frozen. [LT307]",
     "nference tensor": "validate(), test() and predict() run in inference mode; a tensor that the module made there "
     "and kept (a cached table, a mask) cannot be trained with. Make it in __init__ or drop it afterwards, or take "
     "Trainer(inference_mode=False). [LT226]",
