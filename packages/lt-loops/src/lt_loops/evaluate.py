@@ -220,7 +220,7 @@ def read(
         opened = None
         if total < skip:
             total += sum(1 for _ in islice(batches, skip - total))
-            if total == skip:
+            if total == skip:  # not before: reading them has used the random generators
                 run.evaluation.goes_on(recorder.take_sums)
         for index, batch in batches:
             recorder.batch, arguments = batch, (batch, index, loader_idx)

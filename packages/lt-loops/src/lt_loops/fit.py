@@ -79,7 +79,7 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_fit_start", phase="on_fit_start")
         set_up_training(run)
         _sanity_check(run)
-        if run.job.lenient and run.origin.saved is None:
+        if run.job.lenient and run.origin.saved is None:  # a resume first puts back the generators that it uses
             run.data.open_first()
         announcements.warn_of_eval_mode(run.module)
         run.progress.begin_training(run.hooks, run.training.schedulers)
@@ -114,7 +114,7 @@ def train_epoch(run: Run) -> None:
     batch_done = batch_done_of(run.strategy, ahead)
     # where a resume goes on, and before the first batch, a validation may be due or the fit over
     finished = after_batch(run, resumed=True)
-    while not finished:
+    while not finished:  # again where the plan was marked dirty: the iterator over the batches stays and goes on
         plan = make_plan(run)
         run.look_ahead()
         # all that a batch reads of the plan becomes a local: an attribute would be looked up in every step
@@ -140,6 +140,7 @@ def train_epoch(run: Run) -> None:
             else:
                 output = step(batch, index) if takes_index else step(batch)
                 loss = output
+                # most steps return a tensor of no dimension: for those this line is all that reading it costs
                 if output.__class__ is not Tensor or output.ndim:
                     loss = balanced(output, losses, run.module, run.strategy, training.pending, feed)
                 if loss is not None:
@@ -188,8 +189,8 @@ def train_epoch(run: Run) -> None:
                 # a hook may have added a parameter group, which the plan does not know
                 if training.dirty or len(groups) != num_groups:
                     break
-                recorder.enter("train_batch")
-        else:
+                recorder.enter("train_batch")  # the boundary has entered phases of its own
+        else:  # no break: the loader is at its end, which one without a length shows only here
             end_of_data(run)
             finished = True
     run.data.pause()

@@ -101,10 +101,11 @@ class Agreement:
     def _decided(self, here: int) -> int | None:
         """Return the batch at which all stop, as rank 0 has found it; None before that."""
         strategy, lock_step = self._strategy, self._strategy.capabilities.lock_step
+        # without lock-step a rank may be past any common batch: that rank 0 has posted one says that all know
         if strategy.rank != 0:
             decided = strategy.peek(f"{self._key}/at")
             return None if decided is None else int(decided) if lock_step else here
-        while self._waited_for:
+        while self._waited_for:  # who has posted is not asked for again: each look is a message to the store
             place = strategy.peek(f"{self._key}/{self._waited_for[-1]}")
             if place is None:
                 return None

@@ -31,7 +31,7 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
         run.losses.begin_epoch()
         run.call("on_train_epoch_start", phase="train_epoch_start")
     else:
-        run.recorder.reopen("train")
+        run.recorder.reopen("train")  # a limit that ended the epoch in its middle has closed its sums
         make_plan(run)  # a validation or a log may be due at this very boundary
     return feed, run.measured(data.read())
 
@@ -53,11 +53,11 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
 
     ``resumed``: the run goes on at this very boundary, whose hooks and logs are done.
     """
-    run.ahead.looked_up()
+    run.ahead.looked_up()  # first: what a hook asks for from here on is for the next boundary
     run.training.settle()
     if not resumed:
         run.log.write_row()
-    run.save()
+    run.save()  # after the row: a checkpoint says how far the loggers' files go
     if run.stopping.obeys_signal():  # before the validation and the schedulers: a resume from here does both
         _announce_signal(run)
         return True
@@ -87,7 +87,7 @@ def end_of_data(run: Run) -> None:
         raise DataError(f"The training loader gave no batch in epoch {position.epoch}.{again}", code="LT404")
     run.data.exhaust()
     run.training.finish_window()
-    # the last step was taken just now where a window was open, and a loader may not have known its end
+    # once more: a window's last step was taken just now, or a loader without a length was not known to end here
     if not run.stopping.reason:
         after_batch(run)
 
@@ -99,7 +99,7 @@ def validate(run: Run) -> None:
     # in the middle of a window the gradients belong to the step to come
     if run.position.micro == 0 and is_overridden(run.module, "on_validation_model_zero_grad", LightningModule):
         run.module.on_validation_model_zero_grad()
-    run.saves.hear()
+    run.saves.hear()  # now, as callbacks decide in the validation's hooks which files to keep
     run.enter_phase("validate")
     with nullcontext() if run.position.batch else preserve_generators():  # validate_at_start alters no number
         evaluate(run, "validate")

@@ -84,9 +84,9 @@ class Saves:
         if not self.requests:
             return
         with self._measured():
-            self.confirm()
-            requests, self.requests = self.requests, []
-            each_logger(lambda logger: logger.save())
+            self.confirm()  # what failed before is known before anything is decided on it
+            requests, self.requests = self.requests, []  # what on_saved asks for is for the next boundary
+            each_logger(lambda logger: logger.save())  # the tree holds how far their files go
             done, failed = self._write([request for request in requests if request.write is None], capture)
         done += [request for request in requests if request.write is not None and self._is_written(request)]
         for owner in [request.owner for request in done if request.owner is not None]:  # all of their files are there
@@ -106,13 +106,14 @@ class Saves:
                 kept[asked.contents], broken = capture(asked.contents)
                 failed = failed or broken
             tree = Header.marked(kept[asked.contents], asked.mark)
+            # the position may be another one by the time at which the background is done with it
             request = asked._replace(batches=self._batches(), header=Header.of(tree))
             error = self._agreed(self._try_to_write(request.path, tree, self._io))
             if error is not None:
                 self._report(request, error)
                 continue
             self._say_gaps(request.path, tree)
-            self._unconfirmed.append(request)
+            self._unconfirmed.append(request)  # before on_saved, which may raise
             done.append(request)
             if request.owner is not None:
                 request.owner.on_saved(request.path)

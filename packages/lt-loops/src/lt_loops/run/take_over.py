@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def take_over(run: Run, result: RunResult) -> None:
     """Bring the results of a run in other processes into this one."""
-    run.saves.ranks_have_ended()
+    run.saves.ranks_have_ended()  # first: nobody else takes part in what a callback below may save
     run.position.load_state_dict(result.position)
     run.data.ended_elsewhere(result.position.get("samples_of_epoch", 0))
     run.stopping.ended_elsewhere(result.stop_reason)
@@ -27,7 +27,7 @@ def take_over(run: Run, result: RunResult) -> None:
         if state := result.callbacks.get(callback.state_key):
             callback.load_state_dict(state)
         callback.take_over(run.trainer)
-    run.open_log()
+    run.open_log()  # it never began here, so it has none yet
     for logger, state in zip(run.loggers, result.loggers, strict=False):
         run.log.guarded(logger, partial(logger.load_state_dict, state))
 

@@ -124,7 +124,7 @@ class Feeds:
                 "drop_last=True?",
                 code="LT404",
             )
-        feed.timed = True
+        feed.timed = True  # for what the end of training says of waiting
         return feed
 
     def batches_per_step(self, samples: int) -> int:

@@ -173,6 +173,7 @@ class GraphedStep:
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch; return the training step's output, None while the batch waits."""
         layout = Layout(batch)
+        # not while batches wait: they lie in the memory of a graph, and would go with it
         if self._graphs and not self._waiting and self._memory.is_left():
             self._graphs.clear()
             self._warm = 0  # an optimizer may have to make its state anew, which none may do in a graph
@@ -192,7 +193,7 @@ class GraphedStep:
         waiting, self._waiting = self._waiting, 0
         if not waiting:
             return
-        group = self._graphs[self.size]
+        group = self._graphs[self.size]  # held here: where a number has changed, the next line clears the graphs
         single = self._graph(1, group.layout, self.ahead.position.batch)
         for leaves in group.places[:waiting]:
             single.put(0, leaves)
@@ -237,12 +238,13 @@ class GraphedStep:
 
     def _is_usual(self, layout: Layout) -> bool:
         """Return whether a batch fits the graphs; before the first, whether it is like the one before it."""
+        # once there is a graph its layout counts, so that one odd batch costs one ordinary step and no capture
         seen, self._seen = self._seen, layout if not self._graphs else self._seen
         return seen is not None and layout.fits(seen)
 
     def _graph(self, count: int, layout: Layout, index: int) -> Captured:
         """Return the graph of ``count`` steps, captured anew where the numbers in it are no longer right."""
-        numbers = [rate.numbers() for rate in self._rates]
+        numbers = [rate.numbers() for rate in self._rates]  # also writes learning rates to where graphs read them
         if numbers != self._held:
             self._graphs.clear()
             self._held = numbers
@@ -252,7 +254,7 @@ class GraphedStep:
             if not self._graphs:
                 self._memory = _Memory(*self.plan.optimizers)
                 self._check_state()
-            with ExitStack() as reading:
+            with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
                 for rate in self._rates:
                     reading.enter_context(rate.in_memory())
                 step = partial(self._compute, index)
