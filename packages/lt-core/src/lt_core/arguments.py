@@ -43,25 +43,15 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
 
 def _kinds(annotation: Any) -> Iterator[str]:
     """Yield the kinds that an annotation (a string) allows; none where it says something else too."""
-    parts = [part.strip().split("[")[0] for part in str(annotation).split(" | ")]
-    return iter(parts if all(part in _KINDS for part in parts) and _closed(str(annotation)) else ())
-
-
-def _closed(annotation: str) -> bool:
-    """Return whether no part of a union lies inside brackets."""
-    return all(part.count("[") == part.count("]") for part in annotation.split(" | "))
+    parts = str(annotation).split(" | ")
+    inside_brackets = any(part.count("[") != part.count("]") for part in parts)
+    kinds = [part.strip().split("[")[0] for part in parts]
+    return iter(() if inside_brackets or any(kind not in _KINDS for kind in kinds) else kinds)
 
 
 def _is_flag(value: object) -> bool:
-    return (
-        isinstance(value, bool)
-        or (type(value).__name__ in ("bool", "bool_") and hasattr(value, "dtype"))
-        or _is_bit(value)
-    )
-
-
-def _is_bit(value: object) -> bool:
-    return type(value) is int and value in (0, 1)
+    of_numpy = type(value).__name__ in ("bool", "bool_") and hasattr(value, "dtype")
+    return of_numpy or (type(value) in (bool, int) and value in (0, 1))
 
 
 def _is_number(value: object) -> bool:

@@ -49,7 +49,11 @@ def map_batch(function: Callable[[Any], Any], batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return rebuild_mapping(batch, {key: map_batch(function, value) for key, value in batch.items()})
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return _rebuild_dataclass(function, batch)
+        moved = copy.copy(batch)
+        for field in dataclasses.fields(batch):
+            if hasattr(batch, field.name):
+                object.__setattr__(moved, field.name, map_batch(function, getattr(batch, field.name)))
+        return moved
     return batch
 
 
@@ -60,14 +64,6 @@ def rebuild_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     if hasattr(original, "default_factory"):
         return type(original)(original.default_factory, items)  # type: ignore[call-arg]
     return type(original)(items)  # type: ignore[call-arg]
-
-
-def _rebuild_dataclass(function: Callable[[Any], Any], batch: Any) -> Any:
-    moved = copy.copy(batch)
-    for field in dataclasses.fields(batch):
-        if hasattr(batch, field.name):
-            object.__setattr__(moved, field.name, map_batch(function, getattr(batch, field.name)))
-    return moved
 
 
 def batch_size_of(batch: Any, *, warns: bool = True) -> int:

@@ -207,7 +207,7 @@ class OneFile(CheckpointIO):
         if file.suffix == ".safetensors":
             hint = plugins.install_hint("lt-checkpoint[safetensors]")
             raise CheckpointError(f"{path}: this format comes with lt-checkpoint: {hint}.", code="LT679")
-        tree = plain_tree(dict(checkpoint), tensor=_on_cpu)
+        tree = plain_tree(dict(checkpoint), tensor=lambda tensor: tensor.detach().cpu())
         with writing_errors(path):
             write_atomically(file, partial(torch.save, tree))
 
@@ -299,10 +299,6 @@ _NO_COPY = (errno.ENOSPC, errno.EROFS, errno.ENOENT)
 def _copy(source: Path, file: IO[bytes]) -> None:
     with source.open("rb") as original:
         shutil.copyfileobj(original, file, 1 << 20)
-
-
-def _on_cpu(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu()
 
 
 def local_path(path: StrPath, storage_options: Any = None) -> Path:

@@ -204,32 +204,27 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def logger(self) -> Logger | None:
         """The first logger of the run, or None."""
-        trainer = self._trainer
-        return trainer.logger if trainer is not None else None
+        return None if (trainer := self._trainer) is None else trainer.logger
 
     @property
     def loggers(self) -> list[Logger]:
         """All loggers of the run."""
-        trainer = self._trainer
-        return trainer.loggers if trainer is not None else []
+        return [] if (trainer := self._trainer) is None else trainer.loggers
 
     @property
     def current_epoch(self) -> int:
         """Number of the present epoch, from 0; 0 without a Trainer."""
-        trainer = self._trainer
-        return trainer.current_epoch if trainer is not None else 0
+        return 0 if (trainer := self._trainer) is None else trainer.current_epoch
 
     @property
     def global_step(self) -> int:
         """Optimizer steps taken; 0 without a Trainer."""
-        trainer = self._trainer
-        return trainer.global_step if trainer is not None else 0
+        return 0 if (trainer := self._trainer) is None else trainer.global_step
 
     @property
     def global_rank(self) -> int:
         """Number of this process in the job, from 0."""
-        trainer = self._trainer
-        return trainer.global_rank if trainer is not None else 0
+        return 0 if (trainer := self._trainer) is None else trainer.global_rank
 
     @property
     def device_mesh(self) -> Any:
@@ -242,8 +237,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
     @property
     def local_rank(self) -> int:
         """Number of this process on its node, from 0."""
-        trainer = self._trainer
-        return trainer.local_rank if trainer is not None else 0
+        return 0 if (trainer := self._trainer) is None else trainer.local_rank
 
     def _ranks(self) -> Ranks | None:
         trainer = self._trainer

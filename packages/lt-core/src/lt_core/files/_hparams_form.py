@@ -58,14 +58,12 @@ class Form:
         if simple is not None:
             return _shown(simple) if self.names else simple
         value = opened(value)
-        if not isinstance(value, (dict, list, tuple, AbstractSet)) and not of_omegaconf(value):
-            return self._named(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             same: Any = type(value) if type(value) in (OrderedDict, Counter) and not self.names else dict
             return same({(key := _key(k, self.names)): self.of(item, (*keys, key)) for k, item in value.items()})
         if isinstance(value, AbstractSet):
             return sorted(map(self.of, value), key=str) if self.names else set(map(_key, value))
-        if isinstance(value, Sequence):
+        if isinstance(value, (list, tuple)):
             items = [self.of(item, (*keys, index)) for index, item in enumerate(value)]
             return tuple(items) if isinstance(value, tuple) else items
         return self._named(value)

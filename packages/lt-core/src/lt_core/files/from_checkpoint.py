@@ -123,7 +123,8 @@ def load_state_dict_strictly(
         if isinstance(value, Tensor) and isinstance(state.get(key), Tensor) and state[key].shape != value.shape
     ]
     gone = set(left_out)
-    if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not _is_lazy(module):
+    lazy = any(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
+    if shapes and type(module).load_state_dict is nn.Module.load_state_dict and not lazy:
         missing = [key for key in own if key not in state and key not in gone]
         unexpected = [key for key in state if key not in own]
     else:
@@ -302,10 +303,6 @@ def _dataclass(kind: Any, value: dict[str, Any]) -> Any:
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------
-
-
-def _is_lazy(module: nn.Module) -> bool:
-    return any(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
 
 
 def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:

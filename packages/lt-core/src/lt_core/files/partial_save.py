@@ -87,7 +87,8 @@ def check_left_out(
             "Make the module as it was made for that run.",
             code="LT615",
         )
-    other = [key for key, saved, value in pairs if _differs(saved.get("crc32"), _checksum(value))]
+    sums = {key: (saved.get("crc32"), _checksum(value)) for key, saved, value in pairs}
+    other = [key for key, (one, own) in sums.items() if None not in (one, own) and one != own]
     if other:
         shown = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
         warn(
@@ -95,10 +96,6 @@ def check_left_out(
             f"that saved it: {shown}. Load them first (the same pretrained weights) for the same results.",
             code="LT616",
         )
-
-
-def _differs(one: object, other: int | None) -> bool:
-    return None not in (one, other) and one != other
 
 
 def _goes(key: str, tensor: Tensor | None, trainable_only: bool, exclude: tuple[str, ...]) -> bool:

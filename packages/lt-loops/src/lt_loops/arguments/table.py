@@ -208,13 +208,6 @@ class Settings:
         return Settings.checked({**self.given, **overrides})
 
     @property
-    def has_default_epochs(self) -> bool:
-        """Whether nothing limits a fit but our default of :data:`DEFAULT_EPOCHS` epochs."""
-        return (
-            self.given.get("max_epochs") is None and self.max_steps == -1 and not (self.max_time or self.max_duration)
-        )
-
-    @property
     def amount(self) -> Duration | None:
         """``max_duration`` where no other argument says the same: in samples or tokens."""
         longest = self.max_duration
@@ -222,7 +215,8 @@ class Settings:
 
     def note_default_epochs(self) -> None:
         """Warn when a fit begins that nobody limited."""
-        if self.has_default_epochs:
+        limited = self.given.get("max_epochs") is not None or self.max_steps != -1 or self.max_time or self.max_duration
+        if not limited:
             warn(
                 f"No limit was given: training ends after {DEFAULT_EPOCHS} epochs. Write Trainer(max_epochs=...), -1 "
                 "for no limit.",

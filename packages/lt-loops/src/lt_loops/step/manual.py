@@ -78,17 +78,14 @@ class Manual:
             closure = partial(self.in_step, closure)
         if not self.last:
             return None if closure is None else closure()
-        value = self._take_step(optimizer, closure, arguments)
-        self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
-        return value
-
-    def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, arguments: dict[str, Any]) -> Any:
         if closure is None or self.precision.scales:
             value = None if closure is None else closure()  # a scaler must see the gradients before it decides
             self.plan.prepare(optimizer)
             self.stepped |= self.plan.take_step(optimizer, **arguments)
-            return value
-        return self._step_with(optimizer, closure, arguments)
+        else:
+            value = self._step_with(optimizer, closure, arguments)
+        self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
+        return value
 
     def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any], arguments: dict[str, Any]) -> Any:
         values: list[Any] = []
