@@ -1,7 +1,14 @@
 """A rank that is stuck in a step is reported long before the deadline; what may take long and is no step is not."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from lt_core.errors import LtError
+from lt_core.strategy import Strategy
+from lt_strategies.launch.job import Seat, made_folder
+from lt_strategies.watch import page
 from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page
 from lt_strategies.watch.watch import Watch
 
@@ -177,3 +184,27 @@ def test_ranks_that_wait_at_different_calls_are_a_deadlock_but_not_in_a_pipeline
     monkeypatch.setattr(job.watch._still, "seen", lambda lines: True)
     verdict = job.wait(11)
     assert (verdict is None) == pipeline
+
+
+def test_an_error_that_all_ranks_raise_by_agreement_is_no_failure(monkeypatch):
+    class Leaves(LtError):
+        agreed = True
+
+    def reported(error):
+        def fit():
+            strategy.supervisor.failed(error)
+            raise error
+
+        with pytest.raises(type(error)):
+            seat.run(fit, (), strategy)
+        return page.read_report(folder, 0)
+
+    monkeypatch.setattr(page, "DUMP_SIGNAL", None)
+    monkeypatch.setattr(page, "RAISE_SIGNAL", None)
+    folder, strategy = Path(made_folder(1)), Strategy()
+    try:
+        seat = Seat(str(folder), 0, 1)
+        assert reported(Leaves("go on from another state")) is None
+        assert reported(LtError("boom"))["error"] == "lt_core.errors.LtError: boom"
+    finally:
+        shutil.rmtree(folder)

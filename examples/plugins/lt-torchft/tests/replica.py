@@ -1,30 +1,40 @@
-"""One replica: trains until a file says when to end, and dies where a file says so."""
+"""A rank of a replica: trains until a file says when to end, and dies where a file says so."""
 
 import os
 import signal
 import time
 
 import torch
-from lt_torchft import Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
+from lt_torchft import HSDP, Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from lt_core import Callback, LightningModule
-from lt_core.checkpoint import OneFile
 from lt_loops import Trainer
 
 SAMPLES, BATCH = 240, 8
 ROUND = 5
-KINDS = {"step": FaultTolerant, "local": LocalSGD, "diloco": DiLoCo}
+KINDS = {"step": FaultTolerant, "local": LocalSGD, "diloco": DiLoCo, "hsdp": HSDP}
+RANKS = {"hsdp": 2}
+ARGUMENTS = {"local": {"every": ROUND}, "diloco": {"every": ROUND}, "hsdp": {"state_dict_type": "sharded"}}
 
 
-def start(folder, name, address, kind):
-    """Be a process of its own, whose words go to a file."""
+def start(folder, name, address, kind, rank, port):
+    """Be a process of its own, as torchrun would start it, whose words go to a file."""
+    if kind in RANKS:
+        job = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": RANKS[kind], "LOCAL_WORLD_SIZE": RANKS[kind]}
+        where = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "GROUP_RANK": 0,
+            "TORCHELASTIC_RUN_ID": f"{name}{port}",
+        }
+        os.environ.update({key: str(value) for key, value in {**job, **where}.items()})
     log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     torch.set_num_threads(1)
-    main(folder, name, address, kind)
+    main(folder, name, address, kind, rank)
 
 
 def make_data(strategy):
@@ -33,9 +43,9 @@ def make_data(strategy):
     return Dealt(TensorDataset(x, y, torch.arange(SAMPLES)), BATCH, strategy)
 
 
-def main(folder, name, address, kind):
+def main(folder, name, address, kind, rank):
     def may_die(place):
-        trigger = folder / f"die_{name}_{place}"
+        trigger = folder / f"die_{name}_{rank}_{place}"
         if trigger.exists():
             trigger.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -63,15 +73,14 @@ def main(folder, name, address, kind):
             may_die("commit")
             return super().optimizer_step(optimizer, closure)
 
-        def take_received(self):
+        def take_received(self, folder):
             note("behind")
             may_die("recovery")
-            return super().take_received()
+            return super().take_received(folder)
 
-    class MortalIO(OneFile):
-        def save_checkpoint(self, *args, **kwargs):
+        def module_state(self, module):  # in a save, on each rank
             may_die("save")
-            super().save_checkpoint(*args, **kwargs)
+            return super().module_state(module)
 
     class Notes(Callback):
         def on_train_batch_start(self, trainer, module, batch, batch_idx):
@@ -86,23 +95,24 @@ def main(folder, name, address, kind):
                 trainer.should_stop = True
 
     def note(*what):
-        with (folder / f"{name}.txt").open("a") as file:
+        with (folder / f"{name}.{rank}.txt").open("a") as file:
             print(*what, file=file)
 
-    rounds = {} if kind == "step" else {"every": ROUND}
-    strategy = Mortal(replica=name, min_replicas=2, lighthouse=address, timeout=20, **rounds)
+    strategy = Mortal(replica=name, min_replicas=2, lighthouse=address, timeout=20, **ARGUMENTS.get(kind, {}))
     trainer = Trainer(
         strategy=strategy,
         accelerator="cpu",
+        devices=RANKS.get(kind, 1),
         max_epochs=-1,
         callbacks=[Notes()],
-        plugins=[MortalIO()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    module = Net()  # of any weights: the first replica's count
+    if kind in RANKS:
+        torch.manual_seed(1)
+    module = Net()  # of any weights where a replica is one process: the first replica's count
     fit(trainer, module, make_data(strategy).loader())
     numbers = {
         "step": trainer.global_step,
@@ -112,4 +122,5 @@ def main(folder, name, address, kind):
     found = {key: torch.tensor(value) for key, value in numbers.items()}
     for part in strategy.state_dict().get("algorithm", {}).values():
         found |= {f"outer {key}": each["momentum_buffer"] for key, each in part["outer_optimizer"]["state"].items()}
-    torch.save(module.state_dict() | found, folder / f"{name}.pt")
+    weights = {key: value.full_tensor() if kind in RANKS else value for key, value in module.state_dict().items()}
+    torch.save(weights | found, folder / f"{name}.{rank}.pt")

@@ -3,9 +3,11 @@
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import time
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from lt_torchft import FaultTolerant
 from torchft.coordination import LighthouseServer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from replica import ROUND, make_data, start
+from replica import RANKS, ROUND, make_data, start
 
 KILLS = int(os.environ.get("LT_KILLS", "1"))  # 20 for the whole
 PLACES = ["all-reduce", "recovery", "forward", "commit", "save"]
@@ -23,22 +25,27 @@ PATIENCE = 120.0
 
 
 class Job:
-    """Replicas as processes of their own, started again when they die."""
+    """Replicas of one process or several, started again when one of theirs dies."""
 
     def __init__(self, folder, address, kind, nursery):
         self.folder, self.address, self.kind, self.nursery = folder, address, kind, nursery
-        self.every = 1 if kind == "step" else ROUND
+        self.every = ROUND if kind in ("local", "diloco") else 1
+        self.ranks = RANKS.get(kind, 1)
         self.processes, self.deaths = {}, 0
         for name in NAMES:
             self.start(name)
 
     def start(self, name):
-        process = self.nursery.Process(target=start, args=(self.folder, name, self.address, self.kind), name=name)
-        process.start()
-        self.processes[name] = process
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        arguments = [(self.folder, name, self.address, self.kind, rank, port) for rank in range(self.ranks)]
+        self.processes[name] = [self.nursery.Process(target=start, args=each, name=name) for each in arguments]
+        for process in self.processes[name]:
+            process.start()
 
-    def notes(self, name):
-        path = self.folder / f"{name}.txt"
+    def notes(self, name, rank=0):
+        path = self.folder / f"{name}.{rank}.txt"
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     def wait(self, what, condition):
@@ -62,9 +69,14 @@ class Job:
         self.wait_until_it_trains(name)
 
     def kill_by(self, name, place):
-        (self.folder / f"die_{name}_{place}").touch()
-        self.wait(f"{name} dies in {place}", lambda: not self.processes[name].is_alive())
-        assert self.processes[name].exitcode == -signal.SIGKILL
+        rank = self.deaths % self.ranks
+        (self.folder / f"die_{name}_{rank}_{place}").touch()
+        dying = self.processes[name][rank]
+        self.wait(f"{name} dies in {place}", lambda: not dying.is_alive())
+        assert dying.exitcode == -signal.SIGKILL
+        for process in self.processes[name]:  # as torchrun does with the others of a job
+            process.kill()
+            process.join()
         self.deaths += 1
         self.start(name)
 
@@ -74,13 +86,14 @@ class Job:
         steps -= steps % self.every
         (self.folder / "last_step.new").write_text(str(steps))
         (self.folder / "last_step.new").rename(self.folder / "last_step")
-        for name, process in self.processes.items():
-            process.join(PATIENCE)
-            assert process.exitcode == 0, self.tails()[name]
-        return {name: torch.load(self.folder / f"{name}.pt") for name in NAMES}
+        for name, processes in self.processes.items():
+            for process in processes:
+                process.join(PATIENCE)
+                assert process.exitcode == 0, self.tails()[name]
+        return [torch.load(self.folder / f"{name}.{rank}.pt") for name in NAMES for rank in range(self.ranks)]
 
     def close(self):
-        for process in self.processes.values():
+        for process in chain.from_iterable(self.processes.values()):
             process.kill()
             process.join()
 
@@ -111,10 +124,10 @@ def job(request, tmp_path, lighthouse, nursery):
     job.close()
 
 
-def counted(job, name):
+def counted(job, name, rank):
     """Return the samples of each step that counts: not those of a round that was not finished."""
     steps = {}
-    for what, *numbers in job.notes(name):
+    for what, *numbers in job.notes(name, rank):
         if what == "trained":
             steps[int(numbers[0])] = tuple(map(int, numbers[1:]))
         elif what == "behind" and steps and (begun := (max(steps) + 1) % job.every):
@@ -126,15 +139,16 @@ def counted(job, name):
 def check_samples(job, steps):
     """No batch counts twice; those that nobody noted went into a step that their replica did not see the end of."""
     data = make_data(FaultTolerant())
-    number_of = {tuple(data.batch(number)[2].tolist()): number for number in range(len(NAMES) * steps)}
-    trained = Counter(number_of[samples] for name in NAMES for samples in counted(job, name))
+    number_of = {tuple(data.batch(number)[2].tolist()): number for number in range(len(NAMES) * job.ranks * steps)}
+    ranks = [(name, rank) for name in NAMES for rank in range(job.ranks)]
+    trained = Counter(number_of[samples] for who in ranks for samples in counted(job, *who))
     assert not [number for number, times in trained.items() if times > 1]
     unseen = set(range(max(trained) + 1)) - set(trained)
     lost = job.deaths + sum(note[0] != "trained" for name in NAMES for note in job.notes(name))
-    assert len(unseen) <= lost * job.every, sorted(unseen)
+    assert len(unseen) <= lost * job.every * job.ranks, sorted(unseen)
 
 
-@pytest.mark.parametrize("job", ["step", "diloco", "local"], indirect=True)
+@pytest.mark.parametrize("job", ["step", "hsdp", "diloco", "local"], indirect=True)
 def test_the_others_go_on_and_the_one_that_comes_back_has_their_weights(job):
     for name in NAMES:  # at torchft's step 0 all take the first one's weights, at each attempt
         job.wait(
@@ -145,16 +159,19 @@ def test_the_others_go_on_and_the_one_that_comes_back_has_their_weights(job):
     for number in range(KILLS):
         name, place = NAMES[number % 3], PLACES[number % 5]
         others = [other for other in NAMES if other != name]
-        running, before = [job.processes[each] for each in others], {each: len(job.notes(each)) for each in others}
+        running, before = (
+            [p for each in others for p in job.processes[each]],
+            {each: len(job.notes(each)) for each in others},
+        )
         job.kill(name, place)
         assert all(process.is_alive() for process in running), job.tails()
         for other in others:
             lost[number, place, other] = sum(note[0] != "trained" for note in job.notes(other)[before[other] :])
     ended = job.end()
     print(lost)
-    for name in NAMES[1:]:
-        for key, value in ended[NAMES[0]].items():
-            assert torch.equal(ended[name][key], value), f"{key} of {name}"
-    check_samples(job, int(ended["one"]["step"]))
+    for other in ended[1:]:
+        for key, value in ended[0].items():
+            assert torch.equal(other[key], value), key
+    check_samples(job, int(ended[0]["step"]))
     # one step, or round, for each death: where it dies in its recovery, there were two
     assert all(count <= (2 if place == "recovery" else 1) for (_, place, _), count in lost.items()), lost

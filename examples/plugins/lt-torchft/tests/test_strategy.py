@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from lt_torchft import Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
+from lt_torchft import HSDP, Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -22,6 +22,14 @@ class TestFaultTolerant(StrategyConformance):
     @pytest.fixture
     def strategy(self):
         return partial(FaultTolerant, lighthouse="here")
+
+
+class TestHSDP(StrategyConformance):
+    world_sizes = (1,)  # in a replica of several ranks Dealt says who reads what
+
+    @pytest.fixture
+    def strategy(self):
+        return partial(HSDP, lighthouse="here")
 
 
 class TestDiLoCo(StrategyConformance):

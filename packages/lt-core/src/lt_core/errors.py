@@ -65,7 +65,12 @@ class LtError(Exception):
     Args:
         message: what was expected, what was received, the remedy.
         code: the error's code, such as ``"LT101"``; shown in brackets at the end.
+
+    Attributes:
+        agreed: every rank raises it at the same place, by agreement, so that a launcher takes none for failed.
     """
+
+    agreed: bool = False
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(f"{message} [{code}]" if code else message)

@@ -2,7 +2,8 @@
 
 from lt_torchft.data import Dealt
 from lt_torchft.fitting import fit
+from lt_torchft.hsdp import HSDP
 from lt_torchft.local import DiLoCo, LocalSGD
 from lt_torchft.strategy import FaultTolerant
 
-__all__ = ["Dealt", "DiLoCo", "FaultTolerant", "LocalSGD", "fit"]
+__all__ = ["HSDP", "Dealt", "DiLoCo", "FaultTolerant", "LocalSGD", "fit"]

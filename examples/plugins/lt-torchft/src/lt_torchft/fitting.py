@@ -34,12 +34,13 @@ def fit(trainer: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
             "need several. Take accumulate_grad_batches=1 and larger batches, or more replicas.",
             code="TORCHFT8",
         )
-    with tempfile.TemporaryDirectory(prefix="lt-torchft-") as folder:
-        sent, got = Path(folder) / "sent.ckpt", Path(folder) / "received.ckpt"
+    with tempfile.TemporaryDirectory(prefix="lt-torchft-") as name:
+        folder = Path(name)
 
-        def save() -> bytes:
-            trainer.save_checkpoint(sent)
-            return sent.read_bytes()
+        def save() -> Path:
+            path = strategy.broadcast(folder) / "sent.ckpt"  # where rank 0 says
+            trainer.save_checkpoint(path)
+            return path
 
         strategy.save = save
         try:
@@ -47,7 +48,6 @@ def fit(trainer: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
                 try:
                     return trainer.fit(model, *args, **kwargs)
                 except BehindError:
-                    got.write_bytes(strategy.take_received())
-                    kwargs["ckpt_path"] = str(got)
+                    kwargs["ckpt_path"] = str(strategy.take_received(folder))
         finally:
             strategy.save = None

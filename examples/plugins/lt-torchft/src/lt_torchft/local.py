@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torchft import local_sgd
@@ -15,7 +14,7 @@ from torchft import local_sgd
 from lt_core.errors import ConfigError, LtError
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities
-from lt_torchft.strategy import BehindError, FaultTolerant, Turn
+from lt_torchft.strategy import BehindError, FaultTolerant, Turn, as_tensor
 
 __all__ = ["DiLoCo", "LocalSGD"]
 
@@ -100,7 +99,7 @@ class _InRounds(FaultTolerant):
         begins = self._turn is None
         turn = super().begin_step()
         if begins and self.save is not None:
-            self._start = self.save()
+            self._start = self.save().read_bytes()
         first = turn.first * self.every + self.step_of_round * self.manager.num_participants()
         return Turn(first, first + turn.mine - turn.first)
 
@@ -126,7 +125,7 @@ class _InRounds(FaultTolerant):
         self.dropped += self.every
         if self._start is None:
             raise LtError("Train by lt_torchft.fit: it goes back to where a dropped round began.", code="TORCHFT4")
-        self.received = torch.frombuffer(bytearray(self._start), dtype=torch.uint8)
+        self.received = as_tensor(self._start)
         raise BehindError("A replica died in this round. lt_torchft.fit goes back to its beginning.", code="TORCHFT5")
 
     def state_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,11 +22,13 @@ from lt_core.errors import ConfigError, LtError
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 
-__all__ = ["FaultTolerant", "BehindError", "Turn"]
+__all__ = ["BehindError", "FaultTolerant", "Turn", "as_tensor", "own_part"]
 
 
 class BehindError(LtError):
     """The other replicas are further; what they sent is kept for :func:`lt_torchft.fit`."""
+
+    agreed = True  # all ranks of a replica leave the run together
 
 
 class Turn(NamedTuple):
@@ -73,9 +76,9 @@ class FaultTolerant(Strategy):
         self.min_replicas = min_replicas
         self.lighthouse = lighthouse
         self.timeout, self.quorum_timeout = timedelta(seconds=timeout), timedelta(seconds=quorum_timeout)
-        self.save: Callable[[], bytes] | None = None
-        """Returns this replica's state, a checkpoint's bytes; :func:`lt_torchft.fit` sets it."""
-        self.received: Tensor | None = None
+        self.save: Callable[[], Path] | None = None
+        """Writes a checkpoint of this replica and returns where; :func:`lt_torchft.fit` sets it."""
+        self.received: Any = None
         self.dropped = 0
         """Steps of this process that were dropped."""
         self._manager: Manager | None = None
@@ -107,12 +110,8 @@ class FaultTolerant(Strategy):
                 "or FaultTolerant(lighthouse=...); lighthouse='here' is enough to try a script.",
                 code="TORCHFT2",
             )
-        if lighthouse == "here":
-            self._lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=self.min_replicas)
-            lighthouse = f"http://127.0.0.1:{urlsplit(self._lighthouse.address()).port}"
-        address = _own_address(lighthouse)
+        lighthouse, address, port = self.broadcast(self._host(lighthouse) if self.rank == 0 else None)
         group = ProcessGroupNCCL if self.device.type == "cuda" else ProcessGroupGloo
-        self._store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
         self._manager = Manager(
             pg=group(timeout=self.timeout),
             load_state_dict=self._receive,
@@ -121,14 +120,31 @@ class FaultTolerant(Strategy):
             use_async_quorum=False,  # which batch is whose is known when it is known who takes part
             timeout=self.timeout,
             quorum_timeout=self.quorum_timeout,
-            rank=0,
-            world_size=1,
+            rank=self.rank,
+            world_size=self.world_size,
             store_addr=address,
-            store_port=self._store.port,
+            store_port=port,
             hostname=address,
             lighthouse_addr=lighthouse,
             replica_id=self.replica,
+            **self.manager_arguments(),
         )
+
+    def manager_arguments(self) -> dict[str, Any]:
+        """Return further arguments of torchft's Manager."""
+        return {}
+
+    def _host(self, lighthouse: str) -> tuple[str, str, int]:
+        """Start what the ranks of this replica share; return addresses of lighthouse and store, and the store's port.
+
+        The last of them, the address of this machine, is where the other replicas find it too.
+        """
+        if lighthouse == "here":
+            self._lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=self.min_replicas)
+            lighthouse = f"http://127.0.0.1:{urlsplit(self._lighthouse.address()).port}"
+        address = _own_address(lighthouse)
+        self._store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
+        return lighthouse, address, self._store.port
 
     def close(self, error: BaseException | None = None) -> None:
         if self._manager is not None and not isinstance(error, BehindError):
@@ -138,6 +154,7 @@ class FaultTolerant(Strategy):
         if self._lighthouse is not None and self._manager is None:
             self._lighthouse.shutdown()
             self._lighthouse = None
+        super().close(None if isinstance(error, BehindError) else error)
 
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision
@@ -160,7 +177,7 @@ class FaultTolerant(Strategy):
     def __getstate__(self) -> dict[str, Any]:
         """Return what crosses to other processes: neither the Manager nor the run's own."""
         return {
-            **self.__dict__,
+            **super().__getstate__(),  # type: ignore[dict-item]
             "_manager": None,
             "_lighthouse": None,
             "_store": None,
@@ -178,7 +195,9 @@ class FaultTolerant(Strategy):
             BehindError: the others are further, or began with other weights; their state is in :attr:`received`.
         """
         if self._turn is None and not self._restored:
+            before = self.manager.state_dict()
             self.manager.start_quorum()
+            self.settle_quorum(before)
             if self.received is not None:
                 self._restored = True  # what was agreed on holds for the run that goes on from there
                 raise BehindError(
@@ -190,17 +209,32 @@ class FaultTolerant(Strategy):
             self._turn = Turn(first, first + (self.manager.participating_rank() or 0))
         return self._turn
 
-    def take_received(self) -> bytes:
-        """Return the state that another replica sent; the next run goes on from it, in the step that they agreed on."""
+    def settle_quorum(self, before: dict[str, int]) -> None:
+        """Do what the ranks of a replica must do together when the quorum is made; one alone has nothing to do.
+
+        Args:
+            before: the Manager's state before it.
+        """
+
+    def take_received(self, folder: Path) -> Path:
+        """Write the state that another replica sent into ``folder``; return where.
+
+        The next run goes on from it, in the step that they agreed on.
+        """
         if self.received is None:
             raise LtError("No replica has sent its state.", code="TORCHFT4")
         state, self.received = self.received, None
-        return state.numpy().tobytes()
+        (path := folder / "received.ckpt").write_bytes(state.numpy().tobytes())
+        return path
 
-    def _send(self) -> dict[str, Tensor]:
+    def written(self) -> Path:
+        """Write this replica's state; return where."""
         if self.save is None:
             raise LtError("Train by lt_torchft.fit: it has the state that another replica asks for.", code="TORCHFT4")
-        return {"checkpoint": torch.frombuffer(bytearray(self.save()), dtype=torch.uint8)}
+        return self.save()
+
+    def _send(self) -> dict[str, Tensor]:
+        return {"checkpoint": as_tensor(self.written().read_bytes())}
 
     def _receive(self, state: dict[str, Tensor]) -> None:
         self.received = state["checkpoint"]
@@ -227,7 +261,7 @@ class FaultTolerant(Strategy):
         Where one of several exchanges fails, the others would wait for their time-out.
         """
         by_type: dict[torch.dtype, list[Tensor]] = {}
-        for tensor in tensors:
+        for tensor in map(own_part, tensors):
             by_type.setdefault(tensor.dtype, []).append(tensor)
         for alike in by_type.values():
             flat = torch.cat([tensor.reshape(-1) for tensor in alike])
@@ -271,6 +305,17 @@ class FaultTolerant(Strategy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state:
             self.manager.load_state_dict(state)
+
+
+def as_tensor(content: bytes) -> Tensor:
+    """Return bytes as torchft sends them, shape ``(len(content),)``."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """Return what this rank holds of a tensor that is spread over the replica's ranks; any other one as it is."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
 
 
 def _own_address(lighthouse: str) -> str:

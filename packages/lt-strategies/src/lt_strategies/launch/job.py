@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from lt_core.environment import Environment
-from lt_core.errors import RankError
+from lt_core.errors import LtError, RankError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.states import Stage
@@ -148,7 +148,8 @@ class Seat(Supervisor):
         self._page.write(self.rank, self._line)
 
     def failed(self, error: BaseException) -> None:
-        self.report(error)
+        if not is_agreed(error):
+            self.report(error)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to no other process, with a strategy that is pickled in a run."""
@@ -191,6 +192,9 @@ class Seat(Supervisor):
 
     def _raise_cause(self, error: BaseException) -> None:
         """Raise what another rank did to us in place of a broken connection; else report ``error``."""
+        if is_agreed(error):
+            self._mark(page.IDLE)
+            return
         if isinstance(error, RankError) and self.heard:
             self._mark(page.IDLE)
             error.__suppress_context__ = True
@@ -238,6 +242,11 @@ def _phase_of(name: str) -> str:
         if name == stage.step or name.startswith((f"on_{stage.hook}_batch", f"on_{stage.hook}_epoch")):
             return stage
     return ""
+
+
+def is_agreed(error: BaseException) -> bool:
+    """Return whether all ranks leave the run by this error together, and the job goes on."""
+    return isinstance(error, LtError) and error.agreed
 
 
 def is_consequence(error: BaseException) -> bool:

@@ -24,7 +24,7 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
 from lt_strategies import group
-from lt_strategies.launch.job import Seat, made_folder
+from lt_strategies.launch.job import Seat, is_agreed, made_folder
 from lt_strategies.meeting import missing
 from lt_strategies.watch import page
 from lt_strategies.watch.watch import Verdict, Watch, report
@@ -63,8 +63,9 @@ class Witness(Seat):
         self._thread.start()
         try:
             return super().run(fn, args, strategy)
-        except BaseException:
-            self._linger()
+        except BaseException as error:
+            if not is_agreed(error):
+                self._linger()
             raise
         finally:
             self._done.set()
