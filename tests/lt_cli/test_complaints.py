@@ -96,9 +96,50 @@ MISTAKES = {
 }
 
 
+MISTAKES |= {
+    "an argument that a callback lacks": (
+        "{}\n",
+        (NET, "--trainer.callbacks+=users.Stop"),
+        ["missing: --trainer.callbacks.monitor, which users.Stop needs", "LT155"],
+    ),
+    "a wrong value in a class inside the model": (
+        "{}\n",
+        ("--model=nested.Outer", "--model.inner=users.Stop", "--model.inner.patience=x"),
+        ["error: command line: model.inner.patience: expected int, received x. [LT152]\n"],
+    ),
+    "an argument that a class inside the model lacks": (
+        "{}\n",
+        ("--model=nested.Outer", "--model.inner=users.Stop"),
+        ["missing: --model.inner.monitor, which users.Stop needs"],
+    ),
+    "a value that a constructor refuses": (
+        "trainer:\n  callbacks:\n  - class_path: nested.Picky\n    init_args:\n      mode: 8\n",
+        (NET,),
+        ["error: Picky(mode=8): expected 1. [LT175]\n  run.yaml:5: trainer.callbacks.0.init_args.mode\n"],
+    ),
+}
+NESTED = """
+from lt_core.callback import Callback
+from lt_core.errors import ConfigError
+import users
+
+
+class Outer(users.Net):
+    def __init__(self, inner: Callback):
+        super().__init__()
+
+
+class Picky(Callback):
+    def __init__(self, mode: int = 1):
+        if mode != 1:
+            raise ConfigError(f"Picky(mode={mode}): expected 1.", code="LT175")
+"""
+
+
 @pytest.mark.parametrize(("text", "words", "told"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_told_with_its_place(text, words, told, users, write, capsys, tmp_path):
     write("run.yaml", text)
+    write("nested.py", NESTED)
     with pytest.raises(SystemExit) as end:
         LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", *words])
     message = capsys.readouterr().err

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.config.argument_parser import LightningArgumentParser
-from lt_cli.config.complaints import subclasses
+from lt_cli.config.complaints import subclasses, told_inside
 from lt_cli.config.optimizers import arrange_optimizers, described, give_optimizers
 from lt_cli.config.plugin_classes import import_named_plugins, spell_out_plugins
 from lt_cli.config.saved import SaveConfigCallback
@@ -21,6 +21,7 @@ from lt_cli.config.unwritten import ChecksHyperparameters, unwritten
 from lt_cli.help.outline import TRAINING, plugin_page
 from lt_core import plugins
 from lt_core.data import DataSource
+from lt_core.errors import LtError
 from lt_core.module import LightningModule
 from lt_core.seed import seed_everything, seed_of_environment
 
@@ -214,7 +215,14 @@ class LightningCLI:
 
     def instantiate_classes(self) -> None:
         """Make datamodule, model and Trainer from :attr:`config`."""
-        self.config_init = self.parser.instantiate(self.config)
+        try:
+            self.config_init = self.parser.instantiate(self.config)
+        except ValueError as error:
+            parser = self._parser(self.subcommand)
+            text = "" if isinstance(error, LtError) else told_inside(str(error), parser.places)
+            if not text:
+                raise
+            parser.exit(2, f"{parser.prog.replace(' [options]', '')}: error: {text}\n")
         self.datamodule: Any = self._get(self.config_init, "data")
         self.model: Any = self._get(self.config_init, "model")
         if self.auto_configure_optimizers:

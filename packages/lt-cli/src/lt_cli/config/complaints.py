@@ -21,7 +21,7 @@ from lt_cli.config.plugin_classes import plugin_names
 from lt_core.errors import did_you_mean
 from lt_core.terminal import short_path
 
-__all__ = ["explain", "subclasses", "with_places"]
+__all__ = ["explain", "subclasses", "told_inside", "with_places"]
 
 _KEY = re.compile(r'Parser key "([^"]+)"')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':\s*\n")
@@ -35,6 +35,10 @@ _VALUE = re.compile(r".*Given value: (?P<value>.*)\Z", re.DOTALL)
 _NESTED_VALUE = re.compile(r".*NestedArg\(key='[^']*', val=(?P<value>.*)\)\Z", re.DOTALL)
 _ABSENT = re.compile(r'Parser key "config": .*File does not exist: \'(?P<path>[^\']*)\'', re.DOTALL)
 _HELP_OF = re.compile(r"--(?P<argument>[\w.]+)\.help: Expected a dot import path string: (?P<name>\S+)")
+_INNER = re.compile(
+    r"^\s*(?P<where>command line: |\S+:\d+: |[A-Z][A-Z0-9_]+: )?(?P<key>[\w.]+): (?P<rest>.*\[LT\d{3}\])$", re.MULTILINE
+)
+_OWN_ERROR = re.compile(r"^\s*- (?P<text>.*\[LT\d{3}\])$", re.MULTILINE)
 _OURS = re.compile(r"\[LT\d{3}\]\s*\Z")
 _LIGHTNING = re.compile(r"['\"\s](?P<path>(?:pytorch_lightning|lightning\.pytorch)\.[\w.]+)")
 _BARE_CLASS = re.compile(r"'class_path': '(?P<name>[^'.]+)'")
@@ -67,7 +71,9 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
         near = did_you_mean(helped["name"], plugin_names(helped["argument"].removeprefix("trainer.")))
         return f"--{helped['argument']}.help: there is no class {helped['name']!r} here.{near} [LT154]"
     if required := _REQUIRED.search(message):
-        return _missing(required["keys"], places)
+        inside = _innermost(message) or _Wrong((), "", "")
+        steps = _inside(parser, inside.steps)[1]
+        return _missing([".".join((*steps, key.strip())) for key in required["keys"].split(",")], inside.owner, places)
     if unknown := _UNRECOGNIZED.search(message):
         key = unknown["word"].partition("=")[0].lstrip("-")
         return _unknown(_parser_of_words(parser), _Wrong((key,), "", ""), Place("command line", key))
@@ -76,6 +82,8 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
         return message
     wrong = wrong._replace(steps=_inside(parser, wrong.steps)[1])
     place = _nearest(places, wrong.steps, _received(wrong.text))
+    if _INNER.search(wrong.text):  # of the parser of a class inside another one's arguments
+        return _below(wrong, place)
     option = _NO_OPTION.match(wrong.text)
     if (option and wrong.owner.startswith("lt_core.")) or "NestedArg(" in wrong.text:
         named = places.find(*wrong.steps)
@@ -88,17 +96,37 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
     return f"{_at(place)}{shown}: {_reason(wrong)}"
 
 
+def _below(wrong: _Wrong, place: Place | None) -> str:
+    """Return what was found inside a class, with its key as it is from outside."""
+    found = _INNER.search(wrong.text)
+    assert found is not None
+    prefix = ".".join(wrong.steps)
+    if found["key"] == "missing":
+        return found[0].strip().replace("--", f"--{prefix}.")
+    return f"{found['where'] or _at(place)}{prefix}.{found['key']}: {found['rest']}"
+
+
+def told_inside(message: str, places: ConfigPlaces) -> str:
+    """Return lt's own error with its places out of what jsonargparse makes of it; empty where there is none."""
+    found = _OWN_ERROR.search(message)
+    if found is None:
+        return ""
+    named = re.findall(r"(\w+)=", found["text"])
+    return with_places(found["text"], named, "", places)
+
+
 def with_places(message: str, names: Iterable[str], section: str, places: ConfigPlaces) -> str:
     """Return an error of a constructor with the places of those arguments that it names.
 
     Args:
         message: the error; it names arguments as ``name=value``.
         names: the constructor's arguments.
-        section: the key under which they stand: ``trainer``.
+        section: the key under which they stand: ``trainer``; empty for any.
         places: where the user wrote what.
     """
     named = [name for name in names if re.search(rf"\b{name}\b", message)]
-    found = [place for name in named if (place := places.find(section, name))]
+    sections = [section] if section else ["trainer", "model", "data"]
+    found = [place for name in named for each in sections if (place := places.find(each, name))]
     return "\n".join([message, *(f"  {place.where}: {place.key}" for place in found)])
 
 
@@ -245,11 +273,11 @@ def _arguments_of_class(class_path: str) -> list[str]:
     return [parameter.name for parameter in signature.parameters.values() if parameter.kind not in kinds]
 
 
-def _missing(keys: str, places: ConfigPlaces) -> str:
-    names = [key.strip().removeprefix("fit.") for key in keys.split(",")]
-    written = ", ".join(f"--{name}" for name in names)
-    begun = f" (files read: {', '.join(places.files)})" if places.files else ""
-    return f"missing: {written}. Give it on the command line, or in a file named by --config{begun}. [LT155]"
+def _missing(keys: Sequence[str], owner: str, places: ConfigPlaces) -> str:
+    written = ", ".join(f"--{key.removeprefix('fit.')}" for key in keys)
+    needs = f", which {owner} needs" if owner else ""
+    begun = f" (files read: {', '.join(dict.fromkeys(places.files))})" if places.files else ""
+    return f"missing: {written}{needs}. Give it on the command line, or in a file named by --config{begun}. [LT155]"
 
 
 def _unreadable(places: ConfigPlaces, message: str) -> str:
