@@ -368,3 +368,27 @@ def test_a_name_that_the_module_logs_itself_is_left_to_it() -> None:
 
     trainer = fit(Both())
     assert {name: value.item() for name, value in trainer.callback_metrics.items()} == {"tl": 1.0, "train_loss": 1.0}
+
+
+def test_a_callback_that_makes_methods_up_for_any_name_has_no_old_hooks() -> None:
+    class MakesUp(Callback):
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("on_"):
+                return lambda *arguments: pytest.fail(f"{name} was called")
+            raise AttributeError(name)
+
+    class Net(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 1)
+
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            loss: Tensor = self.layer(batch[0]).sum()
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LtDeprecationWarning)
+        Trainer(**QUIET, callbacks=[MakesUp()]).fit(Net(), loader())

@@ -429,3 +429,46 @@ def test_hooks_with_args_and_kwargs_get_by_name_what_lightning_gives_by_name(tra
     stage = {"stage": "fit"}
     clip = {"gradient_clip_val": 0.5, "gradient_clip_algorithm": None}
     assert seen == {"setup": (0, stage), "callback": (2, stage), "teardown": (0, stage), "clip": (1, clip)}
+
+
+class AnswersAnyHook(Callback):
+    """Notes each hook that is called, by a ``__getattribute__`` that has one for any name."""
+
+    def __init__(self):
+        self.called = []
+
+    def __getattribute__(self, name):
+        if name.startswith("on_") or name in ("setup", "teardown"):
+            return lambda *arguments: self.called.append(name)
+        return super().__getattribute__(name)
+
+
+class AnswersAnyMissing(Callback):
+    """Has a ``__getattr__`` for any name, which the hooks of today do not reach, as the base class has them."""
+
+    def __getattr__(self, name):
+        if name.startswith("on_"):
+            return lambda *arguments: pytest.fail(f"{name} was called")
+        raise AttributeError(name)
+
+
+def test_a_callback_that_answers_to_any_name_hears_what_it_hears_on_lightning(trainer):
+    callback = AnswersAnyHook()
+    trainer(callbacks=[callback, AnswersAnyMissing()], limit_train_batches=1).fit(Base())
+    validation = [f"on_validation_{when}" for when in VALIDATED]
+    training = [f"on_{when}" for when in TRAINED]
+    ends = ["on_train_epoch_end", "on_train_end", "on_fit_end", "teardown"]
+    assert callback.called == ["setup", "on_fit_start", *training, *validation, *ends]
+
+
+VALIDATED = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
+TRAINED = (
+    "train_start",
+    "train_epoch_start",
+    "train_batch_start",
+    "before_zero_grad",
+    "before_backward",
+    "after_backward",
+    "before_optimizer_step",
+    "train_batch_end",
+)

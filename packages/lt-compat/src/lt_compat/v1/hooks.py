@@ -81,7 +81,7 @@ class OldHooks(HookAdapter):
                 self._add(calls, partial(self._hand_over, old, method))
         for old, names in _RENAMED.items():
             for owner in (*callbacks, module):
-                method = getattr(owner, old, None)
+                method = _defined(owner, old)
                 if callable(method) and _takes(method, 0 if owner is module else 2):
                     self._note(old, " or ".join(names), method)
                     call = method if owner is module else partial(method, self._trainer, module)
@@ -202,7 +202,7 @@ def call_init_hooks(trainer: TrainerAPI) -> None:
     """Call ``on_init_start(trainer)`` and ``on_init_end(trainer)`` of the callbacks of a Trainer that was just made."""
     for name in _INIT:
         for callback in trainer.callbacks:
-            method = getattr(callback, name, None)
+            method = _defined(callback, name)
             if callable(method) and _takes(method, 1):
                 _note(name, "setup(trainer, pl_module, stage)", method)
                 method(trainer)
@@ -239,6 +239,11 @@ def own_state(hook: Callable[..., Any], name: str) -> Callable[..., Any] | None:
 def _note(old: str, new: str, method: Callable[..., Any]) -> None:
     text = f"The hook {old} is one of 1.x: write {new}."
     warn(text, code="LT904", category=LtDeprecationWarning, about=method)
+
+
+def _defined(owner: object, name: str) -> Any:
+    """Return an attribute that the class or the object has; not what a ``__getattr__`` makes up for any name."""
+    return getattr(owner, name, None) if hasattr(type(owner), name) or name in vars(owner) else None
 
 
 def _takes_outputs(hook: Callable[..., Any], name: str) -> bool:

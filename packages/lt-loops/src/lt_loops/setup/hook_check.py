@@ -115,7 +115,7 @@ def methods_of_others(owners: Iterable[object]) -> set[str]:
 def _check_names(owner: object) -> None:
     """Refuse a hook of 1.x that no installed package calls."""
     for name in HOOKS.keys() - spoken():
-        if callable(getattr(owner, name, None)):
+        if callable(getattr(owner, "__dict__", {}).get(name, getattr(type(owner), name, None))):
             raise HookError(
                 f"{type(owner).__name__}.{name} is a hook of Lightning 1.x, which nothing calls: write {HOOKS[name]}. "
                 f"{understood_by()}",
