@@ -454,7 +454,7 @@ class AnswersAnyMissing(Callback):
 
 def test_a_callback_that_answers_to_any_name_hears_what_it_hears_on_lightning(trainer):
     callback = AnswersAnyHook()
-    trainer(callbacks=[callback, AnswersAnyMissing()], limit_train_batches=1).fit(Base())
+    trainer(callbacks=[callback, AnswersAnyMissing()], limit_train_batches=1, num_sanity_val_steps=0).fit(Base())
     validation = [f"on_validation_{when}" for when in VALIDATED]
     training = [f"on_{when}" for when in TRAINED]
     ends = ["on_train_epoch_end", "on_train_end", "on_fit_end", "teardown"]
