@@ -76,7 +76,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
     losses = _Losses()
     outer.saves.confirm()  # what of it is still being written is not the trial's affair
     with (
-        preserve_generators(),
+        preserve_generators(),  # first, so that they are put back last
         _snapshot(outer.module, outer.training, outer.precision),
         outer.recorder.metrics_kept(),
         outer.without_loggers(),

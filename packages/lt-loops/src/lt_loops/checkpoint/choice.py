@@ -186,7 +186,10 @@ def newest_first(
         headers: what each file says of itself; None for nothing.
         resuming: files that hold weights only come last: no training resumes from them.
     """
-    moments = {path: _moment(headers[path], time) for path, time in files.items()}
+    moments = dict(files)
+    for path, header in headers.items():
+        if header is not None and header.time is not None:
+            moments[path] = header.time
     latest: dict[str, int] = {}
     earliest: dict[str, int] = {}
     for path, header in headers.items():
@@ -204,10 +207,6 @@ def newest_first(
         return resumes, moments[path], -1 if header is None else header.step, files[path], path
 
     return sorted(files, key=age, reverse=True)
-
-
-def _moment(header: Header | None, file_time: int) -> int:
-    return file_time if header is None or header.time is None else header.time
 
 
 def _writers(trainer: TrainerAPI) -> list[Any]:

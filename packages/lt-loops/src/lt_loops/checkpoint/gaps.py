@@ -29,7 +29,6 @@ class Gaps:
     """
 
     def __init__(self, *, objects: bool = False) -> None:
-        """Begin without gaps."""
         self.found: dict[str, str] = {}
         self.error: Exception | None = None
         self.objects = objects

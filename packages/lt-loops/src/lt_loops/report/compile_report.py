@@ -75,7 +75,8 @@ class CompileReport:
         before = set(map(id, self._before))
         mine = [record for record in _records() if id(record) not in before]
         breaks = [line for record in mine for line in _breaks(record)]
-        again = [f"{_place(record)}: {_first_line(record.recompile_reason)}" for record in mine if _is_again(record)]
+        recompiled = [r for r in mine if r.recompile_reason and not str(r.co_filename).startswith(_OURS)]
+        again = [f"{_place(record)}: {_first_line(record.recompile_reason)}" for record in recompiled]
         counts = (_count(len(mine), "program"), _count(len(breaks), "graph break"), _count(len(again), "recompilation"))
         lines = [f"torch.compile, after the first epoch: {', '.join(counts)}"]
         lines += [f"  graph break in {line}" for line in _shortened(breaks)]
@@ -94,10 +95,6 @@ def _breaks(record: Any) -> list[str]:
     if record.co_filename is None or record.co_filename.startswith(_OURS):
         return []
     return [f"{_place(record)}: {_first_line(text)}" for text in sorted(record.restart_reasons or ())]
-
-
-def _is_again(record: Any) -> bool:
-    return bool(record.recompile_reason) and not str(record.co_filename).startswith(_OURS)
 
 
 def _place(record: Any) -> str:

@@ -78,7 +78,7 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
     sizes = {
         "parameters and buffers": _bytes((*params, *module.buffers())),
         "gradients": _bytes(param.grad for param in params if param.grad is not None),
-        "optimizers": _bytes(kept for optimizer in optimizers for kept in _kept(optimizer)),
+        "optimizers": sum(_bytes(_tensors(entry)) for made in optimizers for entry in made.state.values()),
     }
     each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in sizes.items())
     text = f"of this rank's memory these hold (GB): {each}"
@@ -109,11 +109,6 @@ def _states(model: LightningModule) -> dict[Tensor, int]:
         optimizer.step()
         kept |= {param: _bytes(_tensors(entry)) for param, entry in optimizer.state.items()}
     return kept
-
-
-def _kept(optimizer: Optimizer) -> Iterator[Tensor]:
-    for entry in optimizer.state.values():
-        yield from _tensors(entry)
 
 
 def _tensors(entry: dict[str, Any]) -> Iterator[Tensor]:

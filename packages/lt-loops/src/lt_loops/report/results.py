@@ -20,7 +20,9 @@ def format_results(results: Sequence[Mapping[str, float]], stage: str, width: in
         stage: ``"validate"`` or ``"test"``, for the heading.
         width: columns of the terminal; by default those of stdout. Loaders that do not fit go into more tables below.
     """
-    names = list(dict.fromkeys(_plain(name, i) for i, row in enumerate(results) for name in row))
+    # without the suffix that names the loader: the columns do so here
+    plain = (name.removesuffix(f"/dataloader_idx_{i}") for i, row in enumerate(results) for name in row)
+    names = list(dict.fromkeys(plain))
     if not names:
         return ""
     title = f"{Stage(stage).capitalize()} metric"
@@ -45,11 +47,6 @@ def _drawable(table: str) -> str:
     except UnicodeEncodeError:
         return table.translate(str.maketrans("─│┌┬┐├┼┤└┴┘", "-|+++++++++"))
     return table
-
-
-def _plain(name: str, loader: int) -> str:
-    """Return a metric's name without the suffix that names its loader; the columns do so here."""
-    return name.removesuffix(f"/dataloader_idx_{loader}")
 
 
 def _value(row: Mapping[str, float], name: str, loader: int) -> float | None:

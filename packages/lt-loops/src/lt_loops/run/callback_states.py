@@ -39,7 +39,6 @@ class CallbackStates(Owner):
         return {key: state for key, state in found.items() if state}
 
     def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
-        """Return the callbacks' states, where they are wanted."""
         return {} if contents.weights_only else {"callbacks": self.states(gaps)}
 
     def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:

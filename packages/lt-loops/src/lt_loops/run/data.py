@@ -186,7 +186,6 @@ class TrainingData(Owner):
         return feed.state_before() if in_hand else feed.state_dict()
 
     def rank_state(self) -> dict[str, Any]:
-        """Return the place in the training data."""
         return {"feed": self.place()}
 
     def restore(self, stage: Restore, saved: Saved) -> None:

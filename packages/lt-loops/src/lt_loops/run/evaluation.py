@@ -97,7 +97,7 @@ class Evaluation(Owner):
         """
         position, interval = self._ahead.position, self._limits.val_check_interval
         here = position.batch
-        if not here and self._at_start and not position.epoch:
+        if not here and self._at_start and not position.epoch:  # before the first batch too, once
             return position.validated != here and self.validates
         if not here or position.validated == here or not self.validates or not self._in_this_epoch():
             return False
@@ -221,7 +221,6 @@ class Evaluation(Owner):
         return count
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
-        """Return the batches logged by stage."""
         steps = dict(self._steps) if self._before is None else self._before[1]
         return {"eval_steps": steps, "val_check_passed": self._multiples.counted}
 

@@ -33,7 +33,6 @@ class History(Mapping[str, list[float]]):
     """
 
     def __init__(self) -> None:
-        """Begin without rows."""
         self._columns: dict[str, tuple[array[float], array[float]]] = {}
         self._unread: list[tuple[Mapping[str, Any], int]] = []
 

@@ -97,7 +97,6 @@ class Log(Owner):
         return self._ahead.batch_of_step(self._next_row)
 
     def rank_state(self) -> dict[str, Any]:
-        """Return the sums of the epoch's metrics."""
         return {"recorder": self._recorder.state_dict()}
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:

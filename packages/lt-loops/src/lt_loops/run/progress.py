@@ -63,13 +63,7 @@ class Progress:
             hooks.take_first("on_train_batch_end", self._after_batch)
 
     def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
-        """Return how much of the fit is done, or was when this process began to train: training batches of this rank,
-        optimizer steps, epochs, samples and tokens of all ranks, seconds of training, or the part of the ``"run"`` from
-        0.0 to 1.0.
-
-        Raises:
-            ConfigError: for another unit; for tokens and samples that nothing counts; for a run without a limit.
-        """
+        """See :meth:`~lt_loops.view.TrainerView.elapsed`, which users call."""
         if at_start and unit in self._start:
             return self._start[unit]
         position = self._ahead.position
@@ -122,7 +116,7 @@ class Progress:
     def _pace(self) -> float:
         """Return the most samples that a batch had between two looks; ``inf`` before the second."""
         (batch, samples, pace), here, now = self._seen, self._ahead.position.batches, self._samples()
-        if here > batch:
+        if here > batch:  # the largest so far: a look too early costs a little, one too late passes the multiple
             self._seen = here, now, max((now - samples) / (here - batch), 0.0 if pace == math.inf else pace) or pace
         return self._seen[2]
 
@@ -237,6 +231,7 @@ class Multiples:
     def _agreed(self, every: Duration, passed: int) -> tuple[bool, int]:
         """Return whether, and how often, a time has passed on rank 0, where it is to be asked here."""
         here = self._ahead.position.batches
+        # all ranks know these numbers alike, so that none talks alone: not begun yet, asked here already, or too early
         if not 0 <= self._began < here or here < self._ask_at:
             return False, passed
         seconds, since = self._progress.elapsed("seconds"), here - self._began

@@ -156,7 +156,6 @@ class Training(Owner):
     # ---- a resume ----------------------------------------------------------------------------------------------------
 
     def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
-        """Return the states of optimizers and schedulers."""
         if contents.weights_only:
             return {}
         if self._begins_anew:

@@ -48,12 +48,10 @@ class Weights(Owner):
     # ---- out ---------------------------------------------------------------------------------------------------------
 
     def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
-        """Return weights and hyperparameters."""
         state = self._strategy.module_state(self.model)
         return {"state_dict": state, **saved_hparams(self._module, objects=gaps.objects)}
 
     def rank_state(self) -> dict[str, Any]:
-        """Return what the strategy keeps for itself."""
         own = self._strategy.state_dict()
         return {"strategy": own} if own else {}
 

@@ -154,7 +154,7 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
     First by ``priority``, then in the user's order, with those that monitor (checkpoints, early stopping) last; a
     callback's ``before`` and ``after`` (names of classes) move it past the ones that they name.
     """
-    ordered = sorted(callbacks, key=lambda cb: (cb.priority, _saves(cb)))
+    ordered = sorted(callbacks, key=lambda cb: (cb.priority, is_overridden(cb, "on_saved", Callback)))
     for _ in range(len(ordered)):
         moved = False
         for callback in list(ordered):
@@ -170,7 +170,3 @@ def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
         if not moved:
             break
     return ordered
-
-
-def _saves(callback: Callback) -> bool:
-    return is_overridden(callback, "on_saved", Callback)

@@ -27,7 +27,7 @@ from lt_loops.setup.signatures import (
     described,
     former_parameters,
     plain_function,
-    takes_first,
+    takes,
     unfit,
 )
 
@@ -178,30 +178,20 @@ def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> N
     own = function.func if isinstance(function, BoundHook) else function
     if not callable(own):
         raise HookError(f"{name} is {shown(own)}; expected a method.", code="LT211")
-    if former_parameters(function, offered) or (own is not function and not takes_first(own, 2)):
+    if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
         raise unfit(function, name, offered)
     if name in _BY_COUNT:
         count_arguments(function, offered)
     elif name in CURRENT:
         if matched(function, offered) is None:
             raise unfit(function, name, offered)
-    else:
-        _bind(function, name, offered)
-
-
-def _bind(function: Callable[..., Any], name: str, offered: Sequence[str]) -> None:
-    try:
-        signature = inspect.signature(function)
-        signature.bind(*offered)
-    except ValueError:  # built-in functions may have no signature
-        return
-    except TypeError:
+    elif not takes(function, offered):
         some = offered or isinstance(function, BoundHook)
         remedy = "Take these parameters, in this order." if some else "Take no parameters."
         raise HookError(
             f"{described(function)} does not fit: lt calls {called(function, name, offered)}. {remedy}",
             code="LT211",
-        ) from None
+        )
 
 
 def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedulers: Iterable[SchedulerConfig]) -> None:
@@ -221,10 +211,6 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
             )
 
 
-def _is_ours(step: Callable[..., Any]) -> bool:
-    return step.__module__.startswith("lt_")
-
-
 def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
     """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
     name = type(module).__name__
@@ -240,7 +226,9 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, valida
                 code="LT215",
             )
         # lt's own modules bring a step for whoever validates
-        elif has_step and not has_loader and validates and not _is_ours(type(module).validation_step):
+        elif (
+            has_step and not has_loader and validates and not type(module).validation_step.__module__.startswith("lt_")
+        ):
             warn(
                 f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "
                 "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",

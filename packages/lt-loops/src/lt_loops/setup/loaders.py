@@ -119,7 +119,6 @@ class Loaders(Owner):
         return found
 
     def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
-        """Call the datamodule's hook."""
         source = self.datamodule
         if source is not None and hasattr(source, "on_save_checkpoint") and not contents.weights_only:
             with gaps.checks_added(tree):
@@ -127,7 +126,6 @@ class Loaders(Owner):
                 gaps.optional(f"on_save_checkpoint of {type(source).__qualname__}", hook)
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
-        """Return the epochs in which loaders were asked for."""
         return {"loaders": dict(self.epochs)}
 
     def rank_state(self) -> dict[str, Any]:

@@ -21,7 +21,9 @@ def in_order(loaders: Any) -> Any:
         return type(loaders)(in_order(loader) for loader in loaders)
     if not isinstance(loaders, DataLoader) or isinstance(loaders.dataset, IterableDataset):
         return loaders
-    sampler = _sampler_of(loaders)
+    batches = loaders.batch_sampler
+    # what chooses the samples: the sampler, that of a plain batch sampler, or the user's batch sampler
+    sampler: Any = batches.sampler if type(batches) is BatchSampler else batches or loaders.sampler
     if type(sampler) is RandomSampler:
         warn(
             "overfit_batches reads the same batches in every epoch, and this loader shuffles: it is read with "
@@ -37,12 +39,6 @@ def in_order(loaders: Any) -> Any:
             code="LT416",
         )
     return loaders
-
-
-def _sampler_of(loader: DataLoader[Any]) -> Any:
-    """Return what chooses the samples: the sampler, that of a plain batch sampler, or the user's batch sampler."""
-    batches = loader.batch_sampler
-    return getattr(batches, "sampler", None) if type(batches) is BatchSampler else batches or loader.sampler
 
 
 def _ordered(loader: DataLoader[Any]) -> DataLoader[Any]:

@@ -64,8 +64,8 @@ def set_up(run: Run) -> None:
     _call_setup(run)
     if not job.settings.fast_dev_run:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))
-    run.restore(Restore.MODULE)
-    run.restore(Restore.DATA)
+    run.restore(Restore.MODULE)  # all layers are there
+    run.restore(Restore.DATA)  # before the user is asked for loaders, who may look at the epoch
     maker = _optimizer_maker(run.stage, run.module, run.training, run.recorder)
     placed = run.strategy.setup(run.module, maker, run.precision)
     run.strategy.supervisor.ready()

@@ -111,7 +111,11 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config's settings, each checked."""
     settings = dict(given)
     if settings.pop("opt_idx", None) is not None:
-        warn("'opt_idx' in a scheduler's config is not needed any more: leave it out.", code="LT902", **_DEPRECATED)
+        warn(
+            "'opt_idx' in a scheduler's config is not needed any more: leave it out.",
+            code="LT902",
+            category=LtDeprecationWarning,
+        )
     for key in settings:
         if key not in (known := ("scheduler", *_SETTINGS)):
             raise HookError(
@@ -161,9 +165,6 @@ def _is_duration(value: Any) -> bool:
     except ConfigError:
         return False
     return True
-
-
-_DEPRECATED: dict[str, Any] = {"category": LtDeprecationWarning}
 
 
 _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {

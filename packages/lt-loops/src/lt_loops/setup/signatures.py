@@ -161,10 +161,11 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return inner if inspect.ismethod(inner) else function
 
 
-def takes_first(function: Callable[..., Any], count: int) -> bool:
-    """Return whether ``function`` takes so many positional arguments at least."""
+def takes(function: Callable[..., Any], arguments: Sequence[Any], *, first: bool = False) -> bool:
+    """Return whether ``function`` can be called with these positional arguments, or with these ``first``."""
     try:
-        inspect.signature(function).bind_partial(*[None] * count)
+        signature = inspect.signature(function)
+        (signature.bind_partial if first else signature.bind)(*arguments)
     except TypeError:
         return False
     except ValueError:  # built-in functions may have none

@@ -123,12 +123,10 @@ class Window:
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        """The run's."""
         return self.plan.optimizers
 
     @property
     def batches_before(self) -> int:
-        """Batches that were trained on before the epoch in hand."""
         return self.position.total_batches
 
     def call(self, *arguments: Any) -> Any:
@@ -138,7 +136,6 @@ class Window:
         return output
 
     def open(self, index: int) -> bool:
-        """Begin the batch ``index``; return whether it is the last one of its window."""
         if self.position.micro == 0:
             self._begin(index)
             self.unzeroed = list(self.optimizers)
@@ -162,7 +159,6 @@ class Window:
         return self._hooked(optimizer, index) if self.hooked_step else self.plan.take_step(optimizer)
 
     def close(self, *, last: bool, had_loss: bool, stepped: bool) -> None:
-        """Count the batch."""
         if not had_loss:
             self.losses.missing()
         self.position.micro = 0 if last else self.position.micro + 1
