@@ -454,6 +454,8 @@ def test_torchs_own_optimizers_can_be_had(trainer, loader):
     kinds = []
 
     class Own(ManualNet):
+        trains_without_loss = True
+
         def training_step(self, batch, batch_idx):
             kinds.append((type(self.optimizers(use_pl_optimizer=False)), isinstance(self.optimizers(), SGD)))
 
