@@ -255,11 +255,7 @@ class Saves:
 
     def _agreed(self, error: Exception | None) -> Exception | None:
         """Return an error that any rank had while it saved, on all: their callbacks must go on from the same files."""
-        if not self._together:
-            return error
-        texts = self._strategy.gather_objects("" if error is None else str(error))
-        first = next((text for text in texts if text), "")
-        return error if error is not None or not first else CheckpointError(first)
+        return self._agreed_on_each({"": error})[""]
 
     def _agreed_on_each(self, errors: dict[str, Exception | None]) -> dict[str, Exception | None]:
         """Return, for each file, the error that any rank had with it, on all."""

@@ -110,14 +110,7 @@ class Feeds:
                 code="LT104",
             )
         gather = strategy.gather_objects if strategy.data_shard.count > 1 else None  # tensor-parallel ranks share
-        feed = make_feed(
-            loaders,
-            stage="fit",
-            shard=self._shard,
-            seed=seed_of_environment() or 0,
-            transfer=self._transfer(),
-            gather=gather,
-        )
+        feed = self._made("fit", loaders, gather=gather)
         if feed.num_batches == 0:
             raise DataError(
                 "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
@@ -139,21 +132,16 @@ class Feeds:
         _tell_empty(loaders, kind)
         capable = strategy.capabilities
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
-        several = stand_ins and strategy.data_shard.count > 1
-        return [
-            make_feed(
-                loader,
-                stage=kind,
-                shard=self._shard,
-                seed=seed_of_environment() or 0,
-                transfer=self._transfer(index),
-                gather=strategy.gather_objects if several else None,
-                stand_ins=stand_ins,
-            )
-            for index, loader in enumerate(loaders)
-        ]
+        gather = strategy.gather_objects if stand_ins and strategy.data_shard.count > 1 else None
+        more = {"gather": gather, "stand_ins": stand_ins}
+        return [self._made(kind, loader, index, **more) for index, loader in enumerate(loaders)]
 
-    def _transfer(self, dataloader_idx: int = 0) -> Callable[[Any], Any] | None:
+    def _made(self, stage: str, loader: Any, dataloader_idx: int = 0, **more: Any) -> Feed:
+        shard = self._strategy.data_shard if self._settings.use_distributed_sampler else Shard()
+        seed, transfer = seed_of_environment() or 0, self._transfer(dataloader_idx)
+        return make_feed(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
+
+    def _transfer(self, dataloader_idx: int) -> Callable[[Any], Any] | None:
         """Return what brings a batch to the device with the user's hooks around it; None where nothing is to be done.
 
         The hooks are the datamodule's where it defines them, else the module's.
@@ -182,10 +170,6 @@ class Feeds:
             if owner is not None and is_overridden(owner, name, DataSource):
                 return adapted(getattr(owner, name), name)
         return None
-
-    @property
-    def _shard(self) -> Shard:
-        return self._strategy.data_shard if self._settings.use_distributed_sampler else Shard()
 
 
 _TRANSFER_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
