@@ -143,7 +143,7 @@ def fill(environment: Path, requirements: list[str]) -> str | None:
     python = str(environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
     ours = [word for package in sorted(ROOT.glob("packages/*/pyproject.toml")) for word in ("-e", str(package.parent))]
     make = [UV, "venv", "-q", "--allow-existing", "--python", sys.executable, str(environment)]
-    install = [UV, "pip", "install", "-q", "--exact", "--python", python, *ours, *requirements, *BESIDE]
+    install = [UV, "pip", "install", "-q", "--exact", "--upgrade", "--python", python, *ours, *requirements, *BESIDE]
     outer = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     for command in (make, install):  # elsewhere: this workspace's constraints are not those of other packages
         if subprocess.run(command, env=outer, cwd=tempfile.gettempdir(), check=False).returncode:

@@ -2,7 +2,7 @@
 
 # requires: finetuning-scheduler==2.14.1
 # domain: tuning
-# fails: its checkpoint is to be written inside ModelCheckpoint's hook, and its restore is Lightning's, part by part
+# fails: it imports insides (`_MockOptimizer` first), saves inside ModelCheckpoint's hook, restores part by part
 
 import lightning.pytorch as pl
 import torch
