@@ -34,7 +34,7 @@ def meet(store: Store, rank: int, world_size: int, timeout: timedelta) -> str:
         RankError: when some do not come in time; names them.
     """
     waits = _Waits(store, rank, world_size, timeout)
-    return _call(store, world_size, waits) if rank == 0 else _answer(store, rank, world_size, waits)
+    return _call(store, world_size, waits) if rank == 0 else _answer(store, rank, waits)
 
 
 def _call(store: Store, world_size: int, waits: _Waits) -> str:
@@ -49,7 +49,7 @@ def _call(store: Store, world_size: int, waits: _Waits) -> str:
     return meeting
 
 
-def _answer(store: Store, rank: int, world_size: int, waits: _Waits) -> str:
+def _answer(store: Store, rank: int, waits: _Waits) -> str:
     me = _name()
     while not waits.came(["call"]):
         pass

@@ -45,11 +45,6 @@ def _number_of(kind: str) -> Rule:
     return rule
 
 
-def _flag(name: str, off: str, advice: str) -> Rule:
-    """Return the rule for an argument whose value ``off`` turns something off."""
-    return lambda value: {name: "False"} if value == off else advice
-
-
 def _precision(value: str) -> Arguments | str:
     names = {"16": '"16-mixed"', "bf16": '"bf16-mixed"', "32": '"32-true"', "64": '"64-true"'}
     return {"precision": names.get(value.strip("\"'"), value)}
@@ -102,7 +97,9 @@ _ARGUMENTS: dict[str, Rule] = {
     "precision": _precision,
     "prepare_data_per_node": _advised("set it in the module or the datamodule"),
     "process_position": _dropped,
-    "progress_bar_refresh_rate": _flag("enable_progress_bar", "0", "leave it out: the bar redraws by the clock"),
+    "progress_bar_refresh_rate": lambda value: (
+        {"enable_progress_bar": "False"} if value == "0" else "leave it out: the bar redraws by the clock"
+    ),
     "reload_dataloaders_every_epoch": lambda value: {
         "reload_dataloaders_every_n_epochs": {"True": "1", "False": "0"}.get(value, f"int({value})")
     },

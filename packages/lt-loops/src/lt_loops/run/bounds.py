@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lt_core.agreed_time import AgreedTime
 from lt_loops.run.position import NEVER
@@ -18,23 +18,12 @@ if TYPE_CHECKING:
     from lt_loops.run.progress import Progress
 
 
-class Bound(Protocol):
-    """Something that ends training; written as the argument that asked for it, whose name is ``argument``."""
-
-    argument: str
-
-    def begin(self) -> None:
-        """Begin to count: the position is that from which training goes on."""
-
-    def next_due(self) -> int:
-        """Return the batch of this epoch after which it may be reached."""
-
-    def reached(self) -> bool:
-        """Return whether training ends here; the same on all ranks, which ask equally often."""
-
-
 class Deadline:
-    """Ends training after a time; that of earlier processes counts."""
+    """Ends training after a time; that of earlier processes counts.
+
+    It is written as the argument that asked for it; the position is that from which training goes on when it begins to
+    count; whether it is reached is the same on all ranks, which ask equally often.
+    """
 
     argument = "max_time"
 
@@ -82,6 +71,9 @@ class AmountLimit:
 
     def _done(self) -> float:
         return self._progress.elapsed(self._most.unit)
+
+
+Bound = Deadline | AmountLimit
 
 
 def bounds_of(settings: Settings, ahead: Ahead, strategy: Strategy, progress: Progress) -> list[Bound]:
