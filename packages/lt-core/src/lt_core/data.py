@@ -209,6 +209,7 @@ class Feed(Interface):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in this epoch: batches done, and the generators before its iterator was made."""
+        # without these generators no later process reads the same batches: it begins the epoch anew
         return {"epoch": self._epoch, "batches": self._done if self._before is not None else 0, "before": self._before}
 
     def state_before(self) -> dict[str, Any]:

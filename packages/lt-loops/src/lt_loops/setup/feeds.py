@@ -152,7 +152,7 @@ class Feeds:
         stays = device.type == "cpu" and not is_overridden(strategy, "to_device", Strategy)
         if before is None and move is None and after is None and stays and not _converts(precision):
             return None
-        stages: list[Callable[[Any], Any]] = []
+        stages: list[Callable[[Any], Any]] = []  # hooks on the host, the copy, the number format, hooks on the device
         if before is not None:
             stages.append(_hooked(_TRANSFER_HOOKS[0], before, dataloader_idx))
         if move is not None:

@@ -50,6 +50,7 @@ _WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 """Modes of ``torch.compile`` that capture graphs by themselves."""
 
 MANY_CAPTURES = 10
+"""Captures after which a warning says what causes so many."""
 
 
 def graphed_step(run: Run, plan: Plan) -> GraphedStep:
