@@ -21,11 +21,11 @@ LIMITS = {
     "functions that take a whole run": 37,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 8_400,
-    "lines of lt-loops": 14_370,
-    "lines of all packages": 65_700,
+    "lines of lt-core": 8_390,
+    "lines of lt-loops": 14_085,
+    "lines of all packages": 65_425,
     "files in the fullest folder": 32,
-    "members of Strategy": 33,
+    "members of Strategy": 32,
 }
 
 
