@@ -122,6 +122,7 @@ def test_a_rank_that_hangs_is_found_by_the_step_deadline_with_the_line_where_it_
     assert done.returncode != 0
     assert f"Rank {who} of 2 hangs in train batch 4" in done.stderr
     assert "in fault" in done.stderr
+    assert f"rank {1 - who} waits in all_reduce of Float[450] (call 6)" in done.stderr
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 from tests.patience import PATIENCE
 from torch.distributed import HashStore
 
+from lt_core.environment import Environment
 from lt_core.errors import RankError
 from lt_strategies import group
 from lt_strategies.meeting import meet
@@ -80,7 +81,7 @@ def test_a_group_on_nccl_is_aborted_after_a_failure(monkeypatch):
     """Destroying it would wait for kernels that never end."""
     ended = []
     monkeypatch.setattr(group, "_group", None)
-    monkeypatch.setattr(group, "_broken", False)
+    monkeypatch.setattr(group, "_broken", None)
     monkeypatch.setattr(group.dist, "is_initialized", lambda: True)
     monkeypatch.setattr(group.dist, "get_backend_config", lambda: "cpu:gloo,cuda:nccl")
     monkeypatch.setattr(group.dist.distributed_c10d, "_abort_process_group", lambda: ended.append("aborted"))
@@ -88,3 +89,14 @@ def test_a_group_on_nccl_is_aborted_after_a_failure(monkeypatch):
     group.leave_group(failed=True)
     group.leave_group()
     assert ended == ["aborted", "destroyed"]
+
+
+def test_after_a_failure_a_process_can_enter_another_job_but_not_the_same(monkeypatch):
+    monkeypatch.setattr(group, "_broken", None)
+    failed, other = Environment(), Environment(main_port=1)
+    group.enter(failed, 1, "gloo", LONG)
+    group.leave_group(failed=True)
+    with pytest.raises(RankError, match="cannot meet again"):
+        group.enter(failed, 1, "gloo", LONG)
+    assert group.enter(other, 1, "gloo", LONG).world_size == 1
+    group.leave_group()

@@ -8,7 +8,7 @@ import pytest
 from lt_core.errors import LtError
 from lt_core.strategy import Strategy
 from lt_strategies.launch.job import Seat, made_folder
-from lt_strategies.watch import page
+from lt_strategies.watch import flight, page, rhythm
 from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page
 from lt_strategies.watch.watch import Watch
 
@@ -184,6 +184,59 @@ def test_ranks_that_wait_at_different_calls_are_a_deadlock_but_not_in_a_pipeline
     monkeypatch.setattr(job.watch._still, "seen", lambda lines: True)
     verdict = job.wait(11)
     assert (verdict is None) == pipeline
+
+
+@pytest.mark.parametrize(("on_device", "batches", "ends"), [(False, 0, True), (True, 0, False), (True, 3, True)])
+def test_ranks_that_a_backend_connects_slowly_are_no_deadlock(tmp_path, monkeypatch, on_device, batches, ends):
+    job = Job(tmp_path, [WAITS, WAITS.replace("all_reduce", "barrier")], steps=0)
+    for rank in (0, 1):
+        job.page.write(rank, Line(1, 0.0, STEPPING, batches, "train", on_device=on_device))
+    monkeypatch.setattr(job.watch._still, "seen", lambda lines: True)
+    assert (job.watch.look() is not None) == ends
+
+
+@pytest.mark.parametrize(("on_device", "seconds"), [(False, 10), (True, 60)])
+def test_where_a_device_works_a_job_must_stand_still_for_longer(monkeypatch, on_device, seconds):
+    now = [0.0]
+    monkeypatch.setattr(rhythm.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(rhythm, "processor_seconds", lambda pid: 0.0)
+    stillness, lines = rhythm.Stillness(), {0: Line(state=STEPPING, batches=1, on_device=on_device)}
+    found = []
+    for now[0] in range(2, 80):
+        found += [now[0]] if stillness.seen(lines) else []
+    assert found[0] == seconds + 3  # it began to look at second 2
+
+
+TRACE = {  # as torch 2.13 and NCCL 2.27 write it
+    "entries": [
+        {"process_group": ["0", "default_pg"], "collective_seq_id": 811, "profiling_name": "nccl:all_reduce",
+         "input_dtypes": ["Float"], "input_sizes": [[4096]], "is_p2p": False, "state": "completed", "retired": True},
+        {"process_group": ["0", "default_pg"], "collective_seq_id": 812, "profiling_name": "nccl:all_gather",
+         "input_dtypes": ["Float"], "input_sizes": [[8, 2]], "is_p2p": False, "state": "started", "retired": False},
+    ]
+}  # fmt: skip
+
+
+def test_where_ranks_are_at_different_collectives_both_are_named_and_where_they_part():
+    ahead = flight.calls_of(TRACE)
+    behind = [ahead[0], ahead[1]._replace(what="all_reduce of Float[4096]")]
+    assert flight.differences({0: ahead, 1: ahead}) == ""
+    assert flight.differences({0: ahead}) == ""
+    assert flight.differences({0: ahead, 1: ahead[:1]}) == (
+        "By torch's flight recorder:\nIn the group 'default_pg' rank 0 waits in all_gather of Float[8, 2] (call 812); "
+        "rank 1 came as far as all_reduce of Float[4096] (call 811)."
+    )
+    assert flight.differences({0: ahead, 1: behind}).endswith(
+        "They differ from call 812 on: rank 0 all_gather of Float[8, 2], rank 1 all_reduce of Float[4096]."
+    )
+
+
+def test_a_rank_answers_what_it_has_recorded_and_one_that_is_gone_does_not(tmp_path, monkeypatch):
+    calls = flight.calls_of(TRACE)
+    monkeypatch.setattr(flight, "recorded", lambda: calls)
+    flight.listen(tmp_path, 0)
+    assert flight.ask(tmp_path, [0, 1]) == {0: calls}
+    assert flight.ask(tmp_path, [0, 1]) == {0: calls}
 
 
 def test_an_error_that_all_ranks_raise_by_agreement_is_no_failure(monkeypatch):

@@ -67,4 +67,5 @@ def test_a_rank_that_hangs_ends_by_the_step_deadline_and_all_show_its_line(tmp_p
     for text in said:
         assert "Rank 1 of 2 hangs in train batch 4 of this run: no batch was done for 10 s" in text
         assert "in fault" in text
+    assert "all_reduce of Float[450] (call 6); rank 1 came as far as all_reduce" in said[0]
     assert [path for path in Path(tmp_path).iterdir() if path.name.startswith("lt-job-")] == []

@@ -31,7 +31,8 @@ _CONNECTED = 128
 """Up to this many ranks, gloo connects each to every other: so all notice when one fails, before they exchange data."""
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
 _group: Group | None = None
-_broken = False
+_entered: str | None = None
+_broken: str | None = None  # where the ranks met of a job that has failed
 _last_store: Store | None = None
 
 
@@ -66,7 +67,9 @@ class Group:
     def background(self, timeout: timedelta) -> ProcessGroup:
         """Return the group for a thread beside the run, whose calls must not mix with the run's; made once, by all."""
         if self._background is None:
-            self._background = dist.new_group(backend=dist.get_backend(self.control), timeout=timeout)
+            self._background = dist.new_group(
+                backend=dist.get_backend(self.control), timeout=timeout, group_desc="lt background"
+            )
         return self._background
 
     @property
@@ -102,8 +105,8 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
         ConfigError: when this process is in a group of another size.
         RankError: when other ranks do not come in time, or a run of this job has failed before.
     """
-    global _group, _last_store
-    if _broken:
+    global _group, _entered, _broken, _last_store
+    if _broken == environment.rendezvous:  # a launcher that goes on in this process has them meet elsewhere
         raise RankError(
             "A run of this job has failed on this rank or on another one; its ranks cannot meet again. Start the "
             "script again.",
@@ -111,6 +114,7 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
         )
     if _group is None or not dist.is_initialized():
         _group = _adopt(timeout) if dist.is_initialized() else _make(environment, world_size, backend, timeout)
+        _entered, _broken = environment.rendezvous, None
         _last_store = PrefixStore("watch", _group.store)
         atexit.unregister(leave_group)
         atexit.register(leave_group)
@@ -132,15 +136,15 @@ def leave_group(*, failed: bool = False) -> None:
     """Leave the process group, whoever made it; the rank that holds the store goes last.
 
     Args:
-        failed: leave without waiting, so that the other ranks' collectives fail now. The group cannot be entered again.
-            NCCL's kernels, which may never end once a rank is gone, are aborted.
+        failed: leave without waiting, so that the other ranks' collectives fail now. Where it met, no group can be
+            entered again. NCCL's kernels, which may never end once a rank is gone, are aborted.
     """
     global _group, _broken, _last_store
     mine, _group = _group, None
     _last_store = _last_store if failed else None
     if not dist.is_initialized():
         return
-    _broken = failed
+    _broken = _entered if failed else None
     if mine is not None:
         if not failed:
             say_bye(mine.store, mine.rank, mine.world_size)
@@ -170,7 +174,7 @@ def imagined(rank: int, world_size: int, store: Store) -> Iterator[None]:
         yield
     finally:
         mine.drop()
-        _group, _broken = None, False
+        _group, _broken = None, None
         sys.excepthook = hook
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -189,12 +193,12 @@ def _make(environment: Environment, world_size: int, backend: str, timeout: time
             world_size=world_size,
             timeout=timeout,
         )
-        control = dist.new_group(backend="gloo", timeout=timeout)
+        control = dist.new_group(backend="gloo", timeout=timeout, group_desc="lt control")
     return Group(environment.rank, world_size, PrefixStore("lt", store), control)
 
 
 def _adopt(timeout: timedelta) -> Group:
-    control = dist.new_group(backend="gloo", timeout=timeout)
+    control = dist.new_group(backend="gloo", timeout=timeout, group_desc="lt control")
     name = torch.frombuffer(bytearray(uuid.uuid4().bytes), dtype=torch.uint8)
     dist.broadcast(name, src=0, group=control)  # the user's store may hold what a failed attempt wrote
     store = PrefixStore(bytes(name.tolist()).hex(), dist.distributed_c10d._get_default_store())

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +21,7 @@ from lt_core.errors import LtError, RankError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks, Supervisor
 from lt_core.states import Stage
-from lt_strategies.watch import page, stacks
+from lt_strategies.watch import flight, page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
 
@@ -108,6 +108,8 @@ class Seat(Supervisor):
         if page.RAISE_SIGNAL is not None and threading.current_thread() is threading.main_thread():
             signal.signal(page.RAISE_SIGNAL, self._on_verdict)
         self._page.write(rank, self._line)
+        if world_size > 1:
+            flight.listen(self.folder, rank)
 
     def take(self) -> Self:
         """Make this the seat of this process, for launchers whose processes get no variables."""
@@ -125,7 +127,9 @@ class Seat(Supervisor):
         Raises:
             RankError: when another rank failed first; names it and its error.
         """
-        self._line = self._line._replace(batches=0, phase="")
+        accelerator = getattr(getattr(strategy, "placement", None), "accelerator", None)
+        on_device = getattr(accelerator, "device_type", "cpu") != "cpu"
+        self._line = self._line._replace(batches=0, phase="", on_device=on_device)
         self._mark(page.RUNNING)
         try:
             strategy.supervisor = self
@@ -167,6 +171,7 @@ class Seat(Supervisor):
                 "traceback": user_traceback(error),
                 "consequence": is_consequence(error),
                 "interrupt": isinstance(error, KeyboardInterrupt),
+                "calls": flight.recorded() if is_consequence(error) else [],
             }
             page.save_json(self.folder / f"report_{self.rank}.json", found)
         return found
@@ -205,8 +210,15 @@ class Seat(Supervisor):
         if verdict is not None and verdict.rank != self.rank:
             self._hear()
             raise RankError(verdict.text, code="LT701") from None
+        if report["consequence"] and (said := flight.differences(self._calls_of_all())):
+            error.add_note(said)
         if self.world_size > 1:
             error.add_note(f"(rank {self.rank} of {self.world_size}, {report['place']})")
+
+    def _calls_of_all(self) -> dict[int, list[flight.Call]]:
+        """Return what the ranks recorded that failed by a broken connection, as far as they have said so."""
+        reports = [found for rank in range(self.world_size) if (found := page.read_report(self.folder, rank))]
+        return calls_in(reports)
 
     def _on_verdict(self, _number: int, _frame: Any) -> None:
         verdict = self.wait_for_verdict(0.0)
@@ -223,6 +235,11 @@ class Seat(Supervisor):
     def _mark(self, state: int) -> None:
         self._line = self._line._replace(beat=time.monotonic(), state=state)
         self._page.write(self.rank, self._line)
+
+
+def calls_in(reports: Iterable[dict[str, Any]]) -> dict[int, list[flight.Call]]:
+    """Return the collectives in the reports of ranks, by rank."""
+    return {found["rank"]: [flight.Call(*call) for call in found["calls"]] for found in reports if found.get("calls")}
 
 
 def place_of(line: Line, error: BaseException) -> str:

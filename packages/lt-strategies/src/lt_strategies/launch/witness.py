@@ -24,9 +24,9 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
 from lt_strategies import group
-from lt_strategies.launch.job import Seat, is_agreed, made_folder
+from lt_strategies.launch.job import Seat, calls_in, is_agreed, made_folder
 from lt_strategies.meeting import missing
-from lt_strategies.watch import page
+from lt_strategies.watch import flight, page
 from lt_strategies.watch.watch import Verdict, Watch, report
 
 __all__ = ["Witness"]
@@ -93,7 +93,8 @@ class Witness(Seat):
                 if reports:
                     first = min(reports, key=lambda found: float(found["time"]))
                     head = f"Rank {first['rank']} of {self.world_size} failed {first['place']}: {first['error']}"
-                    return Verdict(first["rank"], f"{head}\n\n{first['traceback']}".rstrip())
+                    calls = flight.differences({self.rank: flight.recorded(), **calls_in([first])})
+                    return Verdict(first["rank"], f"{head}\n\n{first['traceback']}\n\n{calls}".rstrip())
                 if not silent:
                     return None  # all see a broken connection, and none is its cause
                 before = before or {rank: _line(store, rank) for rank in silent[:_NAMED]}
@@ -118,6 +119,12 @@ class Witness(Seat):
     def _reports(self, store: Store, silent: list[int]) -> list[dict[str, Any]]:
         spoke = sorted(set(range(self.world_size)) - set(silent))
         return [json.loads(found) for found in store.multi_get([f"failed/{rank}" for rank in spoke])] if spoke else []
+
+    def _calls_of_all(self) -> dict[int, list[flight.Call]]:
+        with contextlib.suppress(RuntimeError, OSError):
+            if (store := group.last_store()) is not None:
+                return calls_in(self._reports(store, list(missing(store, "failed", range(self.world_size)))))
+        return {}
 
     def _post(self, found: dict[str, Any]) -> None:
         with contextlib.suppress(RuntimeError, OSError):  # the rank that held the store may be what failed
@@ -162,7 +169,7 @@ class Witness(Seat):
     def _end(self, verdict: Verdict) -> None:
         report(verdict.text)
         text = {"rank": self.rank, "time": time.time(), "place": self._line.place, "error": "it hangs"}
-        self._post({**text, "traceback": verdict.text, "consequence": False})
+        self._post({**text, "traceback": verdict.text, "consequence": False, "calls": flight.recorded()})
         self._exit()
 
     def _exit(self) -> None:

@@ -24,7 +24,7 @@ RAISE_SIGNAL: int | None = int(_REALTIME) + 7 if _REALTIME else None
 
 class Line(NamedTuple):
     """What a rank says of itself: process id, time of its last batch (seconds, monotonic), state, batches done, number
-    of its main thread.
+    of its main thread, whether a device other than the CPU works for it.
     """
 
     pid: int = 0
@@ -33,6 +33,7 @@ class Line(NamedTuple):
     batches: int = 0
     phase: str = ""
     thread: int = 0
+    on_device: bool = False
 
     @property
     def place(self) -> str:
@@ -50,7 +51,7 @@ class Page:
         world_size: ranks on this machine.
     """
 
-    _FORM = struct.Struct("<qdqq32sQ")
+    _FORM = struct.Struct("<qdqq32sQ?")
 
     def __init__(self, path: str | Path, world_size: int | None = None) -> None:
         if world_size is not None:
@@ -60,13 +61,13 @@ class Page:
 
     def write(self, rank: int, line: Line) -> None:
         """Replace the line of ``rank``."""
-        fields = (line.pid, line.beat, line.state, line.batches, line.phase.encode()[:32], line.thread)
+        fields = line._replace(phase=line.phase.encode()[:32])  # type: ignore[arg-type]
         self._FORM.pack_into(self._memory, rank * self._FORM.size, *fields)
 
     def read(self, rank: int) -> Line:
         """Return the line of ``rank``."""
-        pid, beat, state, batches, phase, thread = self._FORM.unpack_from(self._memory, rank * self._FORM.size)
-        return Line(pid, beat, state, batches, phase.rstrip(b"\0").decode(errors="replace"), thread)
+        line = Line(*self._FORM.unpack_from(self._memory, rank * self._FORM.size))
+        return line._replace(phase=line.phase.rstrip(b"\0").decode(errors="replace"))  # type: ignore[arg-type, attr-defined]
 
 
 def read_report(folder: Path, rank: int) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from lt_strategies.watch.page import Line
 
 STILL = 10.0  # seconds without a batch and without work on any rank, after which they are asked where they stand
+STILL_ON_DEVICE = 60.0  # the same where a device works, and its ranks may wait for it without using the processor
 WORK = 0.5  # seconds of processor time of all ranks together that count as work
 
 
@@ -45,17 +46,25 @@ class Stillness:
         self._used = 0.0
 
     def seen(self, lines: Mapping[int, Line]) -> bool:
-        """Return whether :data:`STILL` seconds have passed like that; then starts again. Looks once a second."""
+        """Return whether :data:`STILL` seconds have passed like that; then starts again. Looks once a second.
+
+        It takes :data:`STILL_ON_DEVICE` where a device works.
+        """
         now = time.monotonic()
         if now - self._looked < 1.0:
             return False
         self._looked = now
         used = sum(processor_seconds(line.pid) for line in lines.values())
         moved = lines != self._lines or not used - self._used <= WORK  # also where it is unknown: inf - inf
-        over = not moved and now - self._since > STILL
+        over = not moved and now - self._since > still(lines)
         if moved or over:
             self._since, self._lines, self._used = now, lines, used
         return over
+
+
+def still(lines: Mapping[int, Line]) -> float:
+    """Return the seconds in which a job must have stood still to be asked."""
+    return STILL_ON_DEVICE if any(line.on_device for line in lines.values()) else STILL
 
 
 def processor_seconds(pid: int) -> float:

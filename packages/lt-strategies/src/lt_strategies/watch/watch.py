@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from lt_strategies.watch import flight
 from lt_strategies.watch.page import (
     DUMP_SIGNAL,
     ENDED,
@@ -21,7 +22,7 @@ from lt_strategies.watch.page import (
     read_report,
     save_json,
 )
-from lt_strategies.watch.rhythm import STILL, Pace, Stillness
+from lt_strategies.watch.rhythm import Pace, Stillness, still
 from lt_strategies.watch.stacks import is_no_step, is_pipeline, main_stack, waits_for_others
 
 __all__ = ["INTERRUPTED", "PATIENCE", "POLL", "Member", "Verdict", "Watch"]
@@ -175,6 +176,8 @@ class Watch:
         lines = {rank: self.page.read(rank) for rank in self.members}
         if not self._still.seen(lines) or any(line.state not in (RUNNING, STEPPING) for line in lines.values()):
             return None
+        if any(line.on_device and not line.batches for line in lines.values()):
+            return None  # NCCL may connect the ranks for minutes, at calls that differ; the deadline of a step counts
         dumps = self._dumps(lines)
         if any(is_pipeline(dump, lines[rank].thread) for rank, dump in dumps.items()):
             return None  # the deadline of a step ends one that hangs
@@ -185,10 +188,10 @@ class Watch:
             return None  # all in the same call: a device may be at work
         places = ", ".join(f"rank {rank} {line.place}" for rank, line in lines.items())
         head = (
-            f"All ranks wait for one another, and none has done anything for {STILL:g} s: {places}. They must make the "
-            "same calls and take the same number of batches: did one stop early, skip a batch, or talk alone?"
+            f"All ranks wait for one another, and none has done anything for {still(lines):g} s: {places}. They must "
+            "make the same calls and take the same number of batches: did one stop early, skip a batch, or talk alone?"
         )
-        return Verdict(max(lines), "\n\n".join([head, *_shown(stacks, sorted(stacks))]), hangs=True)
+        return Verdict(max(lines), "\n\n".join([head, *_shown(stacks, sorted(stacks)), *self._calls()]), hangs=True)
 
     def _judge_hang(self) -> Verdict | None:
         if self.deadline is None:
@@ -213,7 +216,7 @@ class Watch:
         if silent:
             head += " It does not answer either: stopped, or stuck in a system call."
         places = _shown(stacks, [rank] if suspects else sorted(stacks))
-        return Verdict(rank, "\n\n".join([head, *places]), hangs=True)
+        return Verdict(rank, "\n\n".join([head, *places, *self._calls()]), hangs=True)
 
     def _report_stuck(self) -> None:
         """Say which rank is stuck in a training step, and where, long before the deadline; the job goes on."""
@@ -247,6 +250,11 @@ class Watch:
                 f"its steps take {usual:.2g} s. Is it stuck? {end} [LT770]"
             )
             self.say("\n\n".join([text, *_shown(stacks, [rank])]))
+
+    def _calls(self) -> list[str]:
+        """Return what the ranks' backends say about the collectives at which they stand."""
+        said = flight.differences(flight.ask(self.folder, self.members)) if len(self.members) > 1 else ""
+        return [said] if said else []
 
     def _stacks(self, lines: Mapping[int, Line]) -> dict[int, str]:
         return {rank: main_stack(dump, lines[rank].thread) for rank, dump in self._dumps(lines).items()}
