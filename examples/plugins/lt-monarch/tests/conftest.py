@@ -1,0 +1,6 @@
+"""Monarch reads these when it is first used: it looks after its processes each second, and not every ten."""
+
+import os
+
+os.environ["HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY"] = "1s"
+os.environ["HYPERACTOR_MESH_GET_ACTOR_STATE_MAX_IDLE"] = "3s"
