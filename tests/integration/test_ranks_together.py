@@ -12,6 +12,7 @@ from lt_callbacks import GarbageCollection, SlowRankMonitor
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
+from lt_strategies import DDP, FSDP
 
 QUIET = {
     "accelerator": "cpu",
@@ -125,3 +126,36 @@ def test_the_rank_that_keeps_the_others_waiting_is_named_with_its_cause(slow, ca
     for _, whole, loading in lines:
         assert float(whole) >= 100
         assert (float(loading) >= 100) is (slow == "loader")
+
+
+class Stops(LightningModule):
+    """Ends its epoch in the middle of an accumulation window."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)])
+
+    def on_train_batch_start(self, batch, batch_idx):
+        return -1 if batch_idx == 3 else None
+
+    def training_step(self, batch, batch_idx):
+        return self.layers[1](self.layers[0](batch)).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.05)
+
+
+@pytest.mark.ddp
+@pytest.mark.parametrize("kind", [DDP, FSDP])
+def test_an_epoch_that_a_hook_ends_in_the_middle_of_a_window_steps_by_all_ranks_gradients(kind):
+    def trained(batch_size, **where):
+        module = Stops()
+        data = torch.arange(64.0).reshape(32, 2) / 32
+        trainer = Trainer(accumulate_grad_batches=2, max_epochs=2, **QUIET, **where)
+        trainer.fit(module, DataLoader(data, batch_size=batch_size))
+        assert trainer.global_step == 4
+        return torch.cat([value.flatten() for value in module.state_dict().values()])
+
+    alone = trained(4)
+    torch.testing.assert_close(trained(2, devices=2, strategy=kind(launcher="fork")), alone)

@@ -2,6 +2,8 @@
 
 import itertools
 import warnings
+from functools import partial
+from threading import Barrier, Thread
 
 import pytest
 import torch
@@ -10,6 +12,8 @@ from torch.utils.data import DataLoader
 
 from lt_core import Callback, LightningModule, LogError, Logger, plugins
 from lt_core.errors import ConfigError, ConfigTypeError, LtWarning
+from lt_core.logging.recorder import Given
+from lt_loops.logging.recorder import RunRecorder
 
 
 class Rows(Logger):
@@ -757,3 +761,66 @@ def test_without_lt_loggers_media_that_no_logger_shows_are_an_error(trainer, mon
     monkeypatch.setattr(plugins, "find", lambda group, name: None if name == "media" else find(group, name))
     with pytest.raises(LogError, match=r"lt-loggers.*LT522"):
         trainer(max_steps=1, logger=Rows()).fit(Pictured())
+
+
+def test_a_reduction_that_is_made_anew_in_each_call_is_one(trainer):
+    class Median(Base):
+        def training_step(self, batch, batch_idx):
+            self.log("median", batch.mean(), on_step=False, on_epoch=True, reduce_fx=partial(torch.quantile, q=0.5))
+            return super().training_step(batch, batch_idx)
+
+    fit = trainer()
+    fit.fit(Median())
+    assert fit.callback_metrics["median"] == 5.5  # of 1.5, 5.5 and 8.5
+
+
+def test_reductions_that_differ_in_an_argument_are_two(trainer):
+    class Quantiles(Base):
+        def training_step(self, batch, batch_idx):
+            self.log(
+                "x", batch.mean(), on_step=False, on_epoch=True, reduce_fx=partial(torch.quantile, q=batch_idx / 9)
+            )
+
+    with pytest.raises(LogError, match="other than before"):
+        trainer().fit(Quantiles())
+
+
+@pytest.mark.parametrize("device", ["cpu", "other"])
+def test_a_value_that_stands_for_no_sample_may_be_nan(device, monkeypatch):
+    if device == "other":
+        monkeypatch.setattr(torch.Tensor, "is_cpu", False)
+    recorder = RunRecorder()
+    recorder.enter("train_batch")
+    for value, samples in ((torch.nan, 0), (2.0, 3), (torch.nan, 0), (4.0, 1)):
+        recorder.resolve("x", Given(on_epoch=True)).add(torch.tensor(value, dtype=torch.float64), samples)
+    assert recorder.epoch_values("train")["x_epoch"] == 2.5
+
+
+def test_a_rank_that_did_not_log_a_name_in_one_epoch_shows_its_steps_in_the_next():
+    """Two ranks as threads; in the first epoch rank 1 alone logs."""
+    sent, both, seen = [None, None], Barrier(2), {}
+
+    def train(rank):
+        def gather(value):
+            sent[rank] = value
+            both.wait()
+            everyone = list(sent)
+            both.wait()
+            return everyone
+
+        recorder = RunRecorder()
+        for epoch in (0, 1):
+            recorder.enter("train_batch")
+            if epoch or rank:
+                recorder.resolve("rare", Given(on_step=True, on_epoch=True)).add(10.0 * epoch + rank, 1)
+            steps = recorder.step_values("train")
+            seen[epoch, rank] = steps, recorder.epoch_values("train", gather)
+            recorder.reset("train")
+
+    ranks = [Thread(target=train, args=(rank,)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    assert seen[0, 0] == ({}, {"rare_epoch": 1.0})
+    assert seen[1, 0] == ({"rare_step": 10.0}, {"rare_epoch": 10.5})

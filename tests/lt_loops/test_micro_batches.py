@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from lt_core import Callback
+from lt_core import Callback, LightningModule
 from lt_core.errors import ConfigError, HookError
 
 
@@ -221,3 +221,41 @@ def test_a_list_of_images_of_one_size_is_not_cut_along_their_channels():
     loader = DataLoader([torch.ones(3, 2, 2)] * 16, batch_size=8, collate_fn=list)
     with pytest.raises(HookError, match="share 3, where the loader's batch_size is 8.*LT366"):
         make_trainer(accumulate_grad_batches="auto").fit(Images(), loader)
+
+
+class Cut(LightningModule):
+    """Eight samples, 0 to 7, of which only ``room`` fit at once."""
+
+    def __init__(self, room):
+        super().__init__()
+        self.layer, self.room, self.output = nn.Linear(1, 1), room, None
+        self.register_buffer("center", torch.zeros(1))
+
+    def training_step(self, batch, batch_idx):
+        self.center = 0.5 * self.center + batch.mean(0)  # assigned, not changed in place
+        if len(batch) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        high = int((batch >= 4).sum())
+        self.log("high", 0.0 if high else 1.0, on_step=False, on_epoch=True, batch_size=high)
+        output = {"loss": self.layer(batch).mean(), "first": batch[0]}
+        return output | ({"rows": batch} if high else {"low": batch.sum()})
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.output = outputs
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def test_buffers_that_are_assigned_weights_of_zero_and_keys_of_some_pieces_are_as_in_a_loop_over_the_pieces():
+    data = torch.arange(8.0).reshape(8, 1)
+    cut, whole = Cut(room=4), Cut(room=9)
+    seen = {}
+    for module, batch_size in ((cut, 8), (whole, 4)):
+        fit = make_trainer(accumulate_grad_batches="auto")
+        fit.fit(module, DataLoader(data, batch_size=batch_size))
+        seen[module] = fit.callback_metrics["high"]
+    assert cut.center.item() == whole.center.item() == 0.5 * 1.5 + 5.5
+    assert seen[cut] == seen[whole] == 0.0
+    assert set(cut.output) == {"loss", "first", "low", "rows"}
+    assert (cut.output["low"], cut.output["rows"].tolist()) == (6.0, data[4:].tolist())

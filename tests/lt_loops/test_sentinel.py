@@ -12,7 +12,7 @@ def test_the_steps_between_which_a_loss_became_nan_and_the_parameter_are_named(t
         def training_step(self, batch, batch_idx):
             return self.loss(batch) * (torch.nan if batch_idx >= 7 else 1.0)
 
-    expected = r"nan at optimizer step 9 .*was finite at step 6.*first parameter .* is 'layers.0.weight'"
+    expected = r"nan at optimizer step 9 .*it was last seen finite at step 6.*first parameter .* is 'layers.0.weight'"
     with pytest.warns(LtWarning, match=expected):
         trainer(logger=Logger(), log_every_n_steps=3, limit_train_batches=12).fit(Breaks(), loader())
 

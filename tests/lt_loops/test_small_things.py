@@ -150,3 +150,58 @@ def test_a_trial_without_any_loss_ends(trainer):
             self.trainer.should_stop = True
 
     trainer().fit(Never(), loader())
+
+
+class Longer:
+    """Gives six batches, and says that there are three."""
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        return iter([torch.ones(4, 1) * (number + 1) for number in range(6)])
+
+
+@pytest.mark.filterwarnings("ignore:.*LT411")
+@pytest.mark.parametrize("manual", [False, True])
+def test_batches_beyond_a_loaders_length_are_windows_of_their_own(trainer, manual):
+    class Counts(Net):
+        automatic_optimization = not manual
+
+        def training_step(self, batch, batch_idx):
+            loss = self.layer(batch).mean()
+            if manual:
+                self.optimizers().zero_grad()
+                self.manual_backward(loss)
+                self.optimizers().step()
+            return None if manual else loss
+
+    module = Counts()
+    start = module.layer.bias.item()
+    fit = trainer(accumulate_grad_batches=2)
+    fit.fit(module, Longer())
+    assert fit.global_step == 5  # of two batches, and of one each
+    assert module.layer.bias.item() == pytest.approx(start - 0.5, abs=1e-6)
+
+
+def test_max_time_counts_validations_of_earlier_processes_too(trainer, monkeypatch, tmp_path):
+    now = [1000.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    class Slow(Net):
+        def training_step(self, batch, batch_idx):
+            now[0] += 1.0
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch, batch_idx):
+            now[0] += 5.0  # twice a validation
+
+    first = trainer(max_epochs=1, max_time="40 s")
+    first.fit(Slow(), loader(), loader())
+    first.save_checkpoint(tmp_path / "first.ckpt")
+    now[0] += 1000.0  # between two processes
+    second = trainer(max_epochs=-1, max_time="40 s")
+    second.fit(Slow(), loader(), loader(), ckpt_path=tmp_path / "first.ckpt")
+    whole = trainer(max_epochs=-1, max_time="40 s")
+    whole.fit(Slow(), loader(), loader())
+    assert second.global_step == whole.global_step == 8

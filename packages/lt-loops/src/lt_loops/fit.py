@@ -173,7 +173,7 @@ def train_epoch(run: Run) -> None:
                         position.step += 1
                         if steps_by_step:
                             schedulers.step("step", position.step)
-            # counted before the hooks of its end, which may save: a resume goes on behind this batch
+            # counted before the hooks of its end, which may save: a resume continues after this batch
             position.batch = index = index + 1
             if ends:
                 outputs = as_outputs(output)

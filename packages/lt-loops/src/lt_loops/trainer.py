@@ -75,7 +75,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         min_epochs: epochs before which nothing ends training early.
         max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
         min_steps: optimizer steps before which nothing ends training early.
-        max_time: training time after which training ends: ``"2 h"``, ``"DD:HH:MM:SS"``, a timedelta, or its dict.
+        max_time: time after which training ends, with its validations and in all processes that it took: ``"2 h"``,
+            ``"DD:HH:MM:SS"``, a timedelta, or its dict.
         max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``,
             ``"1e6 samples"`` or ``"1e9 tokens"`` of all ranks.
         limit_train_batches: batches of an epoch that are read: an int is a count, a float a fraction; default: 1.0.

@@ -155,9 +155,10 @@ class RunRecorder(Recorder):
             group: ``"train"``, ``"validate"`` or ``"test"``.
             gather: returns every rank's data; used (once, packed) where a slot asks for ``sync_dist``.
         """
-        slots = [slot for slot in self._of(group) if slot.on_step and slot.updated]
+        known = [slot for slot in self._of(group) if slot.on_step]
+        slots = [slot for slot in known if slot.has_last]
         values: list[Any] = [slot.last_value() for slot in slots]
-        if gather is not None and any(slot.sync_dist for slot in slots):
+        if gather is not None and any(slot.sync_dist for slot in known):
             values = _reduced_steps(slots, values, gather)
         for slot, value in zip(slots, values, strict=True):
             self.publish_step(slot, value)
@@ -165,7 +166,7 @@ class RunRecorder(Recorder):
 
     def synced_steps(self) -> dict[Key, Slot]:
         """Return the slots of training whose step values ranks have in common, as far as this epoch has logged them."""
-        slots = (slot for slot in self._of("train") if slot.on_step and slot.sync_dist and slot.updated)
+        slots = (slot for slot in self._of("train") if slot.on_step and slot.sync_dist and slot.has_last)
         return {slot.key: slot for slot in slots}
 
     def logged_by_step(self) -> list[str]:
@@ -199,7 +200,7 @@ class RunRecorder(Recorder):
         ranks afterwards. With ``sync_dist=True`` a rank that logged others beside it must log it too.
         """
         open_slots = {slot.key: slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.closed}
-        steps = (slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.updated)
+        steps = (slot for slot in self._of(group) if slot.on_step and slot.sync_dist and slot.has_last)
         shared = [slot for slot in steps if not slot.published]  # else the epoch's value stands under the plain name
         sums = {key: slot.packed() for key, slot in open_slots.items() if slot.shares_epoch}
         both = gather((sums, _plain_steps(shared, [slot.last_value() for slot in shared])))
@@ -220,7 +221,7 @@ class RunRecorder(Recorder):
         if slot is None:
             slot = page[key.name] = self._slot_kind.from_state(packed, key, PHASES[key.phase], self)
             slot.reset()
-        slot.updated, slot.on_step = True, False
+        slot.updated = True
         if packed["metric_path"] is not None and self.module is not None:
             slot.metric = self.module.get_submodule(packed["metric_path"])
         return slot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -173,7 +174,7 @@ class Slot:
         """
         mine = self.given
         same_function = callable(given.reduce_fx) and (
-            mine.reduce_fx == CALLABLE or getattr(mine.reduce_fx, "__qualname__", "") == given.reduce_fx.__qualname__
+            mine.reduce_fx == CALLABLE or _is_same_function(mine.reduce_fx, given.reduce_fx)
         )
         fitted = mine._replace(
             reduce_fx=given.reduce_fx if same_function else mine.reduce_fx, sync_dist_group=given.sync_dist_group
@@ -226,8 +227,9 @@ class Slot:
         self._last = number
         if self.weighted:
             weight = self.home.size() if batch_size is None else self.weight_of(batch_size)
-            self.total += number * weight
-            self.count += weight
+            if weight:  # what stands for no sample may be NaN
+                self.total += number * weight
+                self.count += weight
         elif self.on_epoch:
             if callable(self.reduce):
                 self._values.append(number)
@@ -240,9 +242,12 @@ class Slot:
         kept = value.detach().reshape(()).clone()
         self.updated, self.fresh, self._last = True, True, kept
         if self.on_epoch:
-            self._pending.append(kept)
             if self.weighted:
-                self._weights.append(self.home.size() if batch_size is None else self.weight_of(batch_size))
+                weight = self.home.size() if batch_size is None else self.weight_of(batch_size)
+                if not weight:  # what stands for no sample may be NaN
+                    return
+                self._weights.append(weight)
+            self._pending.append(kept)
             if len(self._pending) >= _BUNCH:
                 self._sum_pending()
 
@@ -323,6 +328,11 @@ class Slot:
         )
 
     # ---- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_last(self) -> bool:
+        """Whether this rank has logged a value in this epoch."""
+        return self._last is not None
 
     def last_value(self) -> Any:
         """Return the newest value: a number, or a 0-dim tensor where it lives on a device or needs its type."""
@@ -503,6 +513,14 @@ class SingleSlot(Slot):
 def _unknown_function(values: Tensor) -> Tensor:
     """Stand for a user's reduction after a resume; the next call of ``self.log`` brings the real one."""
     return values[-1]
+
+
+def _is_same_function(one: Any, other: Any) -> bool:
+    """Return whether two functions are one that is made anew for each call: a lambda, a partial."""
+    if isinstance(one, partial) and isinstance(other, partial):
+        return _is_same_function(one.func, other.func) and (one.args, one.keywords) == (other.args, other.keywords)
+    name = getattr(one, "__qualname__", None)
+    return one is other or (name is not None and name == getattr(other, "__qualname__", None))
 
 
 def _known(total: Any) -> bool:

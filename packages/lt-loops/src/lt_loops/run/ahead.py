@@ -53,6 +53,13 @@ class Ahead:
         """Return the same for the next optimizer step that ``every`` divides."""
         return self.batch_of_step((self.position.step // every + 1) * every)
 
+    def window_at(self, index: int, window: int) -> int | float:
+        """Return how many batches the window has that begins with batch ``index``: fewer than ``window`` at the end.
+
+        A loader that gives more than its length says has windows of one batch from there on.
+        """
+        return max(1, min(window, self.num_batches - index))
+
     def at_end(self) -> bool:
         """Return whether no batch of this epoch is left."""
         return self.position.exhausted or self.position.batch >= self.num_batches

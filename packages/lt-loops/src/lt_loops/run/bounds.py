@@ -35,7 +35,7 @@ class Deadline:
         return f"{self.argument}={self._after}"
 
     def begin(self) -> None:
-        self._ends = time.perf_counter() + self._after.total_seconds() - self._ahead.position.seconds
+        self._ends = time.perf_counter() + self._after.total_seconds() - self._ahead.position.passed
 
     def next_due(self) -> int:
         return NEVER if self._ends == math.inf else self._ahead.position.batch + self._ahead.group

@@ -34,6 +34,7 @@ class TrainingData(Owner):
         self._place: dict[str, Any] | None = None  # where a feed that is not read yet goes on
         self._generators: dict[str, Any] | None = None  # to be put back right before the iterator is made
         self._clock: float | None = None  # when the present stretch of training began
+        self._begun = 0.0  # when training would have begun in this process alone
         self._elsewhere = 0
         self.outdated = False
 
@@ -156,16 +157,23 @@ class TrainingData(Owner):
     def start_clock(self) -> None:
         """Have seconds count as training from here on."""
         self._clock = time.perf_counter()
+        self._begun = self._begun or self._clock - self._ahead.position.passed
 
     def stop_clock(self) -> None:
         """Add the present stretch of training to the position's seconds."""
         self._ahead.position.seconds, self._clock = self.seconds, None
+        self._note_passed()
 
     def note_seconds(self) -> None:
         """Have the position say how much there is: it is saved here."""
+        self._note_passed()
         if self._clock is not None:
             self.stop_clock()
             self.start_clock()
+
+    def _note_passed(self) -> None:
+        if self._begun:
+            self._ahead.position.passed = time.perf_counter() - self._begun
 
     @property
     def seconds(self) -> float:

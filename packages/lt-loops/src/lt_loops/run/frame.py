@@ -53,8 +53,8 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
-        origin, weights, data, progress, training, losses, stopping, evaluation, log, saves: the owners; each class says
-            what it holds.
+        owners: those whose state a checkpoint holds, in the order of a boundary; each class says what it holds.
+        origin, progress, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
         feeds: makes those of the loaders.
         ahead: how far the loop runs before it looks up.
         history: what went to the loggers, as columns.

@@ -50,7 +50,7 @@ class LossWatch:
             self._finite_at = position.step
             return
         self._reported = True
-        since = f", and was finite at step {self._finite_at}, when it was looked at last"
+        since = f"; it was last seen finite at step {self._finite_at}"
         message = (
             f"The training loss is {loss.detach().float().mean().item()} at optimizer step {position.step} (epoch "
             f"{position.epoch}, batch {position.batch - 1}){'' if self._finite_at is None else since}; "
@@ -138,6 +138,6 @@ class LossWatch:
     def _no_loss_in(self, batches: str) -> str:
         return (
             f"{type(self._module).__name__}.training_step returned no loss in {batches}, so no weight was trained. Is "
-            "`return loss` missing? If it is meant, set trains_without_loss = True in the module; to call backward and "
-            "the optimizers yourself, automatic_optimization = False."
+            "`return loss` missing? If this is intended, set trains_without_loss = True in the module; to call "
+            "backward and the optimizers yourself, automatic_optimization = False."
         )

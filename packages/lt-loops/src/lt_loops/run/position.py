@@ -29,6 +29,7 @@ class Position:
         validated: batch of this epoch at which the last validation was done; -1 for none.
         validated_seconds: training seconds at the last validation.
         seconds: training seconds in this and earlier processes.
+        passed: seconds in them since training began, with validations and saves.
         watched: optimizer step at which schedulers that watch a metric were asked last.
     """
 
@@ -43,6 +44,7 @@ class Position:
     validated: int = -1
     validated_seconds: float = 0.0
     seconds: float = 0.0
+    passed: float = 0.0
     watched: int = 0
 
     @property
@@ -91,6 +93,7 @@ class Position:
         """Take back what :meth:`state_dict` returned; counters that an older file lacks stay as they are."""
         for name in asdict(self).keys() & state:
             setattr(self, name, state[name])
+        self.passed = state.get("passed", self.seconds)
 
 
 @dataclass(eq=False, slots=True)

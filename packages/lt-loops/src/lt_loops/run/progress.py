@@ -160,7 +160,7 @@ class Progress:
         parts = [self.elapsed(unit) / end for unit, end in self._ends().items()]
         if not parts:
             raise ConfigError(
-                "A duration as a part of the run: expected a limit of the run that all ranks see alike. Give the "
+                "A duration given as a fraction of the run needs a limit of the run that all ranks see alike. Give the "
                 "Trainer max_epochs, max_steps or max_duration.",
                 code="LT361",
             )

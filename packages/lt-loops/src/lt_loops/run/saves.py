@@ -272,8 +272,8 @@ class Saves:
         if self._strategy.rank == 0:
             why = str(error).removeprefix(f"{request.path} ").rstrip(".")
             warn(
-                f"CHECKPOINT NOT SAVED: {request.path}: {why}. Training goes on and older checkpoints stay; make room "
-                "or give access, the next save tries again.",
+                f"CHECKPOINT NOT SAVED: {request.path}: {why}. Training goes on and older checkpoints stay; free "
+                "disk space or fix the permissions; the next save will try again.",
                 code="LT640",
             )
         if request.owner is not None:

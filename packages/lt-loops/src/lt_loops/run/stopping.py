@@ -78,7 +78,7 @@ class Stopping(Owner):
             more = f"set trainer.{limit} = ... to a higher value before fit" if limit in LIMITS else f"raise {limit}"
             warn(
                 f"fit trains nothing: {self.reason} (epoch {position.epoch}, optimizer step {position.step}). To go on "
-                f"{more}; to start anew take a new Trainer.",
+                f"{more}; to start over, create a new Trainer.",
                 code="LT322",
             )
 

@@ -46,7 +46,7 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
         if _lacks(module, weights):
             warn(
                 f"The trained weights are not in the module here: {type(module).__name__}.configure_model makes its "
-                f"layers, and outside of the ranks it does not ({failed!r:.200}). Go on with ckpt_path='last' or a "
+                f"layers, and it could not do so outside the ranks ({failed!r:.200}). Go on with ckpt_path='last' or a "
                 "checkpoint, or start the ranks by the launcher 'script' or torchrun.",
                 code="LT218",
             )

@@ -228,7 +228,7 @@ class GraphedStep:
         if loss is None:
             raise ConfigError(
                 "cuda_graphs=True: training_step returned no loss, and a graph does the same in every step. Return a "
-                "loss always, or leave cuda_graphs away.",
+                "loss always, or leave cuda_graphs out.",
                 code="LT340",
             )
         plan.clear()
@@ -272,7 +272,7 @@ class GraphedStep:
                     raise ConfigError(
                         f"cuda_graphs=True: {type(optimizer).__name__} keeps {key!r} of its state on the CPU, and a "
                         "graph would use the number of its capture in every step. Take an optimizer that has "
-                        "capturable=True (Adam, AdamW), or SGD; or leave cuda_graphs away.",
+                        "capturable=True (Adam, AdamW), or SGD; or leave cuda_graphs out.",
                         code="LT347",
                     )
 

@@ -50,7 +50,7 @@ class Manual:
         self.training.uses_gradients(plan.optimizers)
         left = self.ahead.num_batches - index
         if position.micro == 0:
-            self.pending.begin(float(min(plan.window, left)))
+            self.pending.begin(float(self.ahead.window_at(index, plan.window)))
         self.last = position.micro + 1 >= plan.window or left <= 1
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
         position.micro = 0 if self.last else position.micro + 1

@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lt_core.batch import rebuild_mapping
@@ -45,14 +45,13 @@ class MicroBatches(Window):
         super().__init__(run, plan)
         self.recorder = run.recorder
         self.say = run.trainer.print if run.speaks else None
-        self.buffers = list(run.module.buffers())
         self.metered = any(is_metric(part) for part in run.module.modules())
         self.normalizes = any(isinstance(part, _BatchNorm) for part in run.module.modules())
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Train on one batch, in pieces where it must be; return the training step's output for all of it."""
         rows, before = rows_of(batch), self.training.micro_batch_size
-        generators, buffers = capture_generators(), [buffer.clone() for buffer in self.buffers]
+        generators, buffers = capture_generators(), _buffers_of(self.module)
         metrics = states_of_metrics(self.module, set()) if self.metered else {}
         while True:
             size = min(self.training.micro_batch_size or rows, rows)
@@ -70,8 +69,8 @@ class MicroBatches(Window):
             calls.clear()
             for p in self.params:
                 p.grad = None
-            for buffer, value in zip(self.buffers, buffers, strict=True):
-                buffer.copy_(value)
+            for owner, name, buffer, value in buffers:  # a step may change a buffer, or assign another one
+                setattr(owner, name, buffer.copy_(value))
             restore_generators(generators)
             if self.metered:
                 reset_metrics_of(self.module)
@@ -113,7 +112,7 @@ class MicroBatches(Window):
                     output = self._micro(piece, index)
                 if len(starts) == 1:
                     return output, [noted], None
-                calls.append([(*call[:3], call[3] or self.recorder.size()) for call in noted])
+                calls.append([(*call[:3], self.recorder.size() if call[3] is None else call[3]) for call in noted])
                 outputs.append((self.samples, _detached(output)))
         except RuntimeError as error:
             if not _is_out_of_memory(error):
@@ -143,12 +142,12 @@ class MicroBatches(Window):
         if isinstance(last, Tensor):
             return _mean([(samples, output) for samples, output in kept])
         weights = [(output.get("loss_weight", samples), output) for samples, output in kept]
-        joined = dict(last)
-        for name, value in last.items():
-            pieces = [(weight, output[name]) for weight, output in weights]
+        joined = {name: value for _, output in kept for name, value in output.items()}
+        for name, value in joined.items():
+            pieces = [(weight, output[name]) for weight, output in weights if name in output]
             if name == "loss_weight":
                 joined[name] = sum(piece for _, piece in pieces)
-            elif isinstance(value, Tensor) and value.ndim and all(len(o[name]) == n for n, o in kept):
+            elif isinstance(value, Tensor) and value.ndim and all(name in o and len(o[name]) == n for n, o in kept):
                 joined[name] = torch.cat([piece for _, piece in pieces])
             elif isinstance(value, Tensor) and not value.ndim and value.is_floating_point():
                 joined[name] = _mean(pieces)
@@ -259,6 +258,12 @@ def _cut(item: Any, start: int, stop: int) -> Any:
             object.__setattr__(piece, field.name, _cut(getattr(item, field.name), start, stop))
         return piece
     return item
+
+
+def _buffers_of(module: nn.Module) -> list[tuple[nn.Module, str, Tensor, Tensor]]:
+    """Return each buffer as its owner, name, tensor and a copy of its values."""
+    found = ((owner, *named) for owner in module.modules() for named in owner.named_buffers(recurse=False))
+    return [(owner, name, buffer, buffer.clone()) for owner, name, buffer in found]
 
 
 class _Calls(list[Any]):

@@ -44,6 +44,9 @@ class Window:
         self.params = params_of(*plan.optimizers)
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
+        # a hook may end the epoch in the middle of a window; gradients of shards cannot be reduced afterwards
+        self.always_syncs = self.strategy.capabilities.sharded_parameters and bool(run.hooks["on_train_batch_start"])
+        self.unreduced = False
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
         self.step_hook = adapted(self.module.optimizer_step, "optimizer_step")
         self.unzeroed: list[Optimizer] = []
@@ -58,7 +61,9 @@ class Window:
         if position.micro == 0:
             self._begin(index)
         last = self._is_last(index)
-        with self.strategy.accumulating(self.model, last) if self.syncs else nullcontext():
+        reduces = last or self.always_syncs
+        self.unreduced = self.syncs and not reduces
+        with self.strategy.accumulating(self.model, reduces) if self.syncs else nullcontext():
             output = self._micro(batch, index)
         position.micro += 1
         if last:
@@ -74,8 +79,7 @@ class Window:
         return self.position.micro + 1 >= self.plan.window or index + 1 >= self.ahead.num_batches
 
     def _begin(self, index: int) -> None:
-        left = self.ahead.num_batches - index
-        self.pending.begin(float(min(self.plan.window, left)))
+        self.pending.begin(float(self.ahead.window_at(index, self.plan.window)))
 
     def _micro(self, batch: Any, index: int) -> Any:
         plan = self.plan
@@ -190,8 +194,9 @@ class Window:
     def _settle(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""
         strategy = self.strategy
-        if self.plan.direct:
+        if self.plan.direct or self.unreduced:
             strategy.reduce_gradients(self.params)
+            self.unreduced = False
         correction: Weight = self.pending.divisor / self.pending.counted if self.pending.counted else 1.0
         if self.pending.weighted:
             correction = strategy.world_size / sum_weights(strategy, self.pending.weight)
