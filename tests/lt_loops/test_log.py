@@ -809,12 +809,13 @@ def test_a_rank_that_did_not_log_a_name_in_one_epoch_shows_its_steps_in_the_next
             return everyone
 
         recorder = RunRecorder()
+        recorder.gather = gather
         for epoch in (0, 1):
             recorder.enter("train_batch")
             if epoch or rank:
                 recorder.resolve("rare", Given(on_step=True, on_epoch=True)).add(10.0 * epoch + rank, 1)
             steps = recorder.step_values("train")
-            seen[epoch, rank] = steps, recorder.epoch_values("train", gather)
+            seen[epoch, rank] = steps, recorder.epoch_values("train")
             recorder.reset("train")
 
     ranks = [Thread(target=train, args=(rank,)) for rank in (0, 1)]

@@ -165,7 +165,7 @@ def test_the_modules_own_scheduler_step_is_looked_at_once_not_in_every_step(net,
     monkeypatch.setattr(schedulers, "adapted", lambda hook, name: looked.append(name) or hook)
     net.lr_scheduler_step = lambda scheduler, metric: stepped.append(metric)
     owner = schedulers.Schedulers(None, net, None, None)
-    owner.take(parse_optimizers(([a], [{"scheduler": Odd(a), "interval": "step"}]), net).schedulers)
+    owner.configure(parse_optimizers(([a], [{"scheduler": Odd(a), "interval": "step"}]), net).schedulers)
     for count in (1, 2, 3):
         owner.step("step", count)
     assert (looked, stepped) == (["lr_scheduler_step"], [None] * 3)

@@ -76,6 +76,32 @@ def test_a_profiler_of_the_users_own_sees_each_action(kind, trainer):
         assert profiler.calls[name] == 3, name
 
 
+@pytest.mark.parametrize("manual", [False, True], ids=["automatic", "manual"])
+def test_a_step_that_evaluates_a_closure_is_measured_too(manual, trainer):
+    class Evaluates(Net):
+        automatic_optimization = not manual
+
+        def training_step(self, batch, batch_idx):
+            if self.automatic_optimization:
+                return self.layer(batch).square().sum()
+            optimizer = self.optimizers()
+
+            def closure():
+                optimizer.zero_grad()
+                loss = self.layer(batch).square().sum()
+                self.manual_backward(loss)
+                return loss
+
+            return optimizer.step(closure)
+
+        def configure_optimizers(self):
+            return torch.optim.LBFGS(self.parameters(), max_iter=2)
+
+    profiler = Wrapping()
+    trainer(profiler=profiler).fit(Evaluates(), [torch.ones(1, 1)] * 3)
+    assert profiler.calls["optimizer_step"] == 3
+
+
 def test_a_profiler_as_lightning_has_them_is_set_up_and_describes_itself_at_the_end(trainer):
     profiler = ByAction()
     trainer(profiler=profiler).fit(Net(), [torch.ones(1, 1)] * 3)

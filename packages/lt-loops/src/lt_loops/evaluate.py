@@ -19,7 +19,7 @@ from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.hook_check import check_takes_index
 from lt_loops.setup.preparation import set_up
-from lt_loops.setup.signatures import count_arguments
+from lt_loops.setup.signatures import OFFERED, count_arguments
 from lt_loops.step.groups import batch_done_of
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from lt_loops.run.frame import Run
     from lt_loops.run.job import Job
     from lt_loops.setup.hook_calls import HookCalls
-
-
-_OFFERED = ("batch", "batch_idx", "dataloader_idx")
 
 
 def run_evaluate(run: Run) -> RunResult:
@@ -82,22 +79,18 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
         model_in_eval_mode(run.module, recorder, word),
         gradients_off(run.job, run.strategy),
     ):
-        opened = _opened_early(feeds, run.position.epoch) if run.job.lenient else None
-        run.call(f"on_{word}_start", phase=f"{group}_start")
-        run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
-        for _ in read(run, group, feeds, limit, done, opened):
+        for _ in read(run, group, feeds, limit, done):
             done += 1
-        gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
         complete = not (repeats and run.stopping.leaving)
         # a resume repeats a validation whole where hooks have gathered from batches: no file holds that
         gathers = complete or _gathers(run.hooks, run.module, run.callbacks)
         if not gathers and (sums := recorder.sums_of(group)) is not None:
             run.evaluation.stops_at(done, feeds, sums)
         # before the hook, which reads callback_metrics, and again after it for what it has logged
-        values = recorder.epoch_values(group, gather) if complete else {}
+        values = recorder.epoch_values(group) if complete else {}
         run.call(f"on_{word}_epoch_end", phase=f"{group}_epoch_end")
         if complete:
-            values.update(recorder.epoch_values(group, gather))
+            values.update(recorder.epoch_values(group))
         if complete and run.phase != "sanity_check":
             run.log.send(values)
         results = [_numbers(part) for part in recorder.by_loader(group)]
@@ -151,11 +144,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
     with model_in_eval_mode(run.module, run.recorder, "predict"):
-        feeds = run.evaluation.feeds("predict")
-        opened = _opened_early(feeds, run.position.epoch) if run.job.lenient else None
-        run.call("on_predict_start", phase="on_predict_start")
-        run.call("on_predict_epoch_start", phase="on_predict_epoch_start")
-        yield from read(run, "predict", feeds, opened=opened)
+        yield from read(run, "predict", run.evaluation.feeds("predict"))
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
         run.call("on_predict_end", phase="on_predict_end")
 
@@ -174,33 +163,21 @@ def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback
     return any(cb.role != "progress_bar" and is_overridden(cb, "on_validation_end", Callback) for cb in batch_ends)
 
 
-def _opened_early(feeds: list[Feed], epoch: int) -> Iterator[Any] | None:
-    """Make the first loader's iterator before the hooks that begin, as ``TrainingData.open_first`` does.
-
-    Both may draw random numbers.
-    """
-    if not feeds:
-        return None
-    feeds[0].set_epoch(epoch)
-    return iter(feeds[0])
-
-
 def read(
-    run: Run,
-    group: str,
-    feeds: list[Feed],
-    limit: int | None = None,
-    skip: int = 0,
-    opened: Iterator[Any] | None = None,
+    run: Run, group: str, feeds: list[Feed], limit: int | None = None, skip: int = 0
 ) -> Generator[tuple[int, Any]]:
-    """Yield the number of the loader and the step's output, batch by batch: the loop that each of them goes through.
+    """Call the hooks that begin; yield the number of the loader and the step's output, batch by batch.
 
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
-    of training. The first ``skip`` batches, which an earlier run did, are read and dropped. ``opened`` is the first
-    loader's iterator, where it is made already.
+    of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
     """
-    total = 0
+    total, opened = 0, None
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
+    if run.job.lenient and feeds:  # as TrainingData.open_first: making the iterator and the hooks may both draw
+        feeds[0].set_epoch(run.position.epoch)
+        opened = iter(feeds[0])
+    run.call(f"on_{word}_start", phase=f"{group}_start")
+    run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
     method = f"{word}_step"
     step, taken = eval_step(run.job, run.strategy.bind(run.model, method), method, several)
     starts = [(hook, _taken(hook, several)) for hook in run.hooks[f"on_{word}_batch_start"]]
@@ -251,8 +228,8 @@ def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:
 
     ``*args``, which hands on to a method of the parent's, gets ``dataloader_idx`` only where there are several loaders.
     """
-    spread = len(first) + len(_OFFERED[: 3 if several else 2])
-    return count_arguments(function, (*first, *_OFFERED), spread) - len(first)
+    spread = len(first) + len(OFFERED[: 3 if several else 2])
+    return count_arguments(function, (*first, *OFFERED), spread) - len(first)
 
 
 def eval_step(job: Job, bound: Callable[..., Any], method: str, several: bool) -> tuple[Callable[..., Any], int]:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from lt_core.batch import batch_size_of
 from lt_core.errors import LogError, warn
 from lt_core.logging.recorder import Given, Recorder
+from lt_core.ranks import Ranks
+from lt_core.states import Stage
 from lt_loops.logging.metric_state import (
     metric_state,
     reset_metrics,
@@ -36,6 +38,7 @@ class RunRecorder(Recorder):
         slots: slots of the present phase and loader by name; read by ``LightningModule.log``.
         batch: the present batch, from which the weight of a mean is taken.
         rank: number of this process in the job.
+        gather: returns what each rank hands to it, as one exchange; None where there is one rank.
         module: the run's module, in which metric objects are found by name.
         stepping: groups in which something goes to the loggers step by step.
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
@@ -51,6 +54,7 @@ class RunRecorder(Recorder):
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0
+        self.gather: Callable[[Any], list[Any]] | None = None
         self.module: nn.Module | None = None
         self.stepping: set[str] = set()
         self.deferred: list[tuple[str, Any, Given, int | None]] | None = None
@@ -66,6 +70,10 @@ class RunRecorder(Recorder):
         self.bar_values: dict[str, Any] = {}
 
     # ---- called by the loops -----------------------------------------------------------------------------------------
+
+    def join(self, ranks: Ranks) -> None:
+        """Record what this one of ``ranks`` logs."""
+        self.rank, self.gather = ranks.rank, ranks.gather_objects if ranks.world_size > 1 else None
 
     def enter(self, phase: str, loader_idx: int | None = None) -> None:
         """Say which hooks run next; ``loader_idx`` only where there are several loaders."""
@@ -148,18 +156,16 @@ class RunRecorder(Recorder):
             self.reset(group)
         self.callback_values, self.logged_values, self.bar_values = {}, {}, {}
 
-    def step_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
+    def step_values(self, group: str) -> dict[str, Any]:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
 
-        Args:
-            group: ``"train"``, ``"validate"`` or ``"test"``.
-            gather: returns every rank's data; used (once, packed) where a slot asks for ``sync_dist``.
+        Training steps alone are common to the ranks: there those with ``sync_dist`` are exchanged, once and packed.
         """
         known = [slot for slot in self._of(group) if slot.on_step]
         slots = [slot for slot in known if slot.has_last]
         values: list[Any] = [slot.last_value() for slot in slots]
-        if gather is not None and any(slot.sync_dist for slot in known):
-            values = _reduced_steps(slots, values, gather)
+        if self.gather is not None and group == Stage.TRAIN and any(slot.sync_dist for slot in known):
+            values = _reduced_steps(slots, values, self.gather)
         for slot, value in zip(slots, values, strict=True):
             self.publish_step(slot, value)
         return {slot.step_name: value for slot, value in zip(slots, values, strict=True) if slot.to_logger}
@@ -173,15 +179,15 @@ class RunRecorder(Recorder):
         """Return the names of training's step values that are for the loggers."""
         return [slot.step_name for slot in self._of("train") if slot.on_step and slot.to_logger]
 
-    def epoch_values(self, group: str, gather: Callable[[Any], list[Any]] | None = None) -> dict[str, Any]:
+    def epoch_values(self, group: str) -> dict[str, Any]:
         """Return for the loggers the values with ``on_epoch`` of ``group``, and publish them to callbacks and bar.
 
         Slots that an earlier call of the same epoch has closed are left as they are, so that it can be called before
-        and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one ``gather``.
+        and after the hooks of the epoch's end. Sums and counts are reduced over the ranks by one exchange.
         """
         self.publish_steps(group)
-        if gather is not None:
-            self._close_together(group, gather)
+        if self.gather is not None:
+            self._close_together(group, self.gather)
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
         logged = {}
         for slot in slots:
@@ -219,7 +225,7 @@ class RunRecorder(Recorder):
         page = self._page(key.phase, key.loader)
         slot = page.get(key.name)
         if slot is None:
-            slot = page[key.name] = self._slot_kind.from_state(packed, key, PHASES[key.phase], self)
+            slot = page[key.name] = self._slot_kind.from_state(packed, self)
             slot.reset()
         slot.updated = True
         if packed["metric_path"] is not None and self.module is not None:
@@ -419,17 +425,11 @@ class RunRecorder(Recorder):
 
         Sums of an evaluation are left out: a resume repeats one that did not come to its end, or has them elsewhere.
         """
-        for page in state["pages"]:
-            phase = PHASES[page["phase"]]
-            slots = self._page(phase.name, page["loader"])
-            evaluated = phase.group != "train"
-            for saved in page["slots"]:
-                key = Key(phase.name, page["loader"], saved["name"])
-                kept = {**saved, "metric": None} if evaluated else saved
-                slot = slots[key.name] = self._slot_kind.from_state(kept, key, phase, self)
-                if evaluated:
-                    slot.reset()
-                self._note_steps(slot)
+        for saved in chain.from_iterable(page["slots"] for page in state["pages"]):
+            if PHASES[saved["phase"]].group == Stage.TRAIN:
+                self._slot_from(saved)
+            else:
+                self._slot_from({**saved, "metric": None}).reset()
         values = state["values"]
         self.callback_values = dict(values["callback"])
         self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
@@ -446,10 +446,14 @@ class RunRecorder(Recorder):
     def take_sums(self, sums: list[dict[str, Any]]) -> None:
         """Go on with the sums of an evaluation that another run began."""
         for saved in sums:
-            phase = PHASES[saved["phase"]]
-            key = Key(phase.name, saved["loader"], saved["name"])
-            slot = self._page(*key[:2])[key.name] = self._slot_kind.from_state(saved, key, phase, self)
-            self._note_steps(slot)
+            self._slot_from(saved)
+
+    def _slot_from(self, saved: Mapping[str, Any]) -> Slot:
+        """Put a slot of an earlier run in its place, with its sums."""
+        slot = self._slot_kind.from_state(saved, self)
+        self._page(slot.key.phase, slot.key.loader)[slot.name] = slot
+        self._note_steps(slot)
+        return slot
 
     def _metrics_not_logged(self) -> dict[str, Any]:
         evaluating = self.phase in PHASES and PHASES[self.phase].group != "train"  # a resume repeats what is cut short

@@ -463,11 +463,12 @@ class Slot:
         self.metric, self._restored = metric, None
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], key: Key, phase: Phase, home: Home) -> Slot:
+    def from_state(cls, state: Mapping[str, Any], home: Home) -> Slot:
         """Make the slot that :meth:`state_dict` described."""
+        key = Key(state["phase"], state["loader"], state["name"])
         given = Given(**state["given"])
         callable_reduction = given.reduce_fx == CALLABLE
-        slot = cls(key, phase, given._replace(reduce_fx="mean") if callable_reduction else given, home)
+        slot = cls(key, PHASES[key.phase], given._replace(reduce_fx="mean") if callable_reduction else given, home)
         slot.total, slot.count, slot._values = state["total"], state["count"], list(state["values"])
         slot._last, slot.updated = state.get("last"), state.get("updated", False)
         slot._restored = state.get("metric")

@@ -128,7 +128,7 @@ def serve_at_end(run: Run) -> None:
 
     The hooks that follow find complete what was saved until here.
     """
-    run.stopping.settle_signal()
+    run.stopping.agree_on_signal()
     _announce_signal(run)
     run.save()
     run.saves.confirm()
@@ -145,14 +145,13 @@ def after_epoch(run: Run) -> None:
     run.losses.check_epoch(only_warns=run.job.lenient)
     run.saves.hear()
     position, recorder = run.position, run.recorder
-    gather = run.strategy.gather_objects if run.strategy.world_size > 1 else None
-    # three times: each group of hooks reads what the one before it has logged
-    values = recorder.epoch_values("train", gather)
+    # three times: each group of hooks reads what the one before it has logged, of which the ranks may differ
+    values = recorder.epoch_values("train")
     run.call("on_train_epoch_end", phase="train_epoch_end")
-    values.update(recorder.epoch_values("train", gather))
+    values.update(recorder.epoch_values("train"))
     for hook in run.hooks.monitors():
         hook()
-    values.update(recorder.epoch_values("train", gather))
+    values.update(recorder.epoch_values("train"))
     run.log.send(values)
     if position.exhausted:
         recorder.reset("train")

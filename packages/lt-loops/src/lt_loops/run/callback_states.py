@@ -29,7 +29,7 @@ class CallbackStates(Owner):
         """Keep ``callbacks``; ``quiet``: nothing is said of states that no callback takes."""
         self.all, self._trainer, self._module, self._quiet = callbacks, trainer, module, quiet
 
-    def take(self, callbacks: list[Callback]) -> None:
+    def use(self, callbacks: list[Callback]) -> None:
         """Have these be called from here on, in this order."""
         self.all[:] = callbacks
 

@@ -116,7 +116,7 @@ class Run:
         """
         run = Run(self.job.inside(callbacks), self._shows)
         run.weights.placed(self.model)
-        run.training.take(self.training.made)
+        run.training.configure(self.training.made)
         run.begin(None)
         return run
 
@@ -157,7 +157,7 @@ class Run:
         """Begin in this process: users read of this run from here on; ``profiler`` measures its hooks and loggers."""
         self.begun = True
         self.show()
-        self.recorder.rank = self.strategy.rank
+        self.recorder.join(self.strategy)
         if profiler is not None:
             profiler.start(self.stage, self.trainer.log_dir)
         if self.job.compile_options is not None:
@@ -233,9 +233,9 @@ class Run:
         """Write the checkpoints that hooks have asked for."""
         self.saves.serve(self.capture, self.log.each)
 
-    def take_callbacks(self, callbacks: list[Callback]) -> None:
+    def use_callbacks(self, callbacks: list[Callback]) -> None:
         """Have these be called from here on, in this order."""
-        self.callback_states.take(callbacks)
+        self.callback_states.use(callbacks)
         self.hooks.forget()
 
     @contextmanager
@@ -264,7 +264,7 @@ class Run:
 
     def finish(self) -> None:
         """End well: nothing but a signal came in between, which all ranks heed."""
-        self.stopping.settle_signal()
+        self.stopping.agree_on_signal()
         self.end("finished" if self.stopping.signal is None else "interrupted")
 
     def end(self, status: str) -> None:

@@ -84,7 +84,7 @@ class Log(Owner):
         name = "on_train_batch_end"
         readers = any(cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in callbacks)
         if self._strategy.world_size > 1 and (readers or is_overridden(self._module, name, LightningModule)):
-            hooks.take_first(name, SharedSteps(self._recorder, self._strategy))
+            hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next row of step values is due."""
@@ -126,8 +126,7 @@ class Log(Owner):
     def write_row(self) -> None:
         """Send the row of step values that is due."""
         if self.active and self._row_is_due():
-            gather = self._strategy.gather_objects if self._strategy.world_size > 1 else None
-            self.send(self._recorder.step_values("train", gather))
+            self.send(self._recorder.step_values("train"))
 
     def _row_is_due(self) -> bool:
         every, position = self._rows.log_every_n_steps, self._ahead.position

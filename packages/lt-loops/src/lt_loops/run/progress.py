@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lt_core.duration import SLACK, UNITS, Duration, Unit, multiples
 from lt_core.errors import ConfigError, did_you_mean
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.data import TrainingData
     from lt_loops.setup.hook_calls import HookCalls
-
-
-class Counting(Protocol):
-    """Goes by durations, in part: the learning-rate schedulers."""
-
-    def begin_counting(self, progress: Progress) -> bool:
-        """Count from here on; return whether anything is to be counted."""
-
-    def catch_up(self, progress: Progress) -> None:
-        """Do what is reached."""
 
 
 class Progress:
@@ -47,20 +37,17 @@ class Progress:
         """Have counted nothing; ``limits`` may change while the run goes on; ``amount`` ends it too."""
         self._ahead, self._data, self._limits, self._amount = ahead, data, limits, amount
         self._module, self._strategy = module, strategy
-        self._schedulers: Counting | None = None
         self._start: dict[Unit, float] = {}
         self._seen = (1 << 62, 0.0, math.inf)  # batches and samples at the last look, samples of a batch
 
-    def begin_training(self, hooks: HookCalls, schedulers: Counting) -> None:
-        """Look at each batch from here on, where the module counts tokens or a scheduler goes by more than steps."""
+    def begin_training(self, hooks: HookCalls) -> None:
+        """Note what is done where this process begins; look at each batch from here on, where tokens count."""
         for unit in UNITS:
             with suppress(ConfigError):  # nothing counts it
                 self._start[unit] = self.elapsed(unit)
         self._seen = self._ahead.position.batches, self._start.get("samples", 0.0), math.inf
-        by_duration = schedulers.begin_counting(self)
-        self._schedulers = schedulers if by_duration else None
-        if by_duration or self._counts_tokens:
-            hooks.take_first("on_train_batch_end", self._after_batch)
+        if self._counts_tokens:
+            hooks.call_first("on_train_batch_end", self._count_tokens)
 
     def elapsed(self, unit: Unit, *, at_start: bool = False) -> float:
         """See :meth:`~lt_loops.view.TrainerView.elapsed`, which users call."""
@@ -124,16 +111,13 @@ class Progress:
     def _counts_tokens(self) -> bool:
         return is_overridden(self._module, "count_tokens", LightningModule)
 
-    def _after_batch(self, outputs: Any, batch: Any, index: int) -> None:
-        """Count the batch's tokens on all ranks; step the schedulers that go by what is counted."""
-        if self._counts_tokens:
-            feed = self._data.feed
-            stands_in = feed is not None and feed.uneven and feed.weight == 0.0
-            own = 0 if stands_in else int(self._module.count_tokens(batch))
-            alone = self._strategy.world_size == 1
-            self._ahead.position.add_tokens(own if alone else sum(self._strategy.gather_objects(own)))
-        if self._schedulers is not None and not self._ahead.position.micro:
-            self._schedulers.catch_up(self)
+    def _count_tokens(self, outputs: Any, batch: Any, index: int) -> None:
+        """Count the batch's tokens on all ranks."""
+        feed = self._data.feed
+        stands_in = feed is not None and feed.uneven and feed.weight == 0.0
+        own = 0 if stands_in else int(self._module.count_tokens(batch))
+        alone = self._strategy.world_size == 1
+        self._ahead.position.add_tokens(own if alone else sum(self._strategy.gather_objects(own)))
 
     def _samples(self) -> float:
         feed = self._data.feed

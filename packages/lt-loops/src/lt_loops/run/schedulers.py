@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.evaluation import Evaluation
     from lt_loops.run.progress import Progress
+    from lt_loops.setup.hook_calls import HookCalls
     from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
@@ -35,7 +36,7 @@ class Schedulers:
         self._own_step: Callable[..., Any] | None = None
         self._stepped: list[int] = []  # how often each that goes by a duration has stepped
 
-    def take(self, configs: list[SchedulerConfig]) -> None:
+    def configure(self, configs: list[SchedulerConfig]) -> None:
         """Step these from here on."""
         self.configs, own = configs, is_overridden(self._module, "lr_scheduler_step", LightningModule)
         self._own_step = adapted(self._module.lr_scheduler_step, "lr_scheduler_step") if own else None
@@ -50,14 +51,15 @@ class Schedulers:
             if config.interval == interval and count % config.frequency == 0 and not waits:
                 self._step_one(config)
 
-    def begin_counting(self, progress: Progress) -> bool:
-        """Have those that go by a duration count from here on; return whether there are any."""
+    def begin_training(self, progress: Progress, hooks: HookCalls) -> None:
+        """Look at each batch from here on, where one goes by a duration, when ``progress`` has counted it."""
         self._stepped = [_multiples(config, progress, at_start=True) for config in self.configs]
-        return self._module.automatic_optimization and any(config.every is not None for config in self.configs)
+        if self._module.automatic_optimization and any(config.every is not None for config in self.configs):
+            hooks.call_first("on_train_batch_end", lambda *batch: self._catch_up(progress))
 
-    def catch_up(self, progress: Progress) -> None:
-        """Step those that go by a duration, once for each multiple of it that is reached."""
-        for i, config in enumerate(self.configs):
+    def _catch_up(self, progress: Progress) -> None:
+        """Step those that go by a duration, once for each multiple of it that is reached; between windows."""
+        for i, config in enumerate(self.configs if not self._ahead.position.micro else ()):
             reached = _multiples(config, progress)
             for _ in range(reached - self._stepped[i]):
                 self._step_one(config)

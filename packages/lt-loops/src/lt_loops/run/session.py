@@ -22,7 +22,6 @@ from lt_loops.setup.signatures import adapted
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
-    from lt_core.data import DataSource
     from lt_core.module import LightningModule
     from lt_loops.run.frame import Run
     from lt_loops.run.loss_watch import LossWatch
@@ -134,8 +133,8 @@ class Session:
 
     def _tear_down(self) -> None:
         run = self.run
-        if run.job.datamodule is not None:
-            self._tear_down_by(lambda: _tear_down_data(run.job.datamodule, run.fn))
+        if (data := run.job.datamodule) is not None:
+            self._tear_down_by(lambda: teardown(data, run.fn, lambda: adapted(data.teardown, "teardown")(run.fn)))
         for hook in run.hooks["teardown"]:
             self._tear_down_by(partial(hook, run.fn))
 
@@ -170,12 +169,6 @@ def _forget_cast_weights(*step: object) -> None:
     Autocast keeps cast weights until its outermost region ends, and around a training step that region is ours.
     """
     torch.clear_autocast_cache()
-
-
-def _tear_down_data(source: DataSource | None, stage: str) -> None:
-    if source is not None:
-        hook = adapted(source.teardown, "teardown")
-        teardown(source, stage, lambda: hook(stage))
 
 
 def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -> None:

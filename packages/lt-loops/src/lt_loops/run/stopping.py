@@ -115,13 +115,10 @@ class Stopping(Owner):
         """Return whether an evaluation ends after so many batches; inside ``fit`` a signal is agreed on in training."""
         return bool(self.reason) or (not in_fit and self.obeys_signal(batches))
 
-    def settle_signal(self) -> None:
+    def agree_on_signal(self) -> None:
         """Have all ranks obey a signal that one of them got when no batch was left to agree on; all call this."""
-        if self._agreement is None:
-            if self.signal is not None and not self.leaving:
-                self._leave(self.signal)
-            return
-        found = next((number for number in self._strategy.gather_objects(self.signal) if number is not None), None)
+        everyone = [self.signal] if self._agreement is None else self._strategy.gather_objects(self.signal)
+        found = next((number for number in everyone if number is not None), None)
         if found is not None and not self.leaving:
             self.signal = found
             self._leave(found)

@@ -83,10 +83,10 @@ class Training(Owner):
 
     # ---- what is trained ---------------------------------------------------------------------------------------------
 
-    def take(self, made: Optimization) -> None:
+    def configure(self, made: Optimization) -> None:
         """Train with what ``configure_optimizers`` returned."""
         self.made = made
-        self.schedulers.take(made.schedulers)
+        self.schedulers.configure(made.schedulers)
 
     def placed(self, optimizers: list[Optimizer]) -> None:
         """Train with the optimizers as the strategy has set them up."""
@@ -99,7 +99,7 @@ class Training(Owner):
 
     def go_on_from(self, last: Training) -> None:
         """Take over all that another fit of the same module trained with."""
-        self.take(last.made)
+        self.configure(last.made)
         self.pending, self.micro_batch_size = last.pending, last.micro_batch_size
 
     # ---- how ---------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class HookCalls:
             found = self._found[name] = tuple(self._look_up(name))
         return found
 
-    def take_first(self, name: str, call: Callable[..., Any]) -> None:
+    def call_first(self, name: str, call: Callable[..., Any]) -> None:
         """Have the loop's own ``call`` come before the hooks ``name``."""
         self._own.setdefault(name, []).append(call)
         self.forget()

@@ -21,6 +21,7 @@ from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
 from lt_loops.setup.signatures import (
     CURRENT,
+    OFFERED,
     BoundHook,
     called,
     count_arguments,
@@ -38,11 +39,10 @@ if TYPE_CHECKING:
 
 
 _EVALUATION = [stage.hook for stage in Stage if stage is not Stage.TRAIN]
-_OFFERED = ("batch", "batch_idx", "dataloader_idx")
 _BY_COUNT = {
-    **{f"{word}_step": _OFFERED for word in _EVALUATION},
-    **{f"on_{word}_batch_start": _OFFERED for word in _EVALUATION},
-    **{f"on_{word}_batch_end": ("outputs", *_OFFERED) for word in _EVALUATION},
+    **{f"{word}_step": OFFERED for word in _EVALUATION},
+    **{f"on_{word}_batch_start": OFFERED for word in _EVALUATION},
+    **{f"on_{word}_batch_end": ("outputs", *OFFERED) for word in _EVALUATION},
 }
 """Hooks that may take fewer arguments than there are."""
 
@@ -152,7 +152,7 @@ def check_takes_index(module: LightningModule, method: str) -> None:
     Raises:
         HookError: which says how to write it.
     """
-    if is_overridden(module, method, LightningModule) and count_arguments(getattr(module, method), _OFFERED) < 3:
+    if is_overridden(module, method, LightningModule) and count_arguments(getattr(module, method), OFFERED) < 3:
         raise HookError(
             f"There are several loaders, but {type(module).__name__}.{method} does not take dataloader_idx. Write "
             f"{method}(self, batch, batch_idx, dataloader_idx=0).",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def set_up(run: Run) -> None:
     """Prepare data, call the setup hooks, place the module, make the optimizers, restore module and callbacks."""
     job, says = run.job, run.speaks
-    run.take_callbacks(_with_those_of(run.module, run.callbacks))
+    run.use_callbacks(_with_those_of(run.module, run.callbacks))
     run.attach()
     # mistakes come first: preparing the data may take hours
     check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
@@ -231,7 +231,7 @@ def _optimizer_maker(stage: str, module: LightningModule, training: Training, re
 
     def make() -> list[Optimizer]:
         recorder.enter("configure_optimizers")
-        training.take(parse_optimizers(module.configure_optimizers(), module))
+        training.configure(parse_optimizers(module.configure_optimizers(), module))
         return training.optimizers
 
     return make

@@ -42,6 +42,9 @@ _AS_IS: WeakKeyDictionary[Callable[..., Any], set[tuple[str, bool]]] = WeakKeyDi
 signature takes 30 microseconds.
 """
 
+OFFERED = ("batch", "batch_idx", "dataloader_idx")
+"""What steps and hooks of an evaluation may take, or fewer of it."""
+
 BY_KEYWORD: Mapping[str, tuple[str, ...]] = {
     "setup": ("stage",),
     "teardown": ("stage",),

@@ -172,8 +172,10 @@ def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precisi
         plan.apply = partial(_apply, strategy, precision)
 
 
-def _apply(strategy: Strategy, precision: Precision, optimizer: Optimizer, **arguments: Any) -> bool:
-    return precision.step(optimizer, partial(strategy.optimizer_step, with_arguments(optimizer, arguments)))
+def _apply(
+    strategy: Strategy, precision: Precision, optimizer: Optimizer, *closure: Callable[[], Any], **arguments: Any
+) -> bool:
+    return precision.step(optimizer, partial(strategy.optimizer_step, with_arguments(optimizer, arguments), *closure))
 
 
 def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> Callable[[Optimizer], None] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -15,7 +14,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.step.losses import loss_and_weight
-from lt_loops.step.plan import with_arguments
 from lt_loops.step.window import Window
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ class ClosureWindow(Window):
             if not ended:
                 output = self._micro(batch, index)
                 self._note(output)
-            self._settle()
+            self._average()
             self._prepare(self.optimizer)
             return self.value
 
@@ -100,15 +98,12 @@ class ClosureWindow(Window):
         self.position.micro = 0
 
     def _take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, **arguments: Any) -> Tensor | None:
-        if closure is None:
-            self.stepped.append(self.plan.take_step(optimizer, **arguments))
-        elif self.precision.scales:
+        if closure is not None and self.precision.scales:
             closure()  # the scaler must see the gradients before it decides on the step
-            self.stepped.append(self.plan.take_step(optimizer, **arguments))
-        elif self.plan.apply is not None:
-            take = partial(self.strategy.optimizer_step, with_arguments(optimizer, arguments), closure)
-            self.stepped.append(self.precision.step(optimizer, take))
-        else:
+            closure = None
+        if closure is None or self.plan.apply is not None:
+            self.stepped.append(self.plan.take_step(optimizer, closure, **arguments))
+        else:  # directly: this closure is the way to the user's training_step
             optimizer.step(closure=closure, **arguments)
             self.stepped.append(True)
         return self.value

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.optimizer import LightningOptimizer
-from lt_loops.step.plan import with_arguments
 
 if TYPE_CHECKING:
     from lt_loops.run.frame import Run
@@ -95,12 +94,7 @@ class Manual:
             self.plan.prepare(optimizer)
             return values[-1]
 
-        if self.plan.apply is None:
-            optimizer.step(prepared, **arguments)
-            self.stepped = True
-        else:
-            take = partial(self.strategy.optimizer_step, with_arguments(optimizer, arguments), prepared)
-            self.stepped |= self.precision.step(optimizer, take)
+        self.stepped |= self.plan.take_step(optimizer, prepared, **arguments)
         return values[0] if values else None
 
     def _zero(self, optimizer: Optimizer, set_to_none: bool = True) -> None:

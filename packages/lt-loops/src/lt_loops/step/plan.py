@@ -98,11 +98,11 @@ class Plan:
         if self.clip is not None:
             self.clip(optimizer)
 
-    def take_step(self, optimizer: Optimizer, **arguments: Any) -> bool:
-        """Step with the user's own arguments; return whether it was a step (a scaler skips some)."""
+    def take_step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None, **arguments: Any) -> bool:
+        """Step, with the user's own arguments; return whether it was a step (a scaler skips some)."""
         if self.apply is not None:
-            return self.apply(optimizer, **arguments)
-        optimizer.step(**arguments)
+            return self.apply(optimizer, *filter(None, [closure]), **arguments)
+        optimizer.step(**arguments) if closure is None else optimizer.step(closure=closure, **arguments)
         return True
 
 

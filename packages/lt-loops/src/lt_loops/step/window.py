@@ -177,7 +177,7 @@ class Window:
         # of several ranks another one may have had a loss, and all step together
         if not self.pending.counted and self.strategy.world_size == 1:
             return
-        self._settle()
+        self._average()
         stepped = False
         due = [optimizer for optimizer in self.plan.optimizers if self._has_gradients(optimizer)]
         for optimizer in due:  # all before the first step, which changes the weights that hooks look at
@@ -191,7 +191,7 @@ class Window:
         """Return whether the window had a loss for this optimizer; a dict of losses may leave some out."""
         return not self.own or any(p.grad is not None for p in params_of(optimizer))
 
-    def _settle(self) -> None:
+    def _average(self) -> None:
         """Bring gradients to the window's true mean, reduced over ranks."""
         strategy = self.strategy
         if self.plan.direct or self.unreduced:
