@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lt_strategies import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun
+from lt_strategies import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun
 from lt_strategies.launch import job
 from lt_strategies.watch import page
 from lt_testing import EnvironmentKit
@@ -130,7 +130,7 @@ class TestPlainWithTheLeastThatSaysIt(EnvironmentKit):
 
 
 class TestLaunched(EnvironmentKit):
-    environment = job.LaunchedEnvironment
+    environment = LaunchedEnvironment
     layouts = ((2,), (3,))
 
     @pytest.fixture(autouse=True)

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from lt_strategies.accelerators.mps import Mps
     from lt_strategies.ddp import DDP
     from lt_strategies.distributed import Distributed
-    from lt_strategies.environments import Kubernetes, Lsf, Mpi, Plain, Slurm, Torchrun
+    from lt_strategies.environments import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun
     from lt_strategies.group import leave_group
-    from lt_strategies.launch.job import LaunchedEnvironment
     from lt_strategies.launch.processes import ForkLauncher, ForkserverLauncher, SpawnLauncher
     from lt_strategies.launch.script import ScriptLauncher
     from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
@@ -60,10 +59,9 @@ _WHERE = {
     "lt_strategies.accelerators.cuda": ("Cuda",),
     "lt_strategies.ddp": ("DDP",),
     "lt_strategies.distributed": ("Distributed",),
-    "lt_strategies.environments": ("Kubernetes", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"),
+    "lt_strategies.environments": ("Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"),
     "lt_strategies.sharded.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.group": ("leave_group",),
-    "lt_strategies.launch.job": ("LaunchedEnvironment",),
     "lt_strategies.accelerators.mps": ("Mps",),
     "lt_strategies.sharded.pipeline": ("PipelineParallel", "Pipelined"),
     "lt_strategies.precision.dtypes": ("Mixed", "ScaledMixed", "TruePrecision"),

@@ -1,27 +1,56 @@
-"""Environments whose processes somebody else has started: torchrun, SLURM, MPI, LSF, Kubernetes, plain variables."""
+"""Environments of processes that exist: lt's own launchers, torchrun, SLURM, MPI, LSF, Kubernetes, plain variables."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch.distributed as dist
 
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError
-from lt_strategies.launch.job import seat
 
-__all__ = ["Kubernetes", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
+if TYPE_CHECKING:
+    from lt_strategies.launch.job import Seat
+
+__all__ = ["Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
 
 _PORTS = range(20000, 30000)
 """Ports from which a job that names none takes one, by its id; below those that systems hand out."""
 
 _SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
 """Names that ``srun --pty`` gives to a job, after its command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedEnvironment(Environment):
+    """A process of a job that lt's own launchers started: script, spawn, fork."""
+
+    name: ClassVar[str] = "lt"
+    priority: ClassVar[int] = 20
+
+    @classmethod
+    def detect(cls) -> Self | None:
+        mine = _seat()
+        return None if mine is None else cls.of(mine)
+
+    @classmethod
+    def of(cls, mine: Seat) -> Self:
+        """Return the environment of the process that holds this seat; all ranks are on one machine."""
+        return cls(
+            rank=mine.rank,
+            local_rank=mine.rank,
+            world_size=mine.world_size,
+            local_world_size=mine.world_size,
+            num_nodes=1,
+            init_method=(mine.folder / "store").as_uri(),
+            processes_exist=True,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +62,7 @@ class Torchrun(Environment):
 
     @classmethod
     def detect(cls) -> Self | None:
-        if seat() is not None or "TORCHELASTIC_RUN_ID" not in os.environ:
+        if _seat() is not None or "TORCHELASTIC_RUN_ID" not in os.environ:
             return None
         return cls(
             rank=_number("RANK"),
@@ -216,9 +245,18 @@ def first_host(nodes: str) -> str:
     return re.sub(r"\[([^\]]*)\]", lambda part: re.split("[-,]", part[1])[0], first[0]) if first is not None else ""
 
 
+def _seat() -> Seat | None:
+    """Return the seat that lt's own launchers gave to this process; elsewhere what supervises a job is not imported."""
+    if "LT_JOB" not in os.environ and "lt_strategies.launch.job" not in sys.modules:
+        return None
+    from lt_strategies.launch.job import seat
+
+    return seat()
+
+
 def _taken() -> bool:
     """Return whether lt's own launchers or torchrun started this process, inside a cluster's job perhaps."""
-    return seat() is not None or "TORCHELASTIC_RUN_ID" in os.environ
+    return _seat() is not None or "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _slurm_tasks() -> int:

@@ -160,7 +160,7 @@ NAMES: dict[str, dict[str, str]] = {
         "HalfPrecision": "lt_strategies.precision.dtypes:TruePrecision",
         "Int8": "lt_strategies.precision.torchao:Int8",
         "Kubernetes": "lt_strategies.environments:Kubernetes",
-        "LaunchedEnvironment": "lt_strategies.launch.job:LaunchedEnvironment",
+        "LaunchedEnvironment": "lt_strategies.environments:LaunchedEnvironment",
         "Lsf": "lt_strategies.environments:Lsf",
         "Mixed": "lt_strategies.precision.dtypes:Mixed",
         "MixedPrecision": "lt_strategies.precision.dtypes:Mixed",

@@ -10,12 +10,12 @@ from lt_core.precision import Precision as PrecisionPlugin
 from lt_strategies.ddp import DDP as DDPPlugin
 from lt_strategies.ddp import ddp_spawn as DDPSpawnPlugin
 from lt_strategies.environments import Kubernetes as Kubernetes
+from lt_strategies.environments import LaunchedEnvironment as LaunchedEnvironment
 from lt_strategies.environments import Lsf as Lsf
 from lt_strategies.environments import Mpi as Mpi
 from lt_strategies.environments import Plain as Plain
 from lt_strategies.environments import Slurm as Slurm
 from lt_strategies.environments import Torchrun as Torchrun
-from lt_strategies.launch.job import LaunchedEnvironment as LaunchedEnvironment
 from lt_strategies.precision.bitsandbytes import Bitsandbytes as BitsandbytesPrecision
 from lt_strategies.precision.dtypes import Mixed as Mixed
 from lt_strategies.precision.dtypes import Mixed as MixedPrecision

@@ -178,7 +178,7 @@ _OWN: dict[str, dict[str, str]] = {
         "Environment": "lt_core.environment:Environment",
         "KubeflowEnvironment": "lt_strategies.environments:Kubernetes",
         "LSFEnvironment": "lt_strategies.environments:Lsf",
-        "LightningEnvironment": "lt_strategies.launch.job:LaunchedEnvironment",
+        "LightningEnvironment": "lt_strategies.environments:LaunchedEnvironment",
         "MPIEnvironment": "lt_strategies.environments:Mpi",
         "SLURMEnvironment": "lt_strategies.environments:Slurm",
         "TorchElasticEnvironment": "lt_strategies.environments:Torchrun",

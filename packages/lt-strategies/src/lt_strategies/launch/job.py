@@ -12,11 +12,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from lt_core.environment import Environment
 from lt_core.errors import LtError, RankError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks, Supervisor
@@ -25,7 +23,7 @@ from lt_strategies.watch import flight, page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
 
-__all__ = ["LaunchedEnvironment", "Seat", "made_folder", "seat"]
+__all__ = ["Seat", "made_folder", "seat"]
 
 _seat: Seat | None = None
 
@@ -57,32 +55,6 @@ def _started_by_watcher() -> bool:
     """The variables count only in a process that the watcher itself started, not in what the user starts from there."""
     mine = os.environ.get("LT_WATCHER") == str(os.getppid()) or (os.name == "nt" and "LT_WATCHER" in os.environ)
     return mine and "LT_JOB" in os.environ
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchedEnvironment(Environment):
-    """A process of a job that lt's own launchers started: script, spawn, fork."""
-
-    name: ClassVar[str] = "lt"
-    priority: ClassVar[int] = 20
-
-    @classmethod
-    def detect(cls) -> Self | None:
-        mine = seat()
-        return None if mine is None else cls.of(mine)
-
-    @classmethod
-    def of(cls, mine: Seat) -> Self:
-        """Return the environment of the process that holds this seat; all ranks are on one machine."""
-        return cls(
-            rank=mine.rank,
-            local_rank=mine.rank,
-            world_size=mine.world_size,
-            local_world_size=mine.world_size,
-            num_nodes=1,
-            init_method=(mine.folder / "store").as_uri(),
-            processes_exist=True,
-        )
 
 
 class Seat(Supervisor):

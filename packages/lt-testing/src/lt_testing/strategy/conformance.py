@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from lt_core import plugins
@@ -117,6 +118,7 @@ class StrategyConformance:
         """Launch from a process of its own: a rank alone runs in the caller's, and later forks would miss threads."""
 
         def work(end: Any) -> None:
+            torch.set_num_threads(1)  # those of the caller's OpenMP pool are not here, and would be waited for
             outcome = cls._launched(strategy, world_size, folder)
             try:
                 end.send(outcome)
