@@ -67,5 +67,22 @@ def test_where_the_layers_cannot_be_made_here_it_is_said_where_the_weights_are()
         def configure_model(self):
             raise RuntimeError("no ranks here")
 
-    with pytest.warns(LtWarning, match=r"not in the module here: Impossible.configure_model.*ckpt_path='last'"):
+    with pytest.warns(LtWarning, match=r"Impossible has other layers .*no ranks here.*ckpt_path='last'"):
         take_weights(Impossible(), Late(late=False).state_dict())
+
+
+def test_layers_that_setup_makes_on_the_ranks_end_no_run_and_the_others_are_trained():
+    class InSetup(Late):
+        def __init__(self):
+            super().__init__(late=True)
+            self.first = nn.Linear(8, 8)
+
+        def configure_model(self):
+            return None
+
+    trained = InSetup()
+    trained.body = nn.Linear(8, 8)
+    here = InSetup()
+    with pytest.warns(LtWarning, match=r"InSetup has other layers .*body.weight.*ckpt_path='last'"):
+        take_weights(here, trained.state_dict())
+    assert torch.equal(here.first.weight, trained.first.weight)

@@ -8,7 +8,7 @@ from torch.optim import SGD
 
 from lt_core import Callback
 from lt_core.checkpoint import CheckpointIO
-from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError
 
 
 def by_hand(module, batches, windows):
@@ -336,3 +336,36 @@ def test_storage_options_come_to_the_checkpoint_io(trainer, net, loader, tmp_pat
     with pytest.raises(ConfigTypeError, match="is a local path"):
         usual.save_checkpoint(tmp_path / "c.ckpt", storage_options={"key": 1})
     assert not (tmp_path / "c.ckpt").exists()
+
+
+def test_a_save_after_the_fit_that_fails_closes_the_checkpoint_io_too(trainer, net, loader, tmp_path):
+    class Fails(CheckpointIO):
+        def save_checkpoint(self, checkpoint, path, storage_options=None):
+            raise CheckpointError("the disk is full")
+
+        def teardown(self):
+            closed.append(True)
+
+    closed = []
+    run = trainer(plugins=[Fails()])
+    run.fit(net(), loader(8))
+    assert closed == [True]
+    with pytest.raises(CheckpointError, match="the disk is full"):
+        run.save_checkpoint(tmp_path / "a.ckpt")
+    assert closed == [True, True]
+
+
+def test_a_scheduler_that_goes_by_steps_from_the_middle_of_an_epoch_on(trainer, net, loader):
+    class Later(net):
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
+            return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)]
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if batch_idx == 1:
+                self.trainer.lr_scheduler_configs[0].interval = "step"
+                self.trainer.mark_dirty()
+
+    run = trainer()
+    run.fit(Later(), loader(16))
+    assert run.optimizers[0].param_groups[0]["lr"] == 0.25  # after two of the four steps, and none at the epoch's end

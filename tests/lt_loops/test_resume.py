@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, random_split
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, random_split
 
 from lt_core import Callback, DataSource, Logger
+from lt_core.strategy import Shard, Strategy
 
 
 class Saves(Callback):
@@ -497,3 +498,55 @@ def test_rows_logged_before_a_checkpoint_that_is_written_at_once_stay(trainer, k
         trainer(callbacks=callbacks, logger=Buffers(), **arguments).fit(module, loader(18), ckpt_path=path)
     # the row of the third step comes after the hook that saved; the epoch has a row of its own
     assert sorted(Buffers.written) == [0, 1, 3, 4, 4]
+
+
+class OneOfTwo(Strategy):
+    """Reads the first of two shards, as a rank of two does."""
+
+    name = "one of two"
+
+    @property
+    def data_shard(self):
+        return Shard(0, 2)
+
+
+@pytest.mark.parametrize(("size", "more"), [(2, {}), (2, {"limit_train_batches": 0.5}), (6, {})])
+def test_a_rank_that_goes_on_with_other_batches_stands_where_their_epoch_has_the_rest(
+    size, more, trainer, net, tmp_path
+):
+    pytest.importorskip("lt_data", reason="it reads shards")
+
+    class Noted(net):
+        def training_step(self, batch, batch_idx):
+            samples.extend(batch[0][:, 0].tolist())
+            ends.append(self.trainer.is_last_batch)
+            return self.loss(batch)
+
+        def validation_step(self, batch, batch_idx):
+            validated.append((self.trainer.current_epoch, self.trainer.batch_idx))
+
+    def fit(path=None, callbacks=(), size=size, **more):
+        data = TensorDataset(torch.arange(48.0).reshape(48, 1).expand(48, 8), torch.zeros(48, dtype=torch.int64))
+        made = trainer(
+            strategy=OneOfTwo(),
+            max_epochs=1,
+            val_check_interval=0.5,
+            num_sanity_val_steps=0,
+            callbacks=callbacks,
+            **more,
+        )
+        made.fit(Noted(), DataLoader(data, batch_size=size), DataLoader(data, batch_size=48), ckpt_path=path)
+        return made
+
+    samples, ends, validated = [], [], []
+    saves = Saves(tmp_path)
+    fit(callbacks=[saves], size=4)
+    half = next(path for path in saves.paths if "validation 0-3" in path.name)
+    samples[:], ends[:], validated[:] = [], [], []
+    made = fit(half, **more)
+    if not more:
+        assert (samples[0], len(samples)) == (24, 12)
+        assert ends == [*[False] * (12 // size - 1), True]
+        assert validated == [(0, 24 // size)]
+    assert made.total_batches == (24 // size if not more else 12 // size)
+    assert made.global_samples == (48 if not more else 24)

@@ -162,3 +162,24 @@ def test_a_file_of_another_moment_holds_nothing_of_a_validation(trainer, net, tm
     made.fit(Validated(), shuffled(), shuffled())
     made.save_checkpoint(tmp_path / "end.ckpt")
     assert "validation" not in torch.load(tmp_path / "end.ckpt")["lt"]["ranks"][0]
+
+
+@pytest.mark.parametrize("other", [{"batch_size": 3}, {"limit_val_batches": 1}], ids=str)
+def test_a_validation_of_other_batches_begins_anew(other, trainer, net, loader, tmp_path):
+    class Interrupted(net):
+        stops, largest = False, ()
+
+        def validation_step(self, batch, batch_idx):
+            self.log("mean", batch.mean())
+            if self.stops and batch_idx == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def fit(stops, batch_size=4, path=None, **more):
+        made, module = trainer(num_sanity_val_steps=0, callbacks=[SavesWhenInterrupted(cut)], **more), Interrupted()
+        module.stops = stops
+        made.fit(module, loader(4), DataLoader(torch.arange(9.0), batch_size=batch_size), ckpt_path=path)
+        return made.callback_metrics
+
+    cut = tmp_path / "cut.ckpt"
+    fit(stops=True)
+    assert fit(stops=False, path=cut, **other) == {"mean": 4.0 if "batch_size" in other else 1.5}

@@ -111,13 +111,13 @@ def train_epoch(run: Run) -> None:
     position, ahead, recorder, hooks = run.position, run.ahead, run.recorder, run.hooks
     training, schedulers, losses = run.training, run.training.schedulers, run.losses
     feed, batches = begin_epoch(run)
-    steps_by_step = any(config.interval == "step" for config in schedulers.configs)
     batch_done = batch_done_of(run.strategy, ahead)
     # where a resume goes on, and before the first batch, a validation may be due or the fit over
     finished = after_batch(run, resumed=True)
     while not finished:  # again where the plan was marked dirty: the iterator over the batches stays and goes on
         plan = make_plan(run)
         run.look_ahead()
+        steps_by_step = any(config.interval == "step" for config in schedulers.configs)
         # all that a batch reads of the plan becomes a local: an attribute would be looked up in every step
         starts, ends = hooks["on_train_batch_start"], hooks["on_train_batch_end"]
         step, takes_index, params, zero_grad = plan.step, plan.takes_index, plan.params, plan.zero_grad

@@ -362,11 +362,9 @@ class Slot:
 
     def _typed(self, number: Any) -> Any:
         if isinstance(number, Tensor):
-            return (
-                number
-                if number.dtype == self.dtype or self.dtype is None
-                else number.to(_shown(self.dtype, number.dtype))
-            )
+            if self.dtype is None or number.dtype == self.dtype:
+                return number
+            return number.to(_shown(self.dtype, number.dtype))
         if self.dtype is None or self.dtype is torch.float64 or not self.dtype.is_floating_point:
             return number
         return torch.tensor(number, dtype=torch.float32)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
-from lt_core.data import each_loader
+from lt_core.data import each_loader, length_of
 from lt_core.duration import Duration
 from lt_core.environment import Environment
 from lt_core.hooks import CALLBACK_HOOKS
@@ -130,20 +131,15 @@ def _data(trainer: TrainerView, loaders: Any, strategy: Strategy) -> str:
             f"{batch} per rank x {shards} x {window} accumulated = {batch * shards * window} samples for each step"
         )
         lines.append(f"  batch: {per_step}" + ", kept on any number of ranks (global_batch_size)" * (kept is not None))
-    try:
-        whole: int | None = len(loader)
-    except TypeError:
-        whole = None
-    if whole is None:
+    if (whole := length_of(loader)) is None:
         lines.append("  batches: unknown, the loader has no length")
         return "\n".join(lines)
     share = whole // shards if getattr(loader, "drop_last", False) else -(-whole // shards)
     per_rank = limited(share, trainer.limit_train_batches, "limit_train_batches")
     steps = -(-int(per_rank) // window)
     lines.append(f"  an epoch: {int(per_rank)} batches on each rank, {steps} optimizer steps")
-    if trainer.max_epochs not in (None, -1):
-        total = steps * trainer.max_epochs
-        total = min(total, trainer.max_steps) if trainer.max_steps >= 0 else total
+    limits = trainer._limits if kept is None else replace(trainer._limits, accumulate_grad_batches=window)
+    if (total := limits.steps_of_fit(per_rank)) != inf:
         lines.append(f"  the whole fit: {total} optimizer steps")
     return "\n".join(lines)
 

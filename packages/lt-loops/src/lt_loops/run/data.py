@@ -197,14 +197,14 @@ class TrainingData(Owner):
         return {"feed": self.place()}
 
     def restore(self, stage: Restore, saved: Saved) -> None:
-        """Go on where a rank stood; on another number of ranks batches are counted anew, and generators stay."""
+        """Go on where a rank stood, in batches of their present size; on another number of ranks generators stay."""
         if stage is Restore.PLACE:
             place = saved.mine["feed"]
             if place is not None and self.feed is not None:
                 self.feed.load_state_dict(place)
                 self._place = place
-                if not saved.same_ranks:
-                    self._ahead.position.batch = self.feed.batches_done
+                if not self._ahead.position.exhausted:
+                    self._ahead.position.stand_at(self.feed.batches_done)
             if saved.same_ranks:
                 self._generators = saved.mine["generators"]
         elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:

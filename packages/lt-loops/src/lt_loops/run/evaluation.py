@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
@@ -17,6 +17,7 @@ from lt_core.seed import capture_generators, restore_generators
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Multiples, Progress
+from lt_loops.setup.feeds import eval_limits
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -26,6 +27,24 @@ if TYPE_CHECKING:
     from lt_loops.run.ahead import Ahead
     from lt_loops.setup.feeds import Feeds
     from lt_loops.setup.loaders import Loaders
+
+
+class _Half(NamedTuple):
+    """What a resume need not repeat of a validation that a signal ended.
+
+    Attributes:
+        place: which validation it is.
+        batches: done, of all loaders together.
+        sums: of what they logged.
+        generators: from which the next batch draws.
+        steps: rows of step values that were sent, by stage.
+    """
+
+    place: list[Any]
+    batches: int
+    sums: list[dict[str, Any]]
+    generators: dict[str, Any]
+    steps: dict[str, int]
 
 
 class Evaluation(Owner):
@@ -56,7 +75,7 @@ class Evaluation(Owner):
         self._steps: dict[str, int] = {}
         self._until_due = AgreedTime()
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
-        self._half: dict[str, Any] | None = None  # of a validation that a signal ended: what a resume need not repeat
+        self._half: _Half | None = None
 
     @property
     def validates(self) -> bool:
@@ -181,26 +200,27 @@ class Evaluation(Owner):
         noted.
         """
         if all(_reads_the_same_again(feed.loader) for feed in feeds):
-            place = {"place": self._place(feeds), "batches": batches, "sums": sums}
-            self._half = {**place, "generators": capture_generators(), "steps": dict(self._steps)}
+            self._half = _Half(self._place(feeds), batches, sums, capture_generators(), dict(self._steps))
 
     def batches_before(self, feeds: list[Feed]) -> int:
         """Return how many batches of the validation that begins were done by a run that a signal ended in it."""
-        if self._half is not None and self._half["place"] != self._place(feeds):
+        if self._half is not None and self._half.place != self._place(feeds):
             self._half = None  # another validation, or other data
-        return 0 if self._half is None else int(self._half["batches"])
+        return 0 if self._half is None else self._half.batches
 
     def goes_on(self, take_sums: Callable[[list[dict[str, Any]]], None]) -> None:
         """Go on behind those batches."""
         assert self._half is not None
         half, self._half = self._half, None
-        self._steps.update(half["steps"])
-        take_sums(half["sums"])
-        restore_generators(half["generators"])
+        self._steps.update(half.steps)
+        take_sums(half.sums)
+        restore_generators(half.generators)
 
     def _place(self, feeds: list[Feed]) -> list[Any]:
-        position = self._ahead.position
-        return [position.epoch, position.batch, *(feed.num_batches for feed in feeds)]
+        """Return what tells one validation from others: when it is, how much each loader reads, in which batches."""
+        position, most = self._ahead.position, eval_limits(self._limits, "validate", feeds)
+        sizes = [getattr(feed.loader, "batch_size", None) for feed in feeds]
+        return [position.epoch, position.batch, *most, *sizes]
 
     def ends(self) -> None:
         """Note that the validation came to its end: the state that counts is again that of now."""
@@ -226,7 +246,7 @@ class Evaluation(Owner):
 
     def rank_state(self) -> dict[str, Any]:
         """Return the random generators, and what of a validation is done."""
-        half = {} if self._half is None else {"validation": self._half}
+        half = {} if self._half is None else {"validation": self._half._asdict()}
         return {"generators": capture_generators() if self._before is None else self._before[0], **half}
 
     def restore(self, stage: Restore, saved: Saved) -> None:
@@ -235,7 +255,8 @@ class Evaluation(Owner):
             self._steps.update(saved.shared.get("eval_steps", {}))
             self._multiples.load(saved.shared.get("val_check_passed"))
         elif stage is Restore.PLACE:
-            self._half = saved.mine.get("validation") if saved.same_ranks else None
+            half = saved.mine.get("validation") if saved.same_ranks else None
+            self._half = None if half is None else _Half(**half)
 
     def go_on_from(self, last: Evaluation) -> None:
         """Go on counting where another fit stands."""

@@ -67,6 +67,11 @@ class Position:
         """Stand where another library's run stopped."""
         self.epoch, self.batch, self.step = epoch, batch, step
 
+    def stand_at(self, batch: int) -> None:
+        """Stand where it does in an epoch whose batches are other ones now, of which ``batch`` are done here."""
+        self.validated = batch if self.validated == self.batch else -1
+        self.batch = batch
+
     def recount(self, before: int, now: int) -> bool:
         """Count a window of ``before`` batches in ``now``; return whether what is done of it is a whole number."""
         self.micro, rest = divmod(self.micro * now, before)

@@ -107,7 +107,7 @@ class Saves:
                 failed = failed or broken
             tree = Header.marked(kept[asked.contents], asked.mark)
             # the position may be another one by the time at which the background is done with it
-            request = asked._replace(batches=self._batches(), header=Header.of(tree))
+            request = asked._replace(batches=self._ahead.position.batches, header=Header.of(tree))
             error = self._agreed(self._try_to_write(request.path, tree, self._io))
             if error is not None:
                 self._report(request, error)
@@ -129,7 +129,7 @@ class Saves:
             failed = error
         failed = self._agreed(failed)
         if failed is not None:
-            self._report(request._replace(batches=self._batches()), failed)
+            self._report(request._replace(batches=self._ahead.position.batches), failed)
         elif request.owner is not None:
             request.owner.on_saved(request.path)
         return failed is None
@@ -169,17 +169,19 @@ class Saves:
                     code="LT590",
                 )
             io = _Passing(io, storage_options)
-        with self._measured():
-            if each_logger is not None:  # a place in files is saved: rows not written yet would be cut off
-                each_logger(lambda logger: logger.save())
-            tree, failed = capture(contents)
-            error = self._agreed(self._try_to_write(path, Header.marked(tree, mark), io, wait=True))
-            if error is not None:
-                raise error
-        self._is_on_disk(path, contents, self._batches())
+        try:
+            with self._measured():
+                if each_logger is not None:  # a place in files is saved: rows not written yet would be cut off
+                    each_logger(lambda logger: logger.save())
+                tree, failed = capture(contents)
+                error = self._agreed(self._try_to_write(path, Header.marked(tree, mark), io, wait=True))
+                if error is not None:
+                    raise error
+        finally:
+            if each_logger is None:
+                self._io.teardown()
+        self._is_on_disk(path, contents, self._ahead.position.batches)
         self._say_gaps(path, tree)
-        if each_logger is None:
-            self._io.teardown()
         if self._together:
             self._strategy.barrier("save_checkpoint")
         return failed
@@ -234,9 +236,6 @@ class Saves:
 
     def _measured(self) -> AbstractContextManager[Any]:
         return nullcontext() if self._profiler is None else self._profiler.profile("save_checkpoint")
-
-    def _batches(self) -> int:
-        return self._ahead.position.batches
 
     def _try_to_write(
         self, path: str, tree: dict[str, Any], io: CheckpointIO, *, wait: bool = False

@@ -37,22 +37,19 @@ def take_weights(module: LightningModule, weights: dict[str, Any]) -> None:
 
     Where layers are made in ``configure_model``, they exist on the ranks only so far, and are made here too.
     """
-    if _lacks(module, weights) and is_overridden(module, "configure_model", LightningModule):
-        failed: Exception | None = None
+    failed: Exception | None = None
+    if not set(weights) <= set(module.state_dict()) and is_overridden(module, "configure_model", LightningModule):
         try:
             module.configure_model()
         except Exception as error:  # sharding needs the ranks; what it made before that is all that is needed
             failed = error
-        if _lacks(module, weights):
-            warn(
-                f"The trained weights are not in the module here: {type(module).__name__}.configure_model makes its "
-                f"layers, and it could not do so outside the ranks ({failed!r:.200}). Go on with ckpt_path='last' or a "
-                "checkpoint, or start the ranks by the launcher 'script' or torchrun.",
-                code="LT218",
-            )
-            return
-    module.load_state_dict(weights)
-
-
-def _lacks(module: LightningModule, weights: dict[str, Any]) -> bool:
-    return not set(weights) <= set(module.state_dict())
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:  # torch's, which has loaded those that fit
+        why = " ".join(str(failed or error).split())
+        warn(
+            f"Not all of the trained weights are in the module here: {type(module).__name__} has other layers than on "
+            f"the ranks, where setup, configure_model or a hook made or changed them ({why:.300}). Go on with "
+            "ckpt_path='last' or a checkpoint, or start the ranks by the launcher 'script' or torchrun.",
+            code="LT218",
+        )

@@ -133,8 +133,7 @@ class Feeds:
         capable = strategy.capabilities
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
         gather = strategy.gather_objects if stand_ins and strategy.data_shard.count > 1 else None
-        more = {"gather": gather, "stand_ins": stand_ins}
-        return [self._made(kind, loader, index, **more) for index, loader in enumerate(loaders)]
+        return [self._made(kind, one, index, gather=gather, stand_ins=stand_ins) for index, one in enumerate(loaders)]
 
     def _made(self, stage: str, loader: Any, dataloader_idx: int = 0, **more: Any) -> Feed:
         shard = self._strategy.data_shard if self._settings.use_distributed_sampler else Shard()

@@ -110,11 +110,10 @@ def _reasons(plan: Plan, strategy: Strategy, precision: Precision) -> list[str]:
     elif plan.apply is not None:
         found.append("the strategy or the precision takes the optimizer's step by itself")
     for optimizer in plan.optimizers:
+        kind = type(optimizer).__name__
         if any(group.get("capturable") is False for group in optimizer.param_groups):
-            kind = type(optimizer).__name__
             found.append(f"{kind} counts its steps in Python; write {kind}(..., capturable=True)")
         if any(_is_read_in_python(group) for group in optimizer.param_groups):
-            kind = type(optimizer).__name__
             found.append(f"{kind} reads its learning rate, a tensor on a device, in Python; give it a number")
     return found
 
