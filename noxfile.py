@@ -21,6 +21,7 @@ import nox
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
+OLD_PLUGINS = ROOT / "tests" / "workspace" / "plugins_of_0_1"
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
 ON_RANKS = {"lt-strategies": "tests/lt_strategies/test_talk.py"}  # tests on two ranks for the isolated session
 # what is beside it in the isolated session, although it needs it not: it asks for it, or names it
@@ -329,6 +330,21 @@ def plugins(session: nox.Session, plugin: Path) -> None:
     ours = build_wheels(session, PACKAGES)
     python = fill_environment(session, "isolated", "-c", constraints(session), *ours, *theirs, *RUNNER)
     session.run(python, "-m", "pytest", TIMEOUT, str(plugin), *session.posargs, external=True)
+
+
+@nox.session(name="old-plugins")
+def old_plugins(session: nox.Session) -> None:
+    """Plug-ins that were written for lt 0.1, from wheels, beside today's packages: their own tests, and the kits."""
+    folder = ROOT / ".nox" / "plugin-wheels" / OLD_PLUGINS.name
+    shutil.rmtree(folder, ignore_errors=True)
+    for project in sorted(OLD_PLUGINS.glob("*/pyproject.toml")):
+        session.run(UV, "build", "-q", "--wheel", str(project.parent), "-o", str(folder), external=True)
+    theirs = [f"{wheel}[test]" for wheel in sorted(folder.glob("*.whl"))]
+    ours = build_wheels(session, PACKAGES)
+    python = fill_environment(session, "isolated", "-c", constraints(session), *ours, *theirs, *RUNNER)
+    # the conftest.py of the folder above leaves these tests out of the others
+    command = (python, "-m", "pytest", "--noconftest", TIMEOUT, *SPREAD_ALL, str(OLD_PLUGINS))
+    session.run(*command, *session.posargs, external=True)
 
 
 @nox.session
