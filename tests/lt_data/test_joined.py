@@ -1,7 +1,7 @@
 """Loaders that the ranks shard by themselves, and that end at different batches. Ranks are threads that meet here."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, Lock
 
 import pytest
 import torch
@@ -56,8 +56,13 @@ def on_ranks(ranks, work):
         return list(pool.map(at, range(ranks))), meeting.count
 
 
+FORKING = Lock()  # ranks are processes: threads that fork at once are what filelock, which torch loads, refuses
+
+
 def read(feed):
-    return [(batch.tolist(), feed.weight) for batch in feed]
+    with FORKING:
+        batches = iter(feed)
+    return [(batch.tolist(), feed.weight) for batch in batches]
 
 
 def streams(kit, totals, workers=0, **more):

@@ -118,6 +118,15 @@ def test_a_send_that_nobody_receives_is_shown():
     assert "rank 1: receive float32 (3,)" in conflict(planted)
 
 
+def test_a_number_may_arrive_as_a_vector_of_one():
+    def step(strategy):
+        if strategy.rank < 2:
+            (dist.recv if strategy.rank else dist.send)(torch.ones((1,) * strategy.rank), 1 - strategy.rank)
+
+    _, report = simulated(step)
+    assert counts(report)["send", "rank 1"] == 1
+
+
 def test_a_step_of_ddp_reduces_all_gradients_in_one_call():
     number, report = simulated(step)
     assert "Simulated: 4 of 4 ranks (data 4)" in report
