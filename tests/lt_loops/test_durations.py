@@ -123,6 +123,17 @@ def test_with_accumulation_a_schedule_by_tokens_steps_between_windows():
     assert module.rates == [1.0] * 4 + [0.5 ** (9 // 10)] * 4 + [0.5 ** (31 // 10)] * 4
 
 
+def test_a_step_of_a_schedule_that_waits_for_the_end_of_a_window_is_taken_after_a_resume(tmp_path):
+    class SavesInside(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx == 5:
+                trainer.request_save(tmp_path / "inside.ckpt")
+
+    whole, _ = fit(Words("10 tokens"), max_epochs=1, accumulate_grad_batches=4, callbacks=[SavesInside()])
+    rest, _ = fit(Words("10 tokens"), tmp_path / "inside.ckpt", max_epochs=1, accumulate_grad_batches=4)
+    assert rest.rates == whole.rates[6:]
+
+
 @pytest.mark.parametrize("written", [("interval", "30 min"), ("interval", "10 tokns")])
 def test_a_schedule_by_what_it_cannot_go_by_is_refused(written):
     module = Words(written[1])

@@ -9,7 +9,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits as bce
 from torch.optim import LBFGS, SGD, Adam
 from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 
-from lt_core import HookError, LightningModule
+from lt_core import Callback, HookError, LightningModule
 from lt_core.errors import LtWarning
 
 
@@ -317,10 +317,25 @@ class ManualNet(LightningModule):
         return self.make(self)
 
 
+class ZeroesAfterwards(ManualNet):
+    def training_step(self, batch, batch_idx):
+        self.manual_backward(self.loss(batch))
+        self.optimizers().step()
+        self.optimizers().zero_grad()
+
+
+@pytest.mark.parametrize("kind", [ManualNet, ZeroesAfterwards])
 @pytest.mark.parametrize("window", [2, 4])
-def test_manual_optimization_accumulates_without_a_change_in_the_step(window, trainer, loader, seeded, same):
+def test_manual_optimization_accumulates_without_a_change_in_the_step(
+    window, kind, trainer, loader, seeded, same, tmp_path
+):
+    class Saves(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx in (window, 2 * window - 1):  # in the middle of a window, at its end
+                trainer.request_save(tmp_path / f"{batch_idx}.ckpt")
+
     batches = list(loader(shuffle=False))
-    theirs = seeded(ManualNet)
+    theirs = seeded(kind)
     optimizer = theirs.configure_optimizers()
     for start in range(0, 25, window):
         part = batches[start : start + window]
@@ -328,11 +343,15 @@ def test_manual_optimization_accumulates_without_a_change_in_the_step(window, tr
         for batch in part:
             (theirs.loss(batch) / len(part)).backward()
         optimizer.step()
-    mine = seeded(ManualNet)
-    fit = trainer(accumulate_grad_batches=window)
+    mine = seeded(kind)
+    fit = trainer(accumulate_grad_batches=window, callbacks=[Saves()])
     fit.fit(mine, batches)
     same(mine, theirs)
     assert fit.global_step == -(-25 // window)
+    for path in tmp_path.iterdir():
+        again = kind()
+        trainer(accumulate_grad_batches=window).fit(again, batches, ckpt_path=path)
+        same(again, theirs)
 
 
 def test_a_closure_in_manual_optimization_is_clipped_and_has_its_hooks(trainer, loader, seeded, same):

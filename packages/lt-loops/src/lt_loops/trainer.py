@@ -409,8 +409,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     ) -> Run:
         if self._run is not None and self._run.status == "running":
             raise ConfigTypeError(
-                f"{stage}() was called inside a run of the same Trainer ({self._run.stage}). Use another Trainer for "
-                "it.",
+                f"{stage}() was called inside a run of the same Trainer ({self._run.stage}). Use another one.",
                 code="LT132",
             )
         module, compiled = module_of(model, stage)

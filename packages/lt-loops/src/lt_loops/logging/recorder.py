@@ -390,14 +390,14 @@ class RunRecorder(Recorder):
         return {
             "callback": {name: value.cpu() for name, value in self.callback_metrics().items()},
             "logged": {name: value.cpu() for name, value in self.logged_metrics().items()},
-            "progress_bar": self.progress_bar_metrics(),
+            "bar": self.progress_bar_metrics(),
         }
 
     def take_published(self, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Show what :meth:`published` returned in another process."""
+        """Show what :meth:`published` returned in another process, or a checkpoint holds."""
         self.callback_values = dict(values.get("callback", {}))
         self.logged_values = dict(values.get("logged", {}))
-        self.bar_values = dict(values.get("progress_bar", {}))
+        self.bar_values = dict(values.get("bar", {}))
 
     # ---- resume ------------------------------------------------------------------------------------------------------
 
@@ -430,9 +430,7 @@ class RunRecorder(Recorder):
                 self._slot_from(saved)
             else:
                 self._slot_from({**saved, "metric": None}).reset()
-        values = state["values"]
-        self.callback_values = dict(values["callback"])
-        self.logged_values, self.bar_values = dict(values["logged"]), dict(values["bar"])
+        self.take_published(state["values"])
         if self.module is not None:
             restore_metrics_of(self.module, state.get("metrics", {}))
 

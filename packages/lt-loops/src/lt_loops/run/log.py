@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -28,22 +28,12 @@ if TYPE_CHECKING:
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.ahead import Ahead
     from lt_loops.run.history import History
+    from lt_loops.run.job import Host
     from lt_loops.setup.hook_calls import HookCalls
 
 
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""
-
-
-class Rows(Protocol):
-    """Says which optimizer steps get a row, and where rows stand on the x axis: the Trainer, at any time."""
-
-    @property
-    def log_every_n_steps(self) -> int | Duration: ...
-    @property
-    def log_axis(self) -> str: ...
-    @property
-    def global_samples(self) -> int: ...
 
 
 class Log(Owner):
@@ -59,7 +49,7 @@ class Log(Owner):
         recorder: RunRecorder,
         ahead: Ahead,
         strategy: Strategy,
-        rows: Rows,
+        rows: Host,
         module: LightningModule,
         progress: Progress,
         history: History | None,
@@ -67,7 +57,8 @@ class Log(Owner):
     ) -> None:
         """Send to ``loggers``; ranks other than 0 send nothing. ``profiler`` measures what is sent as ``"logging"``.
 
-        A ``history`` gets the same rows, and asks for none; a run that does not train has none.
+        ``rows``, the Trainer, says at any time which steps get a row, and where it stands on the x axis. A ``history``
+        gets the same rows, and asks for none; a run that does not train has none.
         """
         self._recorder, self._ahead, self._strategy = recorder, ahead, strategy
         self._rows, self._module, self._history, self._next_row = rows, module, history, NEVER

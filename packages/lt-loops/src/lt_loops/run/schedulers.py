@@ -34,7 +34,6 @@ class Schedulers:
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None
-        self._stepped: list[int] = []  # how often each that goes by a duration has stepped
 
     def configure(self, configs: list[SchedulerConfig]) -> None:
         """Step these from here on."""
@@ -53,17 +52,19 @@ class Schedulers:
 
     def begin_training(self, progress: Progress, hooks: HookCalls) -> None:
         """Look at each batch from here on, where one goes by a duration, when ``progress`` has counted it."""
-        self._stepped = [_multiples(config, progress, at_start=True) for config in self.configs]
+        for config in self.configs:
+            if config.stepped is None:  # else in the middle of a window a multiple may have passed without its step
+                config.stepped = _multiples(config, progress, at_start=True)
         if self._module.automatic_optimization and any(config.every is not None for config in self.configs):
             hooks.call_first("on_train_batch_end", lambda *batch: self._catch_up(progress))
 
     def _catch_up(self, progress: Progress) -> None:
         """Step those that go by a duration, once for each multiple of it that is reached; between windows."""
-        for i, config in enumerate(self.configs if not self._ahead.position.micro else ()):
+        for config in self.configs if not self._ahead.position.micro else ():
             reached = _multiples(config, progress)
-            for _ in range(reached - self._stepped[i]):
+            for _ in range(reached - (config.stepped or 0)):
                 self._step_one(config)
-            self._stepped[i] = reached
+            config.stepped = reached
 
     def end_epoch(self) -> None:
         """Step the schedulers that go by epochs."""

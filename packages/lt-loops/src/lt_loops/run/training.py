@@ -176,6 +176,7 @@ class Training(Owner):
             "precision": self._precision.state_dict(),
             "micro_batch_size": self.micro_batch_size,
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
+            "scheduler_steps": [(str(config.every), config.stepped) for config in self.schedulers.configs],
         }
 
     def rank_state(self) -> dict[str, Any]:
@@ -226,6 +227,9 @@ class Training(Owner):
             self._strategy.load_optimizer_state(self._weights.model, optimizer, copy.deepcopy(state))
         for config, scheduler in zip(self.schedulers.configs, saved.tree.get("lr_schedulers", []), strict=False):
             config.scheduler.load_state_dict(scheduler)
+        steps = saved.shared.get("scheduler_steps", [])
+        for config, (every, stepped) in zip(self.schedulers.configs, steps, strict=False):
+            config.stepped = stepped if every == str(config.every) else None
 
     def _restore_window(self, saved: Saved) -> None:
         """Go on in the middle of a window.
@@ -235,7 +239,7 @@ class Training(Owner):
         """
         self.micro_batch_size = saved.shared.get("micro_batch_size", 0)
         parts = [saved.mine] if saved.same_ranks else saved.by_rank
-        pending = dict(saved.shared["pending"])
+        pending = {"kept": [*range(len(self.optimizers))], **saved.shared["pending"]}  # older files lack these numbers
         share = 1 if saved.same_ranks else saved.world_size if pending["weighted"] else len(parts)
         if pending["weighted"]:
             pending["weight"] = sum(part.get("weight", pending["weight"]) for part in parts) / share

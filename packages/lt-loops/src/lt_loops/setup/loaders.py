@@ -59,8 +59,7 @@ class Loaders(Owner):
         if datamodule is not None and not isinstance(datamodule, DataSource):
             raise ConfigTypeError(
                 f"datamodule={shown(datamodule)}: expected a LightningDataModule instance, received "
-                f"{type_name(datamodule)}. "
-                "Loaders are passed as dataloaders= (train_dataloaders= in fit).",
+                f"{type_name(datamodule)}. Loaders are passed as dataloaders= (train_dataloaders= in fit).",
                 code="LT133",
             )
         both = [kind for kind, value in given.items() if value is not None]

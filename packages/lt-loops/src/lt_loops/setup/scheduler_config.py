@@ -31,6 +31,7 @@ class SchedulerConfig:
         interval: what it counts: training epochs or optimizer steps.
         frequency: it steps at every so many of them.
         every: what it goes by in place of both: samples, tokens, batches or a part of the run.
+        stepped: how often it has stepped by that; None before it is counted.
         reduce_on_plateau: it steps with the value of ``monitor``.
         monitor: the logged metric that it watches.
         strict: a monitor that was not logged is an error; False: a warning, and no step.
@@ -42,6 +43,7 @@ class SchedulerConfig:
     interval: Literal["epoch", "step"] = "epoch"
     frequency: int = 1
     every: Duration | None = None
+    stepped: int | None = None
     reduce_on_plateau: bool = False
     monitor: str | None = None
     strict: bool = True

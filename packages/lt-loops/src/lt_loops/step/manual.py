@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Manual:
     """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting.
 
-    With ``accumulate_grad_batches=N`` losses are divided by N, and ``zero_grad`` and ``step`` of the micro-batches in
-    between do nothing, so that the same ``training_step`` works for any N.
+    With ``accumulate_grad_batches=N`` losses are divided by N, and ``step`` and ``zero_grad`` do nothing while a window
+    goes on, so that the same ``training_step`` works for any N.
     """
 
     def __init__(self, run: Run, plan: Plan) -> None:
@@ -76,7 +76,9 @@ class Manual:
         if closure is not None:
             closure = partial(self.in_step, closure)
         if not self.last:
-            return None if closure is None else closure()
+            value = None if closure is None else closure()
+            self.pending.kept.append(self.plan.optimizers.index(optimizer))
+            return value
         if closure is None or self.precision.scales:
             value = None if closure is None else closure()  # a scaler must see the gradients before it decides
             self.plan.prepare(optimizer)
@@ -84,6 +86,7 @@ class Manual:
         else:
             value = self._step_with(optimizer, closure, arguments)
         self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
+        self.pending.kept = [number for number in self.pending.kept if self.plan.optimizers[number] is not optimizer]
         return value
 
     def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any], arguments: dict[str, Any]) -> Any:
@@ -98,8 +101,10 @@ class Manual:
         return values[0] if values else None
 
     def _zero(self, optimizer: Optimizer, set_to_none: bool = True) -> None:
-        if self.position.micro == 0:
+        """Zero what a step has used, or an earlier window has left, whether that comes before backward or after."""
+        if (number := self.plan.optimizers.index(optimizer)) not in self.pending.kept:
             optimizer.zero_grad(set_to_none=set_to_none)
+            self.pending.kept.append(number)
 
     @contextmanager
     def _toggled(self, optimizer: Optimizer, sync: bool) -> Iterator[None]:
