@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -132,6 +133,8 @@ class Falls(Net):
     values = (5.0, 4.0, 1.0, 2.0, 3.0, 3.5)
 
     def validation_step(self, batch, batch_idx):
+        while self.trainer.checkpoint_io.is_writing():  # nobody knows yet whether that fails
+            time.sleep(0.001)
         self.log("val", self.values[self.trainer.current_epoch])
 
 
