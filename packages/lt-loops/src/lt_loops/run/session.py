@@ -188,10 +188,10 @@ def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -
             "torch.no_grad() or by what has no gradient (argmax, a comparison), or its parameters are frozen"
         )
         error.args = (f"{who}: no parameter leads to the loss of training_step. {why}. torch says: {text} [LT307]",)
-    if isinstance(error, TypeError) and (found := re.match(r"ModuleBase\.(\w+)\(\) (.*)", text)):
+    if isinstance(error, TypeError) and (found := re.match(r"ModuleBase\.(\w+)\(\) (.*?)(\. Did|$)", text)):
         takes = list(inspect.signature(getattr(type(module), found[1])).parameters)[1:]
         slip = re.search(r"unexpected keyword argument '(\w+)'", text)
-        meant = did_you_mean(slip[1], takes) if slip else ""
+        meant = did_you_mean(slip[1], takes) if slip else ""  # what Python 3.13 says of it was cut off
         error.args = (f"{who}: self.{found[1]}() {found[2]}.{meant} It takes {', '.join(takes)}. [LT505]",)
 
 
