@@ -550,3 +550,23 @@ def test_a_rank_that_goes_on_with_other_batches_stands_where_their_epoch_has_the
         assert validated == [(0, 24 // size)]
     assert made.total_batches == (24 // size if not more else 12 // size)
     assert made.global_samples == (48 if not more else 24)
+
+
+def test_the_hooks_of_an_epochs_start_are_called_once_where_a_file_was_asked_for_in_them(
+    trainer, net, loader, tmp_path
+):
+    class Begins(net):
+        def on_train_epoch_start(self):
+            begun.append(self.current_epoch)
+            self.log("begun", 1.0, reduce_fx="sum")
+            self.trainer.request_save(tmp_path / f"{self.current_epoch}.ckpt")
+
+    begun = []
+    trainer(max_epochs=2).fit(Begins(), loader(8))
+    assert begun == [0, 1]
+    resumed = trainer(max_epochs=3)
+    resumed.fit(Begins(), loader(8), ckpt_path=tmp_path / "1.ckpt")
+    assert begun == [0, 1, 2]
+    resumed = trainer(max_epochs=1)
+    resumed.fit(Begins(), loader(8), ckpt_path=tmp_path / "0.ckpt")
+    assert resumed.callback_metrics["begun"] == 1

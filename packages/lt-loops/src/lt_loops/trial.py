@@ -107,9 +107,7 @@ def _train(run: Run, losses: _Losses) -> Trial:
             break
         run.position.next_epoch(0)
     kept = [float("nan") if loss is None else float(loss) for loss in losses.kept]
-    metrics = {
-        n: float(v) for n, v in run.recorder.callback_metrics().items() if isinstance(v, Tensor) and v.numel() == 1
-    }
+    metrics = {name: float(value) for name, value in run.recorder.callback_metrics().items()}
     run.call("on_train_end", phase="on_train_end")
     serve_at_end(run)
     return Trial(

@@ -27,12 +27,15 @@ def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:
     data.drop_outdated()
     data.put_generators_back()  # what setting up has drawn since the file was read does not count
     feed = data.ensure()
-    if run.position.batch == 0:
+    position = run.position
+    if position.batch == 0:
         run.losses.begin_epoch()
-        run.call("on_train_epoch_start", phase="train_epoch_start")
-    else:
+    if position.batch or position.begun == position.epoch:
         run.recorder.reopen("train")  # a limit that ended the epoch in its middle has closed its sums
         make_plan(run)  # a validation or a log may be due at this very boundary
+    else:
+        run.call("on_train_epoch_start", phase="train_epoch_start")
+        position.begun = position.epoch
     return feed, run.measured(data.read())
 
 

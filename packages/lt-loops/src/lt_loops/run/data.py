@@ -136,9 +136,8 @@ class TrainingData(Owner):
     def pause(self) -> None:
         """Stop the clock; the iterator of an epoch that was left early stays, for a checkpoint."""
         self.stop_clock()
-        position = self._ahead.position
-        position.exhausted = self._ahead.at_end()
-        if position.exhausted:
+        self._ahead.position.exhausted = self._ahead.at_end()
+        if self._ahead.at_end():
             self._batches = None
 
     def leave(self) -> None:

@@ -19,6 +19,7 @@ class Position:
 
     Attributes:
         epoch: training epochs done.
+        begun: the last epoch whose beginning the hooks have heard of; -1 for none.
         batch: training batches of this epoch done, on this rank.
         exhausted: no batch of this epoch is left; it is not complete yet, as long as it is ``epoch``.
         micro: micro-batches done in the unfinished accumulation window; 0 at a window's edge.
@@ -34,6 +35,7 @@ class Position:
     """
 
     epoch: int = 0
+    begun: int = -1
     batch: int = 0
     exhausted: bool = False
     micro: int = 0
@@ -59,18 +61,14 @@ class Position:
         self.samples += samples
         self.batch, self.validated, self.exhausted = 0, -1, False
 
-    def add_tokens(self, tokens: int) -> None:
-        """Count the tokens of a batch."""
-        self.tokens += tokens
-
     def go_on_at(self, epoch: int, batch: int, step: int) -> None:
         """Stand where another library's run stopped."""
         self.epoch, self.batch, self.step = epoch, batch, step
 
     def stand_at(self, batch: int) -> None:
         """Stand where it does in an epoch whose batches are other ones now, of which ``batch`` are done here."""
-        self.validated = batch if self.validated == self.batch else -1
-        self.batch = batch
+        if batch != self.batch:
+            self.validated, self.batch = batch if self.validated == self.batch else -1, batch
 
     def recount(self, before: int, now: int) -> bool:
         """Count a window of ``before`` batches in ``now``; return whether what is done of it is a whole number."""

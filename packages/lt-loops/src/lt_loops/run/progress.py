@@ -117,7 +117,7 @@ class Progress:
         stands_in = feed is not None and feed.uneven and feed.weight == 0.0
         own = 0 if stands_in else int(self._module.count_tokens(batch))
         alone = self._strategy.world_size == 1
-        self._ahead.position.add_tokens(own if alone else sum(self._strategy.gather_objects(own)))
+        self._ahead.position.tokens += own if alone else sum(self._strategy.gather_objects(own))
 
     def _samples(self) -> float:
         feed = self._data.feed
