@@ -134,6 +134,23 @@ def test_a_step_of_a_schedule_that_waits_for_the_end_of_a_window_is_taken_after_
     assert rest.rates == whole.rates[6:]
 
 
+def test_what_an_epoch_that_was_left_early_has_reached_is_due_after_the_next_batch():
+    class Leaves(Words):
+        def train_dataloader(self):
+            return (torch.ones(1) for _ in range(4))
+
+        def on_train_batch_start(self, batch, batch_idx):
+            return -1 if self.current_epoch == 0 and batch_idx == 2 else None
+
+        def on_validation_end(self):
+            self.validated.append((self.current_epoch, self.trainer.batch_idx))
+
+    module, _ = fit(
+        Leaves(), val_check_interval="0.5 run", check_val_every_n_epoch=None, reload_dataloaders_every_n_epochs=1
+    )
+    assert module.validated == [(1, 1), (1, 4)]
+
+
 @pytest.mark.parametrize("written", [("interval", "30 min"), ("interval", "10 tokns")])
 def test_a_schedule_by_what_it_cannot_go_by_is_refused(written):
     module = Words(written[1])

@@ -92,7 +92,8 @@ class Progress:
         if unit == "batches":
             return math.ceil(amount) - position.total_batches
         if unit == "epochs":
-            part = amount - position.epoch
+            if (part := amount - position.epoch) <= 0:
+                return 0
             return NEVER if part >= 1 or ahead.num_batches == math.inf else math.ceil(part * ahead.num_batches)
         if unit == "run":
             return min((self._earliest(of, amount * end) for of, end in self._ends().items()), default=NEVER)
