@@ -22,7 +22,7 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_390,
-    "lines of lt-loops": 14_085,
+    "lines of lt-loops": 14_100,
     "lines of all packages": 65_650,
     "files in the fullest folder": 32,
     "members of Strategy": 32,

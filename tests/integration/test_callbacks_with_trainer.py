@@ -145,6 +145,16 @@ def kept(folder):
     return {name: (tree["epoch"], tree["global_step"]) for name, tree in trees.items()}
 
 
+def test_a_test_of_pruned_weights_leaves_the_layers_plain(tmp_path):
+    net, pruning = Net(), ModelPruning("l1_unstructured", amount=0.5)
+    trainer = make_trainer(callbacks=[pruning, ModelCheckpoint(tmp_path)])
+    trainer.fit(net)
+    names = list(net.state_dict())
+    trainer.validate(ckpt_path="best")
+    assert list(net.state_dict()) == names
+    assert any((weight == 0).any() for weight in net.parameters())
+
+
 @pytest.mark.parametrize("stop_at", [11, 16, 17, 27])
 def test_a_stopped_and_resumed_run_keeps_the_same_files(tmp_path, stop_at):
     def run(folder, stop=None, ckpt_path=None):

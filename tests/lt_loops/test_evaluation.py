@@ -562,6 +562,37 @@ def test_weights_of_another_size_name_the_hyperparameters_that_differ(trainer, l
         trainer().test(Wide(2), loader(4), ckpt_path=tmp_path / "wide.ckpt")
 
 
+def test_callbacks_have_their_state_of_the_file_before_a_stages_first_hook(trainer, tmp_path):
+    class Averages(Callback):
+        def __init__(self, kept=None, role=""):
+            self.kept, self.role, self.seen = kept, role, []
+
+        state_key = property(lambda self: f"Averages{self.role}")
+
+        def state_dict(self):
+            return {"kept": self.kept}
+
+        def load_state_dict(self, state_dict):
+            self.kept = state_dict["kept"]
+
+        def note(self, trainer, pl_module):
+            self.seen.append(self.kept)
+
+        on_validation_start = on_test_start = on_predict_start = note
+
+    path, net = tmp_path / "averages.ckpt", Doubles()
+    run = trainer(callbacks=[Averages(1), Averages(2, "checkpoint"), Averages(3, "other")], enable_checkpointing=None)
+    run.fit(net, numbers())
+    run.save_checkpoint(path)
+    mine, keeps_files = Averages(), Averages(role="checkpoint")
+    again = trainer(callbacks=[mine, keeps_files], enable_checkpointing=None)
+    for stage in ("validate", "test", "predict"):
+        getattr(again, stage)(net, numbers(), ckpt_path=path)
+        assert mine.seen == [1], stage
+        mine.kept, mine.seen = None, []
+    assert keeps_files.seen == [None] * 3  # which files are kept is training's
+
+
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 def test_a_signal_ends_a_stage_by_its_last_hooks(stage, trainer):
     class Signalled(Callback):

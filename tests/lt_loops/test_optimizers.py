@@ -164,7 +164,7 @@ def test_the_modules_own_scheduler_step_is_looked_at_once_not_in_every_step(net,
     looked, stepped = [], []
     monkeypatch.setattr(schedulers, "adapted", lambda hook, name: looked.append(name) or hook)
     net.lr_scheduler_step = lambda scheduler, metric: stepped.append(metric)
-    owner = schedulers.Schedulers(None, net, None, None)
+    owner = schedulers.Schedulers(None, net, None, None, False)
     owner.configure(parse_optimizers(([a], [{"scheduler": Odd(a), "interval": "step"}]), net).schedulers)
     for count in (1, 2, 3):
         owner.step("step", count)

@@ -116,6 +116,36 @@ def test_a_scheduler_that_goes_by_steps_counts_optimizer_steps(window, frequency
     same(mine, theirs)
 
 
+@pytest.mark.parametrize(
+    ("kind", "window", "rates"),  # of Lightning 2.6, in two epochs of eight batches
+    [
+        (StepLR, 1, [1.0] * 3 + [0.5] * 3 + [0.25] * 2 + [0.25] * 3 + [0.125] * 3 + [0.0625] * 2),
+        (StepLR, 2, [1.0] * 6 + [0.5] * 2 + [0.5] * 6 + [0.25] * 2),
+        (ReduceLROnPlateau, 1, [1.0] * 6 + [0.5] * 2 + [0.5] * 3 + [0.25] * 3 + [0.125] * 2),
+        (ReduceLROnPlateau, 2, [1.0] * 8 + [1.0] * 6 + [0.5] * 2),
+    ],
+)
+def test_as_in_lightning_the_frequency_of_steps_counts_the_batches_of_an_epoch(
+    kind, window, rates, trainer, net, monkeypatch
+):
+    seen = []
+
+    class Watched(net):
+        def training_step(self, batch, batch_idx):
+            seen.append(self.optimizers().param_groups[0]["lr"])
+            self.log("seen", 1.0)
+            return self.layers(batch).mean()
+
+    def make(module):
+        optimizer = SGD(module.parameters(), lr=1.0)
+        scheduler = kind(optimizer, 1, 0.5) if kind is StepLR else kind(optimizer, patience=0, factor=0.5)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step", "frequency": 3, "monitor": "seen"}]
+
+    monkeypatch.setattr(Trainer, "lenient", True)
+    trainer(max_epochs=2, accumulate_grad_batches=window).fit(Watched(make), [torch.ones(1, 8)] * 8)
+    assert seen == rates
+
+
 def test_a_plateau_scheduler_steps_with_the_epochs_metric(trainer, net, loader, seeded, same):
     metrics = [1.0, 1.0, 1.0, 0.5, 0.6, 0.7]
     theirs = seeded(net)

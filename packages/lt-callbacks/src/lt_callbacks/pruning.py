@@ -97,6 +97,7 @@ class ModelPruning(Callback):
         self._at_epoch_end = prune_on_train_epoch_end
         self._pruned: list[tuple[str, nn.Module, str]] = []
         self._first_values: dict[str, Tensor] = {}
+        self._trains = False
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class ModelPruning(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._first_values = dict(state_dict["first_values"])
-        for key, layer, name in self._pruned:
+        for key, layer, name in self._pruned if self._trains else ():  # a test has loaded plain weights
             if key not in state_dict["masks"]:
                 continue
             device = getattr(layer, name).device
@@ -152,7 +153,8 @@ class ModelPruning(Callback):
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Find what is to be pruned, and keep its first values."""
-        if stage != "fit":
+        self._trains = stage == "fit"
+        if not self._trains:
             return
         self._pruned = self._find(pl_module)
         if not self._pruned:

@@ -72,10 +72,11 @@ class CallbackStates(Owner):
         states = saved.tree.get("callbacks") or {}
         keys = [cb.state_key if cb.state_key in states else type(cb).__qualname__ for cb in self.all]
         for callback, key in zip(self.all, keys, strict=True):
-            if state := states.get(key):
+            # which files are kept, and with how much patience, is training's: test("best") leaves it as it is
+            if (state := states.get(key)) and (saved.resumes or not callback.role):
                 callback.load_state_dict(copy.deepcopy(state))
         unused = [key for key in states if key not in keys]
-        if unused and saved.rank == 0 and not self._quiet:
+        if unused and saved.resumes and saved.rank == 0 and not self._quiet:
             mine = ", ".join(cb.state_key for cb in self.all) or "none"
             warn(
                 f"{saved.path} holds the state of {', '.join(map(str, unused))}, and this Trainer has no such "

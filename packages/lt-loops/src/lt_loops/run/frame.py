@@ -93,7 +93,7 @@ class Run:
             self.strategy,
             self.precision,
             self.weights,
-            Schedulers(self.ahead, module, self.recorder, self.evaluation),
+            Schedulers(self.ahead, module, self.recorder, self.evaluation, job.lenient),
         )
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
         self.hooks: HookCalls  # these two are made in the process that runs; a run may be pickled on its way there

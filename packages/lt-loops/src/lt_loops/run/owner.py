@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Restore(Enum):
-    """When something of a checkpoint is taken back, in this order. Only a fit goes beyond ``DATA``.
+    """When something of a checkpoint is taken back, in this order. Only a fit goes beyond ``CALLBACKS``.
 
     - ``MODULE``: before the strategy sets the module up. The hooks that see the checkpoint, and the weights; those
       that are spread over ranks follow when it has.
     - ``DATA``: what the user's loader methods may look at.
-    - ``CALLBACKS``: what ``on_fit_start`` relies on; the optimizers are made.
+    - ``CALLBACKS``: what ``on_fit_start`` or ``on_test_start`` relies on; in a fit the optimizers are made.
     - ``OPTIMIZERS``: after that hook, in which finetuning adds the parameter groups that states belong to.
     - ``PLACE``: the rest. The training loader is there.
     - ``PLACE_OF_OTHERS``: in its stead, where another library wrote the file.

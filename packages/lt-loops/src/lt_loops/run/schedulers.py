@@ -30,8 +30,12 @@ class Schedulers:
         configs: the schedulers with when they step, in declared order.
     """
 
-    def __init__(self, ahead: Ahead, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation) -> None:
+    def __init__(
+        self, ahead: Ahead, module: LightningModule, recorder: RunRecorder, evaluation: Evaluation, by_batch: bool
+    ) -> None:
+        """``by_batch``: a ``frequency`` counts the batches of an epoch, as Lightning does; else optimizer steps."""
         self._ahead, self._module, self._recorder, self._evaluation = ahead, module, recorder, evaluation
+        self._by_batch = by_batch
         self.configs: list[SchedulerConfig] = []
         self._own_step: Callable[..., Any] | None = None
 
@@ -45,6 +49,9 @@ class Schedulers:
 
         Those that go by steps and watch a metric wait for the validation that may be due: :meth:`watch`.
         """
+        if self._by_batch and interval == "step":
+            position = self._ahead.position
+            count = position.batch + (not position.exhausted)  # the batch in hand is not counted yet
         for config in self.configs:
             waits = (config.reduce_on_plateau and interval == "step") or config.every is not None
             if config.interval == interval and count % config.frequency == 0 and not waits:
@@ -73,16 +80,21 @@ class Schedulers:
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next scheduler that watches a metric may step."""
-        return min((self._ahead.batch_of_next(config.frequency) for config in self._watching()), default=NEVER)
+        batch, frequencies = self._ahead.position.batch, [config.frequency for config in self._watching()]
+        if self._by_batch:
+            return min(((batch // every + 1) * every for every in frequencies), default=NEVER)
+        return min(map(self._ahead.batch_of_next, frequencies), default=NEVER)
 
     def watch(self) -> None:
         """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
         position = self._ahead.position
         if not position.step or position.watched == position.step or not self._module.automatic_optimization:
             return
+        if self._by_batch and position.micro:
+            return
         position.watched = position.step
         for config in self._watching():
-            if position.step % config.frequency == 0:
+            if (position.batch if self._by_batch else position.step) % config.frequency == 0:
                 self._step_one(config)
 
     def _watching(self) -> list[SchedulerConfig]:

@@ -72,7 +72,7 @@ def set_up(run: Run) -> None:
     run.placed(*placed)
     if run.stage == "fit" and run.origin.saved is not None:
         check_resumable(run.origin.saved)
-        run.restore(Restore.CALLBACKS)
+    run.restore(Restore.CALLBACKS)
 
 
 def set_up_training(run: Run) -> None:
