@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_390,
     "lines of lt-loops": 14_100,
-    "lines of all packages": 65_650,
+    "lines of all packages": 65_690,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

@@ -1,6 +1,7 @@
 """Ranks simulated in one process: what they say to each other, and where they would wait forever."""
 
 import inspect
+import re
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def test_calls_in_another_order_are_shown_with_rank_and_line():
 
     found = conflict(planted)
     assert "rank 0: broadcast float32 (3,) of rank 0 (test_simulate.py:" in found
-    assert "rank 1, 2, 3: all_reduce float32 (2,) (test_simulate.py:" in found
+    assert "rank 1, 2, 3: all_reduce float32 (2,) sum (test_simulate.py:" in found
 
 
 def test_two_groups_in_another_order_wait_for_ever():
@@ -93,6 +94,13 @@ def test_two_groups_in_another_order_wait_for_ever():
     assert "wait for each other forever" in found
     assert "rank 1: all_reduce float32 (2,)" in found
     assert "among ranks 0, 1 [" in found
+
+
+def test_another_operation_is_shown():
+    max_, sum_ = dist.ReduceOp.MAX, dist.ReduceOp.SUM
+    found = conflict(lambda strategy: dist.all_reduce(torch.ones(2), sum_ if strategy.rank else max_))
+    assert "rank 0: all_reduce float32 (2,) max (" in found
+    assert "rank 1, 2, 3: all_reduce float32 (2,) sum (" in found
 
 
 def test_another_shape_is_shown():
@@ -116,6 +124,17 @@ def test_a_send_that_nobody_receives_is_shown():
 
     assert "rank 0: send float32 (2,)" in conflict(planted)
     assert "rank 1: receive float32 (3,)" in conflict(planted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])  # a number is waited for, what is in the other is not
+def test_a_receive_that_nobody_sends_is_shown(dtype):
+    def planted(strategy):
+        if strategy.rank == 0:
+            dist.recv(torch.ones(2, dtype=dtype), 1)
+        strategy.barrier("after")
+
+    found = conflict(planted)
+    assert re.search(r"rank 0: receive \w+ \(2,\) \(test_simulate.py:\d+\) from rank 1", found)
 
 
 def test_a_number_may_arrive_as_a_vector_of_one():
@@ -157,7 +176,7 @@ class Row(nn.Module):
         self.net = Pipelined(layers, nn.functional.mse_loss)
 
     def training_step(self, batch):
-        return self.net(batch, torch.zeros(6, 4))
+        return self.net(batch, torch.zeros(len(batch), 4))
 
 
 def row_step(*widths):
@@ -165,8 +184,10 @@ def row_step(*widths):
         row = Row(widths)
         print("made")
         module, (optimizer,) = strategy.setup(row, lambda: [torch.optim.SGD(row.parameters(), lr=0.1)], Precision())
-        strategy.backward(strategy.bind(module, "training_step")(torch.ones(6, 4)))
-        strategy.optimizer_step(optimizer)
+        for size in (6, 6, 4):  # the last batch
+            strategy.backward(strategy.bind(module, "training_step")(torch.ones(size, 4)))
+            strategy.optimizer_step(optimizer)
+        strategy.module_state(module)  # what a checkpoint gathers
 
     return step
 
@@ -214,8 +235,9 @@ def test_objects_reach_the_ranks_that_come_later():
         return found["seed"], strategy.gather_objects("x" * (strategy.rank + 1))
 
     assert simulated(talk)[0] == (7, ["x"] * 4)  # a rank hears its own
-    with pytest.raises(ConfigError, match="LT789"):
-        simulated(lambda strategy: strategy.broadcast(strategy.rank, src=2))
+    assert simulated(lambda strategy: strategy.broadcast(strategy.rank, src=2))[0] == 2
+    with pytest.raises(ConfigError, match="rank 40 broadcasts .* not among those simulated, 3 of 64.*LT789"):
+        simulated(lambda strategy: strategy.broadcast(strategy.rank, src=40), 64)
 
 
 def test_nothing_of_it_is_left():

@@ -61,37 +61,37 @@ class SimulateLauncher(Launcher):
         calls: dict[int, list[Call]] = {}
         lines: dict[int, str] = {}
         result = RunResult()
-        left, stuck = _chosen(sizes), False
+        left = chosen = _chosen(sizes)
+        stuck: list[int] = []
         try:
-            while left:
+            while left and not stuck:
                 waiting, known = [], len(sent)
                 for rank in left:
                     restore_generators(generators)
                     ran, own, mine = copy.deepcopy((fn, args, strategy))
                     mine.join(_environment(strategy, rank))
-                    recorder = Recorder(sent, range(size) if stuck else calls)
+                    recorder = Recorder(sent, chosen)
                     try:
                         with _printed_if_it_ends(), group.imagined(rank, size, store), recorder:
                             outcome = _run(ran, own, rank, size)
+                            result = outcome if rank == 0 else result
                     except NotYetSent:
                         waiting.append(rank)
-                        continue
-                    result = outcome if rank == 0 else result
                     calls[rank] = recorder.calls
                     part = getattr(mine, "data_shard", (rank, size))
                     lines[rank] = (
                         f"  rank {rank}: part {part[0] + 1} of {part[1]} of the data, {len(calls[rank])} calls"
                     )
-                stuck = len(waiting) == len(left) and len(sent) == known  # nobody sends it
+                stuck = waiting if waiting == left and len(sent) == known else []  # nobody sends it
                 left = waiting[::-1]  # stages of a pipeline ask the next one, then the one before, and so on
         finally:
             restore_generators(generators)
-        self._say(sizes, [lines[rank] for rank in sorted(lines)], dict(sorted(calls.items())))
+        self._say(sizes, [lines[rank] for rank in sorted(lines)], dict(sorted(calls.items())), stuck)
         return result
 
-    def _say(self, sizes: dict[str, int], lines: list[str], calls: dict[int, list[Call]]) -> None:
+    def _say(self, sizes: dict[str, int], lines: list[str], calls: dict[int, list[Call]], stuck: list[int]) -> None:
         shape = " x ".join(f"{name} {size}" for name, size in sizes.items())
-        wrong = conflict(calls)
+        wrong = conflict(calls, stuck)
         head = f"Simulated: {len(calls)} of {prod(sizes.values())} ranks ({shape})"
         parts = [head, *lines, "Rank 0 says to others:", *table(calls[0], _names(sizes))]
         self.report = "\n".join([*parts, *([] if wrong else ["All of these ranks reach the end."])])

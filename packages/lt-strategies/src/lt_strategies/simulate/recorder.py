@@ -32,12 +32,12 @@ _NAMES |= {"all_gather_into_tensor": "all_gather", "reduce_scatter_base": "reduc
 _NAMES |= {"reduce_scatter_tensor": "reduce_scatter", "alltoall": "all_to_all", "alltoall_base": "all_to_all"}
 _HERE = str(Path(torch.__file__).parent)
 
-Sent = dict[tuple[str, tuple[int, ...], int], list[Tensor]]
-"""What ranks that ran before have sent: group; its ranks, or from whom to whom; number of it among these."""
+Sent = dict[tuple[str, str, tuple[int, ...], int], list[Tensor]]
+"""What ranks have sent so far: how; group; its ranks, or from whom to whom; number of it among these."""
 
 
 class NotYetSent(BaseException):
-    """A rank needs to know what one sends that was simulated less far; no user's code is meant to catch it."""
+    """A rank needs what one sends that was simulated less far, if ever; no user's code is meant to catch it."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Recorder(TorchDispatchMode):
 
     Args:
         sent: what is known of that, and grows.
-        ended: ranks that send nothing more.
+        simulated: ranks that have a turn; what others send is taken to be zeros.
     """
 
-    def __init__(self, sent: Sent, ended: Collection[int] = ()) -> None:
+    def __init__(self, sent: Sent, simulated: Collection[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
-        self._sent, self._ended = sent, ended
+        self._sent, self._simulated = sent, simulated
         self._broadcasts: Counter[str] = Counter()
         self._pairs: Counter[tuple[int, ...]] = Counter()
 
@@ -110,13 +110,13 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         me, other = dist.get_rank(), -1 if peer is None else peer
         pair = (me, other) if name == "send" else (other, me)
-        key = (group, pair, self._pairs[pair])
+        key = ("to one", group, pair, self._pairs[pair])
         self._pairs[pair] += 1
         if name == "send":
             self._sent[key] = [tensor.clone() for tensor in tensors if not tensor.is_floating_point()]
             return
         read = [tensor for tensor in tensors if not tensor.is_floating_point()]
-        if read and key not in self._sent and other not in self._ended:
+        if read and key not in self._sent and other in self._simulated:
             raise NotYetSent
         for tensor in tensors:
             tensor.zero_()
@@ -125,7 +125,7 @@ class Recorder(TorchDispatchMode):
                 mine.copy_(sent)
 
     def _deliver(self, tensors: list[Tensor], source: int, group: str, ranks: tuple[int, ...]) -> None:
-        key = (group, ranks, self._broadcasts[group])
+        key = ("to all", group, ranks, self._broadcasts[group])
         self._broadcasts[group] += 1
         read = [tensor for tensor in tensors if not tensor.is_floating_point()]  # sizes and bytes of objects, seeds
         if dist.get_rank() == ranks[source]:
@@ -134,10 +134,13 @@ class Recorder(TorchDispatchMode):
             for mine, sent in zip(read, self._sent[key], strict=False):
                 if mine.shape == sent.shape:
                     mine.copy_(sent)
+        elif read and ranks[source] in self._simulated:
+            raise NotYetSent
         elif read:
             raise ConfigError(
-                f"Rank {dist.get_rank()} waits for what rank {ranks[source]} broadcasts ({_place()}), and that rank, "
-                "simulated after it, has sent nothing yet. Broadcast from the first rank of the group.",
+                f"Rank {dist.get_rank()} waits for what rank {ranks[source]} broadcasts ({_place()}), and that rank is "
+                f"not among those simulated, {len(self._simulated)} of {dist.get_world_size()}. Broadcast from the "
+                "first rank of the group, or simulate fewer devices.",
                 code="LT789",
             )
 
@@ -163,11 +166,23 @@ def _call_of(func: Any, args: Any, group: str, ranks: tuple[int, ...]) -> Call:
     words = [_form(tensor) for tensor in tensors[:4]] + ["..."] * (len(tensors) > 4)
     if "root_rank" in given:
         words.append(f"of rank {ranks[int(given['root_rank'])]}")
-    if isinstance(given.get("reduce_op"), str):
-        words.append(str(given["reduce_op"]))
+    if "reduce_op" in given:
+        words.append(given["reduce_op"] if isinstance(given["reduce_op"], str) else _operation())
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     plain = name.strip("_")
-    return Call(_NAMES.get(plain, plain), " ".join(words), group, ranks, peer, size, _place())
+    return Call(_NAMES.get(plain, plain), " ".join(filter(None, words)), group, ranks, peer, size, _place())
+
+
+def _operation() -> str:
+    """Return ``"sum"``, ``"max"``... of the function of torch.distributed that is running; the op's own cannot be read.
+
+    Empty for DDP's reducer, which calls without Python.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != dist.distributed_c10d.__name__:
+        frame = frame.f_back  # type: ignore[assignment]
+    options = None if frame is None else frame.f_locals.get("opts")
+    return str(getattr(getattr(options, "reduceOp", None), "op", "")).rpartition(".")[2].lower()
 
 
 def _form(tensor: Tensor) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 
 from lt_strategies.simulate.recorder import Call
 
@@ -12,11 +13,11 @@ __all__ = ["conflict", "table"]
 Schedules = Mapping[int, Sequence[Call]]
 
 
-def conflict(schedules: Schedules) -> str:
+def conflict(schedules: Schedules, stuck: Collection[int] = ()) -> str:
     """Return where ranks would wait forever, or give what does not fit together; empty where they reach the end.
 
     A call of a group ends when all its ranks have come to it; those that were not simulated are taken to come. Sends
-    and receives wait for nobody, and must have a counterpart.
+    and receives wait for nobody, and must have a counterpart. Those ranks that are ``stuck`` stay at their last call.
     """
     at = dict.fromkeys(schedules, 0)
     upcoming = {rank: calls[0] if calls else None for rank, calls in schedules.items()}
@@ -24,7 +25,7 @@ def conflict(schedules: Schedules) -> str:
     while moved:
         moved = False
         for rank, call in list(upcoming.items()):
-            if call is None or call is not upcoming[rank]:
+            if call is None or call is not upcoming[rank] or (rank in stuck and call is schedules[rank][-1]):
                 continue
             members = [rank] if call.peer is not None else [other for other in call.ranks if other in schedules]
             found = [upcoming[member] for member in members]
@@ -61,27 +62,36 @@ def table(calls: Sequence[Call], names: Mapping[tuple[int, ...], str]) -> list[s
     ]
 
 
-def _said(upcoming: Mapping[int, Call | None]) -> str:
+def _said(upcoming: Mapping[int, Call | str | None]) -> str:
     same: dict[str, list[int]] = {}
     for rank, call in upcoming.items():
-        among = "" if call is None else ", ".join(map(str, call.ranks[:8])) + ", ..." * (len(call.ranks) > 8)
-        same.setdefault("has ended" if call is None else f"{call} among ranks {among}", []).append(rank)
+        text = f"{call} {_whom(call)}" if isinstance(call, Call) else call or "has ended"
+        same.setdefault(text, []).append(rank)
     return "\n".join(f"  rank {', '.join(map(str, ranks))}: {text}" for text, ranks in same.items())
+
+
+def _whom(call: Call) -> str:
+    if call.peer is not None:
+        return f"{'to' if call.kind == 'send' else 'from'} rank {call.peer}"
+    return "among ranks " + ", ".join(map(str, call.ranks[:8])) + ", ..." * (len(call.ranks) > 8)
 
 
 def _unanswered(schedules: Schedules) -> str:
     """Return the first send or receive between two simulated ranks that has no counterpart."""
-    for rank, calls in schedules.items():
-        for peer in sorted({call.peer for call in calls if call.peer is not None} & schedules.keys()):
-            sent = [call for call in calls if (call.kind, call.peer) == ("send", peer)]
-            received = [call for call in schedules[peer] if (call.kind, call.peer) == ("receive", rank)]
-            for number in range(max(len(sent), len(received))):
-                mine = sent[number] if number < len(sent) else None
-                theirs = received[number] if number < len(received) else None
-                if mine is None or theirs is None or _content(mine) != _content(theirs):
-                    return f"Sends of rank {rank} and receives of rank {peer} differ.\n" + _said(
-                        {rank: mine, peer: theirs}
-                    )
+    pairs = {
+        (rank, call.peer) if call.kind == "send" else (call.peer, rank)
+        for rank, calls in schedules.items()
+        for call in calls
+        if call.peer is not None and call.peer in schedules
+    }
+    for rank, peer in sorted(pairs):
+        sent = [call for call in schedules[rank] if (call.kind, call.peer) == ("send", peer)]
+        received = [call for call in schedules[peer] if (call.kind, call.peer) == ("receive", rank)]
+        for mine, theirs in zip_longest(sent, received):
+            if mine is None or theirs is None or _content(mine) != _content(theirs):
+                return f"Sends of rank {rank} and receives of rank {peer} differ.\n" + _said(
+                    {rank: mine or "sends nothing more", peer: theirs or "receives nothing more"}
+                )
     return ""
 
 
