@@ -201,15 +201,15 @@ def read(
                 run.evaluation.goes_on(recorder.take_sums)
         for index, batch in batches:
             recorder.batch, arguments = batch, (batch, index, loader_idx)
+            stands_in = uneven and feed.weight == 0.0  # no sample is left here; the step is for the other ranks' sake
+            if stands_in:
+                recorder.mute(True)
             for hook, count in starts:
                 hook(*arguments[:count])
-            stands_in = uneven and feed.weight == 0.0  # no sample is left here; the step is for the other ranks' sake
-            output = None
+            output = step(*arguments[:taken])
             if stands_in:
-                with recorder.muted():
-                    step(*arguments[:taken])
+                recorder.mute(False)
             else:
-                output = step(*arguments[:taken])
                 for hook, count in ends:
                     hook(output, *arguments[:count])
             if done is not None:

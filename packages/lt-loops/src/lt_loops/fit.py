@@ -180,6 +180,8 @@ def train_epoch(run: Run) -> None:
                 outputs = as_outputs(output)
                 for hook in ends:
                     hook(outputs, batch, index - 1)
+            if uneven:
+                recorder.mute(False)
             if batch_done is not None:
                 batch_done("train")
             if index >= ahead.due or ahead.asked or len(groups) != num_groups:

@@ -78,7 +78,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
     with (
         preserve_generators(),  # first, so that they are put back last
         _snapshot(outer.module, outer.training, outer.precision),
-        outer.recorder.metrics_kept(),
+        outer.recorder.muted(),
         outer.without_loggers(),
         _overridden(outer.job.limits, {"limit_val_batches": 0, **overrides}, max_steps),
     ):

@@ -1,12 +1,16 @@
-"""The sums of torchmetrics-like objects, taken for a checkpoint and put back."""
+"""What torchmetrics-like objects have summed up, taken and put back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+_PARTS = vars(nn.Module()).keys() - {"_buffers"}
 
 
 def is_metric(value: object) -> bool:
@@ -67,14 +71,6 @@ def reset_metrics(metrics: Iterable[Any], module: nn.Module | None) -> None:
         metric.reset()
 
 
-def reset_metrics_of(module: nn.Module) -> None:
-    """Reset the metric objects in a module that were updated."""
-    parts: list[Any] = list(module.modules())
-    for part in parts:
-        if vars(part).get("_update_count") and is_metric(part):
-            part.reset()
-
-
 def states_of_metrics(module: nn.Module, but: set[int]) -> dict[str, dict[str, Any]]:
     """Return the sums of the metric objects in a module that were updated, by name.
 
@@ -95,6 +91,19 @@ def restore_metrics_of(module: nn.Module, states: Mapping[str, Mapping[str, Any]
             restore_metric(parts[name], state)
 
 
+def keep_metrics(*holders: Any) -> Callable[[], Any]:
+    """Return a call, good for once, that makes all metric objects in ``holders`` what they are now, whoever logs them.
+
+    They are looked for in modules, in attributes of these and of metrics, and in containers there.
+    """
+    copies: dict[int, Any] = {}
+    with torch.inference_mode(False):  # else what is put back could not be added to in training
+        kept = [
+            (vars(m), {k: _copy(v, copies) for k, v in vars(m).items() if k not in _PARTS}) for m in _found(holders)
+        ]
+    return lambda: [held.update(state) for held, state in kept]
+
+
 def _collections_in(module: nn.Module) -> list[Any]:
     return [p for p in module.modules() if hasattr(p, "compute_groups") and callable(getattr(p, "items", None))]
 
@@ -104,3 +113,31 @@ def _beside(present: Any, state: Any) -> Any:
     if isinstance(state, Tensor):
         return state.to(present.device, copy=True) if isinstance(present, Tensor) else state.clone()
     return list(state) if isinstance(state, list) else state
+
+
+def _found(holders: tuple[Any, ...]) -> Iterable[Any]:
+    left, seen = list(holders), set()
+    while left:
+        value = left.pop()
+        if id(value) in seen or isinstance(value, (int, float, str, Tensor)):
+            continue
+        seen.add(id(value))
+        if found := is_metric(type(value)) and hasattr(value, "__dict__"):
+            yield value
+        if found or isinstance(value, nn.Module):
+            left += vars(value).values()
+        elif isinstance(value, (list, tuple, dict)) and len(value) <= 1000:  # more are data
+            left += value.values() if isinstance(value, dict) else value
+
+
+def _copy(value: Any, copies: dict[int, Any]) -> Any:
+    """Return a copy of plain data and tensors, in which what was shared is shared; anything else as it is."""
+    if id(value) not in copies:
+        plain = isinstance(value, (list, dict, set, deque)) or hasattr(type(value), "__array__")
+        new = copies[id(value)] = value
+        if plain and not isinstance(value, nn.Parameter):
+            new = copies[id(value)] = value.clone() if isinstance(value, Tensor) else copy.copy(value)
+        if isinstance(new, (list, dict, deque)):
+            for place in new if isinstance(new, dict) else range(len(new)):
+                new[place] = _copy(new[place], copies)
+    return copies[id(value)]

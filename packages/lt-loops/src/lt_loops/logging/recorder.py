@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -16,9 +16,9 @@ from lt_core.logging.recorder import Given, Recorder
 from lt_core.ranks import Ranks
 from lt_core.states import Stage
 from lt_loops.logging.metric_state import (
+    keep_metrics,
     metric_state,
     reset_metrics,
-    reset_metrics_of,
     restore_metric,
     restore_metrics_of,
     states_of_metrics,
@@ -40,6 +40,7 @@ class RunRecorder(Recorder):
         rank: number of this process in the job.
         gather: returns what each rank hands to it, as one exchange; None where there is one rank.
         module: the run's module, in which metric objects are found by name.
+        callbacks: the run's, which may have metric objects too.
         stepping: groups in which something goes to the loggers step by step.
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
     """
@@ -56,6 +57,7 @@ class RunRecorder(Recorder):
         self.rank = 0
         self.gather: Callable[[Any], list[Any]] | None = None
         self.module: nn.Module | None = None
+        self.callbacks: Sequence[object] = ()
         self.stepping: set[str] = set()
         self.deferred: list[tuple[str, Any, Given, int | None]] | None = None
         self.phase: str = "outside"
@@ -65,6 +67,7 @@ class RunRecorder(Recorder):
         self._size = 1
         self._warned_of_shared = False
         self._aside: list[tuple[Any, dict[str, Any]]] = []
+        self._unmute: Callable[[], Any] | None = None
         self.callback_values: dict[str, Any] = {}
         self.logged_values: dict[str, Any] = {}
         self.bar_values: dict[str, Any] = {}
@@ -83,15 +86,23 @@ class RunRecorder(Recorder):
             self.deferred = None
 
     def mute(self, muted: bool) -> None:
-        """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample."""
+        """Let ``self.log`` do nothing, or work again in the present phase: for batches that stand in for no sample.
+
+        Metric objects are then again what they were before.
+        """
         if muted:
             self.slots, self.deferred = None, _DROPPED
-        elif self.deferred is _DROPPED:
-            self.enter(self.phase, self.loader_idx)
+            logged = [slot.metric for slot in self._all()]
+            self._unmute = keep_metrics(self.module, *map(vars, self.callbacks), logged)
+        elif self._unmute is not None:
+            self._unmute()
+            self._unmute = None
+            if self.deferred is _DROPPED:
+                self.enter(self.phase, self.loader_idx)
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Return a context in which ``self.log`` does nothing."""
+        """Return a context in which ``self.log`` does nothing, and metric objects keep nothing."""
         self.mute(True)
         try:
             yield
@@ -138,17 +149,6 @@ class RunRecorder(Recorder):
         for metric, state in self._aside:
             restore_metric(metric, state)
         self._aside = []
-
-    @contextmanager
-    def metrics_kept(self) -> Iterator[None]:
-        """Give the module's metric objects, logged or not, their present sums back afterwards."""
-        assert self.module is not None
-        sums = states_of_metrics(self.module, set())
-        try:
-            yield
-        finally:
-            reset_metrics_of(self.module)
-            restore_metrics_of(self.module, sums)
 
     def forget_values(self) -> None:
         """Forget what was published, after the sanity check; groups start anew."""

@@ -167,7 +167,7 @@ class Run:
 
     def attach(self) -> None:
         """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to this run."""
-        self.recorder.module = self.module
+        self.recorder.module, self.recorder.callbacks = self.module, self.callbacks
         self.module._attach_run(self.trainer, self.recorder)
         if self.job.datamodule is not None:
             self.job.datamodule.trainer = self.trainer  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from lt_core.errors import ConfigError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
-from lt_loops.logging.metric_state import is_metric, reset_metrics_of, restore_metrics_of, states_of_metrics
+from lt_loops.logging.metric_state import is_metric, keep_metrics
 from lt_loops.step.losses import Weight
 from lt_loops.step.window import Window
 
@@ -52,8 +52,8 @@ class MicroBatches(Window):
         """Train on one batch, in pieces where it must be; return the training step's output for all of it."""
         rows, before = rows_of(batch), self.training.micro_batch_size
         generators, buffers = capture_generators(), _buffers_of(self.module)
-        metrics = states_of_metrics(self.module, set()) if self.metered else {}
         while True:
+            forget_metrics = keep_metrics(self.module) if self.metered else None
             size = min(self.training.micro_batch_size or rows, rows)
             output, calls, error = self._attempt(batch, index, size, rows)
             agreed = self._agree(_FITS if error is None else size // 2)
@@ -72,9 +72,8 @@ class MicroBatches(Window):
             for owner, name, buffer, value in buffers:  # a step may change a buffer, or assign another one
                 setattr(owner, name, buffer.copy_(value))
             restore_generators(generators)
-            if self.metered:
-                reset_metrics_of(self.module)
-                restore_metrics_of(self.module, metrics)
+            if forget_metrics is not None:
+                forget_metrics()
             _free_memory(self.strategy.device)
             self.training.found_to_fit(agreed)
         if self.training.micro_batch_size != before:
