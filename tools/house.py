@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_390,
     "lines of lt-loops": 14_135,
-    "lines of all packages": 65_699,
+    "lines of all packages": 65_706,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 from lt_callbacks import BasePredictionWriter
 from lt_core import Callback, LightningModule, Logger, seed_everything
@@ -275,6 +275,41 @@ def test_two_ranks_resume_exactly(tmp_path, workers):
     for rank in (0, 1):
         parts = [(tmp_path / f"{word}-{rank}").read_text() for word in ("begun", "rest")]
         assert "".join(parts) == (tmp_path / f"whole-{rank}").read_text()
+
+
+class OddShards(IterableDataset):
+    """Is split by its workers; its shards do not divide over two ranks."""
+
+    num_shards = 5
+
+    def shard(self, num_shards, index):
+        raise AssertionError("ranks would get different numbers of samples")
+
+    def __iter__(self):
+        worker = get_worker_info()
+        yield from list(zip(*table(23).tensors, strict=True))[worker.id :: worker.num_workers]
+
+
+@pytest.mark.filterwarnings(
+    "ignore:To continue in the middle of the epoch", "ignore:OddShards has num_shards=5, no multiple of 2 r"
+)
+def test_a_stream_that_ranks_share_is_read_by_several_workers(tmp_path):
+    def fit(word, ckpt_path=None, **arguments):
+        model, loader = Line(tmp_path, word), DataLoader(OddShards(), batch_size=2, num_workers=2)
+        make_trainer(2, tmp_path, max_epochs=2, **arguments).fit(model, loader, ckpt_path=ckpt_path)
+        return model.layer.weight.detach(), loader
+
+    whole, loader = fit("whole")
+    every = [(epoch, sample) for epoch in range(2) for sample in range(23)]
+    assert sorted(seen(tmp_path, "whole")) == every
+    path = tmp_path / "middle.ckpt"
+    fit("begun", callbacks=[SaveAndStop(path, 3)])
+    assert torch.equal(fit("rest", path)[0], whole)
+    assert sorted(seen(tmp_path, "begun") + seen(tmp_path, "rest")) == every
+    make_trainer(1, tmp_path, max_epochs=2).fit(Line(tmp_path, "alone"), loader, ckpt_path=path)
+    assert sorted(seen(tmp_path, "begun") + seen(tmp_path, "alone")) == every
+    [tested] = make_trainer(2, tmp_path).test(Line(), loader, verbose=False)
+    assert tested["total"] == sum(range(23))
 
 
 class FailsToPrepare(LightningDataModule):

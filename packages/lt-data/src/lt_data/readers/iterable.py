@@ -222,11 +222,13 @@ class SharedIterableReader(IterableReader):
         return batch
 
 
-def warn_of_sharing(name: str) -> None:
-    """Warn that all ranks read all of a loader."""
+def warn_of_sharing(name: str, pieces: int = 0, ranks: int = 1) -> None:
+    """Warn that all ranks read all of a loader; ``pieces`` where it splits into a number that ranks cannot share."""
+    why, remedy = "does not say how it splits over ranks", "give an IterableDataset a method shard(num_shards, index)"
+    if pieces:
+        why, remedy = f"has num_shards={pieces}, no multiple of {ranks} ranks", "make num_shards such a multiple"
     warn(
-        f"{name} does not say how it splits over ranks: each rank reads all of it and keeps its part. To read less, "
-        "use a DataLoader over a map-style dataset, give an IterableDataset a method shard(num_shards, index), or "
-        "shard it by rank yourself and pass Trainer(use_distributed_sampler=False).",
+        f"{name} {why}: each rank reads all of it and keeps its part. To read less, {remedy}, use a DataLoader over a "
+        "map-style dataset, or shard it by rank yourself and pass Trainer(use_distributed_sampler=False).",
         code="LT451",
     )

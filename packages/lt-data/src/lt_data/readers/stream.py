@@ -139,10 +139,15 @@ class SharedStreamReader(LoaderReader):
         self.stream = stream
         self._same = same
         if shard.count > 1:
-            warn_of_sharing(type(loader.dataset).__name__)
+            pieces = getattr(loader.dataset, "num_shards", 0) if hasattr(loader.dataset, "shard") else 0
+            warn_of_sharing(type(loader.dataset).__name__, pieces, shard.count)
         self._has_length, self._user_loader = hasattr(loader.dataset, "__len__"), loader
         self.unwrap = self._unwrap
-        self._starts, self._from = [0], 0
+        self._from_start()
+
+    def _from_start(self) -> None:
+        self._starts, self._from = [0] * max(self.loader.num_workers, 1), 0
+        self.stream.start_at(self._starts)
 
     @property
     def length(self) -> int | None:
@@ -167,7 +172,7 @@ class SharedStreamReader(LoaderReader):
         return max(self.length - num_steps(left, self.size, self.shard.count, self._user_loader.drop_last), 0)
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        self._starts, self._from = [0] * max(self.loader.num_workers, 1), 0
+        self._from_start()
         return super().begin(epoch)
 
     def resume(self, epoch: int, state: dict[str, Any], batches: int) -> Iterator[Any]:
