@@ -41,7 +41,8 @@ class Counts(Callback):
     def __init__(self, folder):
         self.folder, self.calls, self.batches = Path(folder), [], 0
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+    # not on_train_batch_end: for a hook that may read this batch's values, the ranks share them
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         self.batches += 1
         if batch_idx == 4:
             for name in CALLS:
