@@ -116,6 +116,9 @@ def test_explain_knows_accelerators_and_strategies_that_are_not_here(here, capsy
     out = capsys.readouterr().out
     assert "rank 3  cuda:3    data shard 4 of 4" in out
     assert "device mesh: data_parallel 4" in out
+    words = ["--trainer.strategy=pipeline", "--trainer.strategy.micro_batches=2", "--trainer.devices=4"]
+    assert main(["explain", *BASE, *words]) == 0
+    assert "device mesh: pipeline 4" in capsys.readouterr().out
 
 
 def test_explain_takes_the_configuration_of_a_run(here, capsys):

@@ -52,6 +52,8 @@ def test_its_patience_may_be_a_duration_that_a_resume_goes_on_with():
                 return epoch + 1
         return None
 
+    with pytest.raises(ConfigError, match="Write patience=3, without quotes"):
+        EarlyStopping("val_loss", patience="3")
     first, second = EarlyStopping("val_loss", patience="12 tokens"), EarlyStopping("val_loss", patience="12 tokens")
     assert stops_after(first, range(3)) is None
     second.load_state_dict(first.state_dict())

@@ -51,6 +51,36 @@ def test_wrong_arguments_are_told_with_the_way_out(arguments, message):
         Thing(**arguments)
 
 
+class Narrow(Thing):
+    @checks_arguments
+    def __init__(self, level: int = 0, **more: Any) -> None:
+        super().__init__(**more)
+
+
+class Plain:
+    @checks_arguments
+    def __init__(self, rate: float = 0.1) -> None: ...
+
+
+class Passing(Plain):
+    def __init__(self, *, depth: int = 1, **more: Any) -> None:
+        super().__init__(**more)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Plain(rat=1), r"Plain\(rat=1\): there is no argument 'rat'. Did you mean 'rate'\? \[LT367\]"),
+        (lambda: Passing(deep=1), r"Passing\(deep=1\): there is no argument 'deep'. Did you mean 'depth'\?"),
+        (lambda: Plain(xyz=1), "there is no argument 'xyz'. Expected: rate."),
+    ],
+)
+def test_a_misspelt_argument_is_told_what_it_may_be(make, message):
+    with pytest.raises(ConfigTypeError, match=message):
+        make()
+    assert Narrow(flagg=1).given[-1] == {"flagg": 1}  # what takes all is told nothing
+
+
 def test_arguments_given_by_place_are_looked_at_too():
     with pytest.raises(ConfigTypeError, match="expected a path"):
         Thing("a", 3)

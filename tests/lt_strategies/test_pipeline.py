@@ -85,3 +85,18 @@ def test_a_pipeline_on_two_ranks_can_be_used_again_and_refuses_what_it_cannot_do
 def test_a_pipeline_that_splits_or_shards_layers_is_refused(arguments):
     with pytest.raises(ConfigError, match="nothing that splits or shards layers"):
         PipelineParallel(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"micro_batches": 0}, r"micro_batches=0\): expected a whole number of pieces, 1 or more.*LT757"),
+        ({"micro_batches": "2"}, r"micro_batches='2'\): expected a whole number"),
+        ({"schedule": "1F1b"}, r"schedule='1F1b'\): expected one of '1F1B', 'GPipe'. Did you mean '1F1B'\?"),
+        ({"micro_batch": 2}, r"Did you mean 'micro_batches'\?"),
+        ({"mesh": {"pipelin": 2}}, r"Did you mean 'pipeline'\?"),
+    ],
+)
+def test_what_a_pipeline_cannot_be_is_said_when_it_is_made(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        PipelineParallel(**arguments)

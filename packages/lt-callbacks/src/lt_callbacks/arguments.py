@@ -43,8 +43,11 @@ def whole(who: str, name: str, value: object, least: int = 0, meaning: str = "")
     """
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
         return int(value)
-    hint = f", {meaning}" if meaning else ""
-    raise ConfigError(f"{who}({name}={value!r}): expected a whole number, {least} or more{hint}.", code="LT171")
+    hint = f", {meaning}." if meaning else "."
+    hint += (
+        f" Write {name}={int(value)}, without quotes." if isinstance(value, str) and value.strip().isdecimal() else ""
+    )
+    raise ConfigError(f"{who}({name}={value!r}): expected a whole number, {least} or more{hint}", code="LT171")
 
 
 def number(who: str, name: str, value: object, least: float | None = None) -> float:

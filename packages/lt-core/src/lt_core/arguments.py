@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from lt_core.errors import ConfigTypeError
+from lt_core.errors import ConfigTypeError, did_you_mean
 
 __all__ = ["checks_arguments", "matched"]
 
@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
-    """Return ``__init__`` with flags, names, paths, numbers and functions compared with their annotations.
+    """Return ``__init__`` with names of arguments looked up, and flags, names, paths, numbers and functions compared
+    with their annotations.
 
     So that ``verbose="False"`` does not mean True. 0 and 1 are flags too, and a number may be numpy's. Arguments that
     are annotated otherwise are left to the constructor.
@@ -27,6 +28,7 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
     """
     signature = inspect.signature(init)
     rules = {name: list(_kinds(parameter.annotation)) for name, parameter in signature.parameters.items()}
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
 
     @wraps(init)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,6 +38,8 @@ def checks_arguments(init: Callable[P, T]) -> Callable[P, T]:
             kinds = rules.get(name)
             if kinds and not any(_KINDS[kind][1](value) for kind in kinds):
                 raise _wrong(type(owner).__name__, name, value, kinds)
+            if name not in rules and not takes_all:
+                raise _unknown(type(owner), name, value)
         return init(*args, **kwargs)
 
     return checked
@@ -75,6 +79,16 @@ def _wrong(owner: str, name: str, value: object, kinds: list[str]) -> ConfigType
     return ConfigTypeError(
         f"{owner}({name}={value!r:.60}): expected {expected}; received {received}.{_remedy(name, value, kinds)}",
         code="LT179",
+    )
+
+
+def _unknown(owner: type, name: str, value: object) -> ConfigTypeError:
+    inits = [vars(kind)["__init__"] for kind in owner.__mro__[:-1] if "__init__" in vars(kind)]
+    named = [parameter for init in inits for parameter in list(inspect.signature(init).parameters.values())[1:]]
+    known = dict.fromkeys(p.name for p in named if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+    hint = did_you_mean(name, known) or f" Expected: {', '.join(known) or 'none'}."
+    return ConfigTypeError(
+        f"{owner.__name__}({name}={value!r:.60}): there is no argument {name!r}.{hint}", code="LT367"
     )
 
 

@@ -94,9 +94,13 @@ class Duration:
                 code="LT355",
             )
         if found.unit not in units:
-            raise ConfigError(f"{shown}: expected {expected_of(units)}.", code="LT355")
+            steps = f" Write '{found.amount:g} steps'." if found.unit == "batches" and "steps" in units else ""
+            raise ConfigError(
+                f"{shown}: expected {expected_of(units)}; {found.unit!r} do not count here.{steps}", code="LT355"
+            )
         if not 0 < found.amount < math.inf:
-            raise ConfigError(f"{shown}: expected {expected_of(units)} that is longer than nothing.", code="LT355")
+            limit = "longer than nothing" if found.amount < math.inf else "finite"
+            raise ConfigError(f"{shown}: expected {expected_of(units)} that is {limit}.", code="LT355")
         if found.unit == "run" and found.amount > 1:
             raise ConfigError(f"{shown}: expected a share of the run above 0 and up to 1.", code="LT355")
         if found.unit in ("steps", "batches", "samples") and found.amount % 1:

@@ -93,7 +93,7 @@ class EarlyStopping(Callback):
         who = "EarlyStopping"
         self.monitor = monitor
         self.min_delta = number(who, "min_delta", min_delta, 0.0) * (1 if mode == "max" else -1)
-        written = isinstance(patience, (str, timedelta, Duration))
+        written = isinstance(patience, (str, timedelta, Duration)) and not str(patience).strip().isdecimal()
         self.patience: int | Duration = (
             Duration.of(patience, UNITS, f"{who}(patience={{}})") if written else whole(who, "patience", patience, 0)
         )

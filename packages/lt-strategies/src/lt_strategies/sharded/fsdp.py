@@ -143,8 +143,8 @@ class FSDP(Distributed):
             timeout=timeout,
             step_deadline=step_deadline,
         )
-        _check_choice("sharding_strategy", sharding_strategy, _SHARDING)
-        _check_choice("state_dict_type", state_dict_type, _STATES)
+        check_choice("sharding_strategy", sharding_strategy, _SHARDING)
+        check_choice("state_dict_type", state_dict_type, _STATES)
         self.auto_wrap_policy = auto_wrap_policy
         self.activation_checkpointing_policy = activation_checkpointing_policy
         self.state_dict_type = state_dict_type
@@ -417,7 +417,7 @@ class ModelParallel(FSDP):
                 code="LT784",
             )
         if isinstance(parallelize, str):
-            _check_choice("parallelize", parallelize, ("auto",), "ModelParallel")
+            check_choice("parallelize", parallelize, ("auto",), "ModelParallel")
         self.parallelize, self.loss_parallel = parallelize, loss_parallel
 
     @property
@@ -471,8 +471,9 @@ class ModelParallel(FSDP):
             if tensor is None or data_names(dict(list(sizes.items())[list(sizes).index(tensor) :])):
                 raise ConfigError(
                     "ModelParallel(parallelize=...) splits layers over the dimension 'tensor', and torch needs those "
-                    f"of the data before 'tensor'; the mesh has {', '.join(sizes)}. Write mesh={{'data_shard': 'auto', "
-                    "'tensor': 2}.",
+                    f"of the data before 'tensor'; the mesh has {', '.join(sizes)}."
+                    + ("" if tensor else next(filter(None, (did_you_mean(name, ["tensor"]) for name in sizes)), ""))
+                    + " Write mesh={'data_shard': 'auto', 'tensor': 2}.",
                     code="LT785",
                 )
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=self.loss_parallel)
@@ -578,9 +579,9 @@ def _checkpoint_activations(module: nn.Module, choose: Callable[[nn.Module], boo
     apply_activation_checkpointing(module, check_fn=choose)
 
 
-def _check_choice(name: str, given: str, choices: Iterable[str], owner: str = "FSDP") -> None:
+def check_choice(name: str, given: Any, choices: Iterable[str], owner: str = "FSDP") -> None:
     if given not in choices:
         known = ", ".join(map(repr, choices))
         raise ConfigError(
-            f"{owner}({name}={given!r}): expected one of {known}.{did_you_mean(given, choices)}", code="LT742"
+            f"{owner}({name}={given!r}): expected one of {known}.{did_you_mean(str(given), choices)}", code="LT742"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from inspect import signature
 from typing import Any, Literal
 
@@ -16,10 +17,11 @@ from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
 from lt_core.checkpoint import Stored
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, did_you_mean
+from lt_core.launcher import Launcher
 from lt_core.precision import Precision
 from lt_strategies.sharded import states
-from lt_strategies.sharded.fsdp import ModelParallel
+from lt_strategies.sharded.fsdp import ModelParallel, check_choice
 from lt_strategies.sharded.materialize import materialize, on_meta
 from lt_strategies.sharded.mesh import Sizes, part_of_data
 
@@ -187,7 +189,11 @@ class PipelineParallel(ModelParallel):
         micro_batches: pieces that each batch is cut into, at most: the largest such divisor of its size.
         schedule: ``"1F1B"`` or ``"GPipe"``; a batch of fewer pieces than ranks goes by GPipe.
         layers_per_rank: how many layers each rank of a pipeline holds; by default about as many each.
-        arguments: ``launcher``, ``process_group_backend``, ``timeout``, ``step_deadline``, as for the others.
+        launcher: who starts the processes: a name from ``lt.launchers`` or an object.
+        process_group_backend: torch's backend; NCCL for CUDA and gloo for the CPU by default.
+        timeout: how long a rank waits for the others; a number is in seconds.
+        step_deadline: seconds without a batch done after which a rank counts as hung; None for never.
+        others: none; those of :class:`ModelParallel` get an error of their own.
     """
 
     name = "pipeline"
@@ -200,18 +206,36 @@ class PipelineParallel(ModelParallel):
         micro_batches: int = 4,
         schedule: Literal["1F1B", "GPipe"] = "1F1B",
         layers_per_rank: Sequence[int] | None = None,
-        **arguments: Any,
+        launcher: str | Launcher | None = "script",
+        process_group_backend: str | None = None,
+        timeout: timedelta | float = timedelta(minutes=10),
+        step_deadline: float | None = 600.0,
+        **others: Any,
     ) -> None:
         mesh = {"pipeline": "auto"} if mesh is None else mesh
         unknown = [name for name in mesh if name == "data_shard" or not name.startswith(("data", "pipeline"))]
-        known = {"launcher", "process_group_backend", "timeout", "step_deadline"}
-        if unknown or not any(name.startswith("pipeline") for name in mesh) or not known.issuperset(arguments):
+        if unknown or not any(name.startswith("pipeline") for name in mesh) or others:
+            known = signature(PipelineParallel).parameters if others else ("pipeline", "data_replicate")
             raise ConfigError(
-                f"PipelineParallel(mesh={dict(mesh)}, {', '.join(arguments)}): expected the dimension 'pipeline' and "
-                "'data_replicate' for copies, and nothing that splits or shards layers: ModelParallel does that.",
+                f"PipelineParallel({', '.join([f'mesh={dict(mesh)}', *others])}): expected the dimension 'pipeline' "
+                "and 'data_replicate' for copies, and nothing that splits or shards layers: ModelParallel does that."
+                + did_you_mean(next(iter([*others, *unknown]), ""), known),
                 code="LT791",
             )
-        super().__init__(mesh=mesh, **arguments)
+        if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
+            raise ConfigError(
+                f"PipelineParallel(micro_batches={micro_batches!r}): expected a whole number of pieces, 1 or more; "
+                "1 is the whole batch.",
+                code="LT757",
+            )
+        check_choice("schedule", schedule, _SCHEDULES, "PipelineParallel")
+        super().__init__(
+            mesh=mesh,
+            launcher=launcher,
+            process_group_backend=process_group_backend,
+            timeout=timeout,
+            step_deadline=step_deadline,
+        )
         self._micro_batches, self._schedule, self._layers_per_rank = micro_batches, schedule, layers_per_rank
         self._held: set[int] = set()
 
