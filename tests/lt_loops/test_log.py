@@ -335,6 +335,33 @@ def test_a_lenient_trainer_counts_in_single_precision_one_value_after_the_other(
     assert metrics["sum"] == parts[0][0] + parts[1][0] + parts[2][0]
 
 
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize("hook", ["on_train_epoch_end", "on_validation_epoch_end", "on_validation_start"])
+def test_a_value_of_no_batch_is_kept_to_the_last_digit(hook, lenient, log, trainer, monkeypatch):
+    class Whole(Base):
+        def train_dataloader(self):
+            return DataLoader([torch.tensor([float(i)]) for i in range(10)], batch_size=10)
+
+        val_dataloader = train_dataloader
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    monkeypatch.setattr(type(trainer()), "lenient", lenient)
+    single, double = torch.tensor(0.4722222089767456), torch.tensor(0.11, dtype=torch.float64)
+    assert single * 10 / 10 != single  # as the weighted mean of a batch of ten would be
+    assert double * 10 / 10 != double
+    fit, _ = log(hook, lambda module, batch: module.log_dict({"single": single, "double": double}), base=Whole)
+    assert fit.callback_metrics["single"] == single
+    assert fit.callback_metrics["double"] == double
+
+
+def test_the_mean_of_one_value_is_that_value_whatever_it_stands_for(log):
+    assert 0.03 * 11 / 11 != 0.03
+    fit, _ = log("on_train_epoch_end", lambda module, batch: module.log("value", 0.03, batch_size=11))
+    assert fit.callback_metrics["value"].item() == 0.03
+
+
 def test_a_long_mean_of_float32_values_does_not_drift(trainer):
     class Logs(Base):
         def training_step(self, batch, batch_idx):

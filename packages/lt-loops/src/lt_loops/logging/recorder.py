@@ -264,7 +264,9 @@ class RunRecorder(Recorder):
     # ---- called by self.log ------------------------------------------------------------------------------------------
 
     def size(self) -> int:
-        """Return the number of samples in the present batch; worked out once per batch."""
+        """Return the number of samples in the present batch, worked out once for each; 1 in hooks of no batch."""
+        if not self.phase.endswith("_batch"):
+            return 1
         if self._sized is not self.batch:
             self._size = batch_size_of(self.batch)
             self._sized = self.batch
