@@ -22,8 +22,8 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_394,
-    "lines of lt-loops": 14_141,
-    "lines of all packages": 65_758,
+    "lines of lt-loops": 14_142,
+    "lines of all packages": 65_759,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

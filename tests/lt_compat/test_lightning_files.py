@@ -77,6 +77,7 @@ def test_our_counters_are_those_that_lightning_writes(name, made, trainer, tmp_p
             torch.load(folder / f"{name}_{moment}.ckpt", weights_only=True) for folder in (tmp_path, FILES / "2.6.6")
         )
         assert ours["epoch"] == theirs["epoch"]
+        assert ours["loops"].keys() == theirs["loops"].keys()  # that of the stage is read, and must be there
         mine, other = ours["loops"]["fit_loop"], theirs["loops"]["fit_loop"]
         for key in ("epoch_progress", "epoch_loop.batch_progress", "epoch_loop.state_dict"):
             assert mine[key] == other[key], (moment, key)

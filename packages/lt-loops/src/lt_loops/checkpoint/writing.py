@@ -118,7 +118,8 @@ def loop_counters(position: Position, length: int | None, optimizers: int, *, ma
             },
             "epoch_loop.manual_optimization.state_dict": {},
             "epoch_loop.manual_optimization.optim_step_progress": _steps_done(steps) if manual else no_steps,
-        }
+        },
+        **{f"{stage}_loop": {"state_dict": {}} for stage in ("validate", "test", "predict")},  # Lightning asks for them
     }
 
 
