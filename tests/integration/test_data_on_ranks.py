@@ -173,7 +173,7 @@ def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
         assert {n for epoch, n in rest if epoch == 1} == set(range(14)), "with a stand-in where 2 are left for 3 ranks"
 
 
-def test_a_run_saved_on_two_ranks_ends_the_same_on_one_and_three_where_the_global_batch_is_kept(tmp_path):
+def test_a_run_ends_the_same_on_any_number_of_ranks_where_the_global_batch_is_kept(tmp_path):
     path = tmp_path / "middle.ckpt"
 
     def fit(ranks, batch_size, start=None, **arguments):
@@ -191,6 +191,12 @@ def test_a_run_saved_on_two_ranks_ends_the_same_on_one_and_three_where_the_globa
     fit(2, 3, callbacks=[SaveAndStop(path, 3)])  # in the middle of the second step
     for ranks, batch_size in ((1, 3), (2, 3), (3, 2)):
         ends_as_expected(ranks, batch_size, path)
+
+    ends_as_expected(1, 3)
+    alone = tmp_path / "alone.ckpt"
+    fit(1, 3, callbacks=[SaveAndStop(alone, 6)])
+    for ranks, batch_size in ((2, 3), (3, 2)):
+        ends_as_expected(ranks, batch_size, alone)
 
     back = tmp_path / "back.ckpt"  # one of two ranks is lost, and comes back, in the same epoch
     fit(1, 3, path, callbacks=[SaveAndStop(back, 8)])

@@ -260,6 +260,7 @@ def make_feed(
     transfer: Callable[[Any], Any] | None = None,
     gather: Callable[[Any], list[Any]] | None = None,
     stand_ins: bool = False,
+    by_seed: bool = False,
 ) -> Feed:
     """Return the feed for a loader: lt-data's where it is installed, else core's.
 
@@ -273,6 +274,7 @@ def make_feed(
             ranks that shard by themselves read the same samples.
         stand_ins: in evaluation, whether ranks that have no batch left yield stand-in batches of weight 0.0, so that
             all ranks yield equally many.
+        by_seed: whether a single rank too reads in the order that follows from seed and epoch, as several do.
 
     Raises:
         ConfigError: for more than one shard without lt-data.
@@ -283,6 +285,8 @@ def make_feed(
         more: dict[str, Any] = {"gather": gather} if gather is not None else {}
         if stand_ins:
             more["stand_ins"] = True
+        if by_seed:
+            more["by_seed"] = True
         feed: Feed = factory(loader, stage=stage, shard=shard, seed=seed, transfer=transfer, **more)
         return feed
     if shard.count > 1:

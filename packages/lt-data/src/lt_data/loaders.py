@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from lt_core.data import holds_loaders
+from lt_core.data import holds_loaders, length_of
 from lt_core.errors import DataError, warn
 from lt_core.seed import pl_worker_init_function
 from lt_core.strategy import Shard
@@ -42,6 +42,7 @@ def feed(
     transfer: Callable[[Any], Any] | None = None,
     gather: Callable[[Any], list[Any]] | None = None,
     stand_ins: bool = False,
+    by_seed: bool = False,
 ) -> LoaderFeed:
     """Return the feed for ``loader``; see :func:`lt_core.data.make_feed`, which finds it by its name in ``lt.data``.
 
@@ -54,7 +55,7 @@ def feed(
     exact = stage == "fit"
     copies = copies_of(transfer)
     pins, noted = copies is not None and copies.pinned, stage == "predict"
-    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=noted)
+    maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=noted, by_seed=by_seed)
     reader = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.reader()
     if gather is not None and maker.is_users_own and (exact or stand_ins):
         reader = join(reader, gather, exact=exact)
@@ -87,9 +88,10 @@ class _Maker:
         gather: Callable[..., Any] | None,
         pins: bool,
         noted: bool,
+        by_seed: bool,
     ) -> None:
         self.loader, self.shard, self.seed, self.exact, self.stand_ins = loader, shard, seed, exact, stand_ins
-        self.gather, self.pins, self.noted = gather, pins, noted
+        self.gather, self.pins, self.noted, self.by_seed = gather, pins, noted, by_seed
         self.is_users_own = shard.count == 1  # then several ranks, if there are, shard by themselves
 
     def reader(self) -> Reader:
@@ -100,6 +102,8 @@ class _Maker:
         if isinstance(loader.dataset, IterableDataset):
             return self._stream()
         if self.shard.count > 1 and not _is_sharded(loader, self.shard, self.exact):
+            return self.sharded(self.shard)
+        if self.by_seed and length_of(loader) is not None and not _own_sampler(loader):
             return self.sharded(self.shard)
         self.is_users_own = True
         loader = self._seeded(loader)
@@ -180,7 +184,7 @@ def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
     Raises:
         DataError: when it does so for another rank.
     """
-    own = next((sampler for sampler in samplers_of(loader) if isinstance(sampler, DistributedSampler)), None)
+    own = _own_sampler(loader)
     if own is None:
         return False
     if (own.rank, own.num_replicas) != shard:
@@ -196,6 +200,10 @@ def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
             code="LT455",
         )
     return True
+
+
+def _own_sampler(loader: DataLoader[Any]) -> DistributedSampler[Any] | None:
+    return next((sampler for sampler in samplers_of(loader) if isinstance(sampler, DistributedSampler)), None)
 
 
 def is_plain_loader(loader: Any) -> bool:

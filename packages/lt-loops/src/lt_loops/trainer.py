@@ -97,7 +97,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         accumulate_grad_batches: batches for each optimizer step; or a dict from epoch to batches; or ``"auto"``: one,
             cut into micro-batches where memory is short; default: 1.
         global_batch_size: samples of all ranks in an optimizer step, in place of ``accumulate_grad_batches``: so many
-            batches make a step, whatever the number of ranks, and a signal ends the run between two steps.
+            batches make a step, of the same samples on any number of ranks. A signal ends the run between two steps.
         gradient_clip_val: the limit to which gradients are clipped.
         gradient_clip_algorithm: ``"norm"`` (total norm) or ``"value"``.
         deterministic: use deterministic algorithms; ``"warn"`` only warns where there is none; default: False.

@@ -43,7 +43,7 @@ class TrainingData(Owner):
     def ensure(self) -> Feed:
         """Return the feed, made when it is first wanted; it goes on from the place where an earlier run stopped."""
         if self.feed is None:
-            self.feed = self._feeds.train()
+            self.feed = self._feeds.train(by_seed=self._limits.global_batch_size is not None)
             if self._place is not None:
                 self.feed.load_state_dict(self._place)
             self.count_batches()

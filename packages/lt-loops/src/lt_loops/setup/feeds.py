@@ -87,8 +87,8 @@ class Feeds:
         """Have the loaders of ``kind`` asked for again."""
         self._loaders.forget(kind)
 
-    def train(self) -> Feed:
-        """Return the feed of the training loader or loaders.
+    def train(self, *, by_seed: bool = False) -> Feed:
+        """Return the feed of the training loader or loaders; ``by_seed``: on one rank in the order that several have.
 
         Raises:
             DataError: when there is none, or it is empty.
@@ -110,7 +110,7 @@ class Feeds:
                 code="LT104",
             )
         gather = strategy.gather_objects if strategy.data_shard.count > 1 else None  # tensor-parallel ranks share
-        feed = self._made("fit", loaders, gather=gather)
+        feed = self._made("fit", loaders, gather=gather, by_seed=by_seed and strategy.data_shard.count == 1)
         if feed.num_batches == 0:
             raise DataError(
                 "The training loader is empty (0 batches). Is the dataset empty, or smaller than one batch with "
