@@ -487,6 +487,21 @@ def test_loggers_get_a_row_every_n_optimizer_steps(trainer):
     assert [step for step, _ in rows.column("x")] == [0, 1, 2, 3]
 
 
+def test_rows_of_an_evaluation_say_how_many_epochs_and_steps_there_were(trainer):
+    class Tested(Base):
+        test_dataloader = Base.data
+
+        def test_step(self, batch, batch_idx):
+            self.log("tested", batch.mean())
+
+    logger, module = Rows(), Tested()
+    fit = trainer(max_epochs=2, logger=logger)
+    fit.fit(module)
+    fit.test(module, verbose=False)
+    trainer(logger=logger).test(module, verbose=False)
+    assert logger.rows[-2:] == [(6, {"tested": MEAN, "epoch": 2}), (0, {"tested": MEAN, "epoch": 0})]
+
+
 def test_the_key_step_is_the_x_axis(log):
     def write(module, batch):
         module.log("x", 1.0, on_step=False, on_epoch=True)

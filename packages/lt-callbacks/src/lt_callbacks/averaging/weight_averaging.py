@@ -96,7 +96,7 @@ class WeightAveraging(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._latest_update_step = int(state_dict["latest_update_step"])
-        self._latest_update_epoch = int(state_dict["latest_update_epoch"])
+        self._latest_update_epoch = int(state_dict.get("latest_update_epoch", -1))  # Lightning's files lack it
         if state_dict.get("every") == str(self._every):
             self._reached, self._looked_at = int(state_dict["reached"]), int(state_dict["looked_at"])
 

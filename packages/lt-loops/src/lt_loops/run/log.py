@@ -140,8 +140,8 @@ class Log(Owner):
     def _send(self, values: dict[str, Any], step: int | None = None) -> None:
         """Send one row.
 
-        Its place on the x axis is the key ``step`` in it, else ``step``, else what ``trainer.log_axis`` says: the
-        number of the last optimizer step by default.
+        Its place on the x axis is the key ``step`` in it, else ``step``, else what ``trainer.log_axis`` says: by
+        default the number of the last optimizer step, and outside of a fit how many there were.
         """
         if not values:
             return
@@ -149,7 +149,7 @@ class Log(Owner):
         own = row.pop("step", None)
         axis = own if own is not None else step if step is not None else self._axis(row)
         self._recorder.note_sent(row)
-        if self._history is not None and own is None:
+        if own is None:
             row.setdefault("epoch", self._ahead.position.epoch)
         place = self._place(axis)
         for logger in self._loggers:
@@ -186,7 +186,7 @@ class Log(Owner):
             if found is not None:
                 return found
             self._tell_axis(name, row)
-        return max(position.step - 1, 0)
+        return position.step if self._history is None else max(position.step - 1, 0)
 
     def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
         """Say once that the axis which the user chose is not there."""
