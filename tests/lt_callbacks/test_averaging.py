@@ -420,3 +420,9 @@ def test_swa_refuses_what_it_cannot_do_before_the_first_step():
 def test_what_is_no_device_is_refused_where_it_is_given(make, told):
     with pytest.raises(ConfigError, match=told):
         make()
+
+
+def test_the_state_that_lightning_writes_is_taken():
+    average = EMAWeightAveraging(decay=0.9)
+    average.load_state_dict({"latest_update_step": 3})
+    assert average.state_dict() == {"latest_update_step": 3, "latest_update_epoch": -1}

@@ -90,6 +90,26 @@ def test_a_resumed_run_equals_the_uninterrupted_one(epochs_before):
     assert other.optimizers[0].param_groups[1]["lr"] == optimizer.param_groups[1]["lr"]
 
 
+def test_lightnings_state_gives_the_optimizer_its_groups_and_lt_writes_them_in_the_same_place():
+    named = start(BackboneFinetuning(1)).lightning_module.named_parameters()
+    by_group = {True: [], False: []}
+    for name, parameter in named:
+        by_group[parameter.requires_grad].append(name)
+    first, second = by_group[True], by_group[False]
+    groups = [{"params": first, "lr": 0.1}, {"params": second, "lr": 0.01}]
+    lightnings = {"internal_optimizer_metadata": {0: groups}, "previous_backbone_lr": 0.01}
+
+    callback = BackboneFinetuning(1)
+    trainer = start(callback)
+    callback.load_state_dict(lightnings)
+    net, (optimizer,) = trainer.lightning_module, trainer.optimizers
+    assert [id(p) for p in optimizer.param_groups[1]["params"]] == [id(net.get_parameter(name)) for name in second]
+    assert all(p.requires_grad for p in net.parameters())
+    callback.on_train_epoch_start(trainer, net)  # goes on with the rate that it had reached
+    mine = callback.state_dict()["internal_optimizer_metadata"]
+    assert mine == {0: [{"params": first}, {"params": second}]}
+
+
 def test_batch_norms_of_a_frozen_backbone_train_or_keep_their_statistics():
     net = Net()
     BaseFinetuning.freeze(net.backbone, train_bn=True)

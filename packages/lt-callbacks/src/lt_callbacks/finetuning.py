@@ -165,32 +165,42 @@ class BaseFinetuning(Callback):
         self._trainer = self._module = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which parameters are trained, which batch norms keep statistics, and the groups by names."""
+        """Return which parameters are trained, which batch norms keep statistics, and the groups by names, these as in
+        Lightning's files.
+        """
         if self._module is None or self._trainer is None:
             return {}
         names = {id(p): name for name, p in self._module.named_parameters()}
         return {
             "trained": [name for name, p in self._module.named_parameters() if p.requires_grad],
             "tracking": [name for name, layer in _batch_norms(self._module) if layer.track_running_stats],
-            "groups": [
-                [[names[id(p)] for p in group["params"] if id(p) in names] for group in optimizer.param_groups]
-                for optimizer in self._trainer.optimizers
-            ],
+            "internal_optimizer_metadata": {
+                index: [{"params": [names[id(p)] for p in group["params"] if id(p) in names]} for group in groups]
+                for index, groups in enumerate(optimizer.param_groups for optimizer in self._trainer.optimizers)
+            },
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Unfreeze what was, and give the optimizers their groups, before their own states are loaded."""
-        if self._module is None or self._trainer is None or "trained" not in state_dict:
+        metadata = state_dict.get("internal_optimizer_metadata", {})
+        saved = state_dict.get("groups") or [[group["params"] for group in groups] for groups in metadata.values()]
+        if self._module is None or self._trainer is None or not saved:
             return
         named = dict(self._module.named_parameters())
-        trained, tracking = set(state_dict["trained"]), set(state_dict["tracking"])
+        added = set()
+        for optimizer, groups in zip(self._trainer.optimizers, saved, strict=False):
+            for group in groups[len(optimizer.param_groups) :]:
+                optimizer.add_param_group({"params": [named[name] for name in group if name in named]})
+                added.update(group)
+        trains = {
+            name for name, p in named.items() if p.requires_grad
+        } | added  # where Lightning's file does not say it
+        trained = set(state_dict.get("trained", trains))
         for name, parameter in named.items():
             parameter.requires_grad = name in trained
         for name, layer in _batch_norms(self._module):
-            layer.track_running_stats = name in tracking
-        for optimizer, groups in zip(self._trainer.optimizers, state_dict["groups"], strict=False):
-            for group in groups[len(optimizer.param_groups) :]:
-                optimizer.add_param_group({"params": [named[name] for name in group if name in named]})
+            tracks = layer.track_running_stats or f"{name}.weight" in added
+            layer.track_running_stats = name in state_dict["tracking"] if "tracking" in state_dict else tracks
         self._trainer.mark_dirty()
 
 
