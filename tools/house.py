@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_398,
     "lines of lt-loops": 14_142,
-    "lines of all packages": 65_781,
+    "lines of all packages": 65_816,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

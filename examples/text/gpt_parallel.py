@@ -1,8 +1,8 @@
 """A GPT from scratch on several ranks: sharded by FSDP, split inside its layers by tensor parallelism, or both.
 
 ``--devices 2 --tensor 1`` shards parameters, gradients and optimizer states; ``--tensor 2`` splits each layer over two
-ranks that read the same batch; ``--devices 4 --tensor 2`` does both. The weights are those of one process, but for the
-order of additions. On machines without that many GPUs the ranks are processes on the CPU.
+ranks that read the same batch; ``--devices 4 --tensor 2`` does both. The first weights are those of one process; so are
+the trained ones, but for the order of additions, on as many samples a step (here a rank has 64). On machines without that many GPUs the ranks are processes on the CPU.
 """
 
 # nox: --devices 2 --max-steps 10

@@ -295,16 +295,21 @@ class FSDP(Distributed):
     def _spread(self, module: nn.Module) -> None:
         """Shard group by group: only one group is whole at a time, also where it is made only now."""
         groups = self._groups(module)
-        for part in reversed(groups):
-            self._shard_group(part, part)
+        rooted = getattr(module, "automatic_optimization", True)
+        # steps may be taken inside of training_step, where a root around it would hold everything gathered
+        outer = [] if rooted else _with_forward(module)
+
+        def shard(part: nn.Module) -> None:
+            if part in groups or (part in outer and not all(isinstance(p, DTensor) for p in part.parameters())):
+                self._shard_group(part, part)
+
+        self._materialize(module, shard)
         _order_prefetch(groups, self._prefetch)
-        if getattr(module, "automatic_optimization", True):
+        if rooted:
             root = _Root(module)
             self._shard_group(root, module)
             module.__dict__["_fsdp_root"] = _Kept(root)
-        else:  # steps are taken inside of training_step, where a root around it would hold everything gathered
-            for part in _with_forward(module):
-                self._shard_group(part, part)
+        else:
             self._place_sharded(module, Precision())
 
     def _groups(self, module: nn.Module) -> list[nn.Module]:
@@ -357,11 +362,17 @@ class FSDP(Distributed):
         """Return over which ranks the gradients of parameters that are not spread are averaged; None: all."""
         return [(None, plain)]
 
-    def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
-        stays = torch.device("cpu") if "offload_policy" in self._arguments else self.device
+    @property
+    def _stays(self) -> torch.device:
+        """Where parameters are between two uses."""
+        return torch.device("cpu") if "offload_policy" in self._arguments else self.device
+
+    def _materialize(self, module: nn.Module, end: Callable[[nn.Module], None]) -> None:
         spread = is_sharded(module)  # what a plan has split is cut from the same whole on all ranks
-        materialize(module, stays, self._broadcast_tensors if spread else lambda tensors: None)
-        module.to(stays)
+        materialize(module, self._stays, self._broadcast_tensors if spread else lambda tensors: None, end)
+
+    def _shard_group(self, group: nn.Module, module: nn.Module) -> None:
+        module.to(self._stays)
         self._broadcast_tensors(t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor))
         fully_shard(group, mesh=self._shard_mesh, **self._arguments)
 

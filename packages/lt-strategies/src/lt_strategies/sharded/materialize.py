@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -18,22 +18,33 @@ def on_meta(module: nn.Module) -> bool:
     return any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
 
 
-def materialize(module: nn.Module, device: torch.device, share: Callable[[list[Tensor]], None]) -> None:
+def materialize(
+    module: nn.Module,
+    device: torch.device,
+    share: Callable[[list[Tensor]], None],
+    end: Callable[[nn.Module], None] | None = None,
+) -> None:
     """Give every tensor that is on the meta device memory on ``device`` and its first value, by ``reset_parameters``.
 
-    One layer at a time is whole; a tensor that is spread over ranks is cut from the whole one, so that its values do
-    not depend on the number of ranks.
+    Layers take their turns in the order in which they stand in the module, as they do where it is made by a single
+    process. A tensor that is spread over ranks is cut from a whole one, so that its values do not depend on the number
+    of ranks; one layer at a time is whole.
 
     Args:
         module: in which to look.
         device: of this rank.
         share: gives all ranks rank 0's tensors.
+        end: called with each layer when it and all in it have values.
 
     Raises:
         ConfigError: for a layer that has tensors of its own there, and no ``reset_parameters``.
     """
     done: dict[int, Tensor] = {}
-    for name, part in module.named_modules():
+    for name, part, ends in _walk(module):
+        if ends:
+            if end is not None:
+                end(part)
+            continue
         tensors = {**dict(part.named_parameters(recurse=False)), **dict(part.named_buffers(recurse=False))}
         absent = {key: tensor for key, tensor in tensors.items() if tensor.is_meta}
         for key, tensor in absent.items():
@@ -45,6 +56,18 @@ def materialize(module: nn.Module, device: torch.device, share: Callable[[list[T
             done |= {id(tensor): getattr(part, key) for key, tensor in fresh.items()}
 
 
+def _walk(module: nn.Module) -> Iterator[tuple[str, nn.Module, bool]]:
+    """Yield each part with its name, before and after those in it."""
+    opened: list[tuple[str, nn.Module]] = []
+    for name, part in list(module.named_modules()):
+        while opened and not name.startswith(f"{opened[-1][0]}." if opened[-1][0] else ""):
+            yield *opened.pop(), True
+        opened.append((name, part))
+        yield name, part, False
+    for name, part in reversed(opened):
+        yield name, part, True
+
+
 def _make(
     name: str, part: nn.Module, fresh: dict[str, Tensor], device: torch.device, share: Callable[[list[Tensor]], None]
 ) -> None:
@@ -52,7 +75,8 @@ def _make(
     if not callable(reset):
         raise ConfigError(
             f"{name or 'the module'} ({type(part).__name__}) was made on the meta device, where tensors have no "
-            "values, and has no reset_parameters() to give it some. Define it, or make the module in __init__.",
+            f"values, and has no reset_parameters() to give {', '.join(fresh)} some. Define it in {type(part).__name__}"
+            " (what else it does to them in its __init__ belongs there too), or make the module in __init__.",
             code="LT743",
         )
     whole = {key: torch.empty(old.shape, dtype=old.dtype, device=device) for key, old in fresh.items()}
