@@ -2,7 +2,8 @@
 
 ``--devices 2 --tensor 1`` shards parameters, gradients and optimizer states; ``--tensor 2`` splits each layer over two
 ranks that read the same batch; ``--devices 4 --tensor 2`` does both. The first weights are those of one process; so are
-the trained ones, but for the order of additions, on as many samples a step (here a rank has 64). On machines without that many GPUs the ranks are processes on the CPU.
+the trained ones, but for the order of additions, on as many samples a step (here a rank has 64). On machines without
+that many GPUs the ranks are processes on the CPU.
 """
 
 # nox: --devices 2 --max-steps 10
