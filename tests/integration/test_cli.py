@@ -300,6 +300,17 @@ def test_names_for_an_argument_are_listed(capsys):
     assert "Ends training when" in shown
 
 
+def test_a_registered_name_has_the_help_of_its_class(capsys):
+    for words in (["--trainer.callbacks.help", "early_stopping"], ["--trainer.callbacks.help=early_stopping"]):
+        with pytest.raises(SystemExit) as left:
+            main(["fit", *words])
+        assert left.value.code == 0
+        assert "--trainer.callbacks.patience" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["fit", "--trainer.strategy.help", "ddp_spawn"])
+    assert "'ddp_spawn' has no arguments; its name is all of it. [LT154]" in capsys.readouterr().err
+
+
 # ---- lt new ----------------------------------------------------------------------------------------------------------
 
 

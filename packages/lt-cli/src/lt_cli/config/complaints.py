@@ -68,7 +68,10 @@ def explain(parser: argparse.ArgumentParser, places: ConfigPlaces, message: str)
     if absent := _ABSENT.search(message):
         return _absent(absent["path"])
     if helped := _HELP_OF.search(message):
-        near = did_you_mean(helped["name"], plugin_names(helped["argument"].removeprefix("trainer.")))
+        known = plugin_names(helped["argument"].removeprefix("trainer."))
+        if helped["name"] in known:
+            return f"--{helped['argument']}.help: {helped['name']!r} has no arguments; its name is all of it. [LT154]"
+        near = did_you_mean(helped["name"], known)
         return f"--{helped['argument']}.help: there is no class {helped['name']!r} here.{near} [LT154]"
     if required := _REQUIRED.search(message):
         inside = _innermost(message) or _Wrong((), "", "")

@@ -28,6 +28,7 @@ __all__ = ["import_named_plugins", "plugin_names", "spell_out_plugins", "with_cl
 _ALL_GROUPS = {group for groups in OF_ARGUMENT.values() for group in groups}
 _WHOLE_LIST = (".help", "--help", "-h")
 _ARGUMENT = re.compile(r"--trainer\.(?P<argument>\w+)(?P<more>\+?)(?:=(?P<name>.*))?\Z", re.DOTALL)
+_HELP = re.compile(r"--trainer\.(?P<argument>\w+)\.help(?:=(?P<name>.*))?\Z")
 _KEY = re.compile(r"(?:.*\.)?trainer\.(?P<argument>\w+)\Z")
 
 
@@ -49,13 +50,20 @@ def import_named_plugins(words: Sequence[str]) -> None:
 
 
 def spell_out_plugins(words: Sequence[str]) -> list[str]:
-    """Return a command line in which a plug-in that is given arguments is named by its class.
+    """Return a command line in which a plug-in that is given arguments, or whose help is wanted, is named by its class.
 
     ``--trainer.callbacks+=early_stopping --trainer.callbacks.monitor=val_loss`` has the path of ``EarlyStopping`` for
     ``early_stopping``, and so has ``--trainer.callbacks+ early_stopping`` in two words.
     """
     spelt = list(words)
     for number, word in enumerate(words):
+        if (helped := _HELP.match(word)) is not None:
+            here = number + (helped["name"] is None)
+            path = _class_path(helped["argument"], helped["name"] or "".join(words[here : here + 1]))
+            module, _, name = (path or "").rpartition(".")
+            if path and isinstance(getattr(import_module(module), name), type):  # a function has no arguments
+                spelt[here] = path if helped["name"] is None else f"--trainer.{helped['argument']}.help={path}"
+            continue
         match = _ARGUMENT.match(word)
         if match is None:
             continue

@@ -199,6 +199,9 @@ class Settings:
         with silenced(given.get("silence") or ()):
             for name, value in given.items():
                 _note(name, value)
+            if given.get("fast_dev_run") and (overfit := given.get("overfit_batches")):
+                both = f"fast_dev_run={given['fast_dev_run']} and overfit_batches={overfit}"
+                warn(f"{both}: the first says how many batches there are, the second does nothing.", code="LT369")
         counted = {name: value for name, value in given.items() if value is not None or ARGUMENTS[name].none_counts}
         written = {name: settled(name, value) for name, value in counted.items()}
         return cls(**{**written, **_follows(written)}, given=dict(given))
@@ -307,5 +310,5 @@ def _follows(written: Mapping[str, Any]) -> dict[str, Any]:
             limits, max_epochs=1, max_steps=batches, max_time=None, max_duration=None, min_epochs=None, min_steps=None
         )
         follows.update(val_check_interval=1.0, check_val_every_n_epoch=1, num_sanity_val_steps=0)
-        follows.update(logger=False, enable_checkpointing=False)
+        follows.update(logger=False, enable_checkpointing=False, overfit_batches=0.0)
     return follows

@@ -119,6 +119,8 @@ def leave_training(run: Run) -> None:
     serve_at_end(run)  # a signal that came when the epoch's last boundary was done
     run.enter_phase("")
     run.data.leave()
+    if not (run.stopping.requested or run.stopping.leaving):
+        run.evaluation.warn_if_none(at_end=True)
     run.training.let_go()
     feed = run.data.feed
     hint = feed.wait_hint() if feed is not None and run.strategy.rank == 0 else None

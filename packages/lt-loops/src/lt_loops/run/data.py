@@ -69,7 +69,8 @@ class TrainingData(Owner):
         """Work out how many training batches this epoch has; a loader may have grown since the last one."""
         assert self.feed is not None
         limit = self._overfit or self._limits.limit_train_batches
-        self._ahead.count(limited(self.feed.num_batches, limit, "limit_train_batches"))
+        name = "overfit_batches" if self._overfit else "limit_train_batches"
+        self._ahead.count(limited(self.feed.num_batches, limit, name))
 
     @property
     def length(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.agreed_time import AgreedTime
-from lt_core.duration import Duration
-from lt_core.errors import ConfigError
+from lt_core.duration import SLACK, Duration
+from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
@@ -87,13 +88,14 @@ class Evaluation(Owner):
         )
 
     def check_interval(self) -> None:
-        """Refuse a ``val_check_interval`` that never comes, before the first step.
+        """Refuse a ``val_check_interval`` that never comes, before the first step; warn of one behind the run's end.
 
         Raises:
             ConfigError: for a count longer than the epoch, or a fraction of an epoch of unknown length.
         """
         interval, batches = self._limits.val_check_interval, self._ahead.num_batches
         across_epochs = self._limits.check_val_every_n_epoch is None
+        self.warn_if_none(at_end=False)
         if not self.validates or across_epochs or isinstance(interval, timedelta | Duration) or not batches:
             return
         if isinstance(interval, int) and interval > batches:
@@ -108,6 +110,20 @@ class Evaluation(Owner):
                 "this one has none. Take a count of batches, or 1.0.",
                 code="LT407",
             )
+
+    def warn_if_none(self, *, at_end: bool) -> None:
+        """Warn where the first validation that the user asks for is behind the end, ``at_end`` if not known before."""
+        interval, every = self._limits.val_check_interval, self._limits.check_val_every_n_epoch
+        name, asked = "check_val_every_n_epoch", Duration(every or 1, "epochs")
+        if every is None or isinstance(interval, timedelta | Duration):
+            name = "val_check_interval"
+            asked = Duration(interval, "batches") if isinstance(interval, int | float) else Duration.of_any(interval)
+        elif every == 1:  # what is asked of nobody; max_steps may cut the epoch short
+            return
+        progress, enough = self._multiples.progress, asked.amount - SLACK
+        known = progress.ends().get(asked.unit, math.inf) < enough
+        if self.validates and known != at_end and (known or 0 < progress.elapsed(asked.unit) < enough):
+            warn(f"{name}={asked}: training ends before that, so there is no validation. Take less.", code="LT362")
 
     def is_due(self, *, seconds: float, at_stop: bool) -> bool:
         """Return whether a validation is due between these two batches, after so many ``seconds`` of training.

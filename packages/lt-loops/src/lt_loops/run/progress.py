@@ -96,7 +96,7 @@ class Progress:
                 return 0
             return NEVER if part >= 1 or ahead.num_batches == math.inf else math.ceil(part * ahead.num_batches)
         if unit == "run":
-            return min((self._earliest(of, amount * end) for of, end in self._ends().items()), default=NEVER)
+            return min((self._earliest(of, amount * end) for of, end in self.ends().items()), default=NEVER)
         if unit == "samples":  # a batch has no more than those seen so far; of tokens it may
             return position.batch + max(math.ceil((amount - self._samples()) / self._pace()), ahead.group)
         return position.batch + ahead.group
@@ -142,7 +142,7 @@ class Progress:
 
     def _part_of_run(self) -> float:
         """Return how near the nearest limit is."""
-        parts = [self.elapsed(unit) / end for unit, end in self._ends().items()]
+        parts = [self.elapsed(unit) / end for unit, end in self.ends().items()]
         if not parts:
             raise ConfigError(
                 "A duration given as a fraction of the run needs a limit of the run that all ranks see alike. Give the "
@@ -151,7 +151,7 @@ class Progress:
             )
         return max(parts)
 
-    def _ends(self) -> dict[Unit, float]:
+    def ends(self) -> dict[Unit, float]:
         """Return the limits of the run that all ranks see alike."""
         limits, amount = self._limits, self._amount
         most: dict[Unit, float] = {"steps": limits.max_steps, "epochs": limits.max_epochs or -1}
@@ -168,7 +168,7 @@ class Multiples:
     """
 
     def __init__(self, progress: Progress, ahead: Ahead, strategy: Strategy) -> None:
-        self._progress, self._ahead, self._strategy = progress, ahead, strategy
+        self.progress, self._ahead, self._strategy = progress, ahead, strategy
         self.counted: tuple[str, int] | None = None  # the duration as text, how often it had passed: for a resume
         self._began = self._ask_at = -1  # batches of all epochs
         self._began_seconds = 0.0
@@ -207,9 +207,9 @@ class Multiples:
         """Return the batch of this epoch at which the next multiple can be reached at the earliest."""
         passed, position = self.passed(every), self._ahead.position
         if every.unit != "seconds":
-            return self._progress.next_multiple(every, passed)
+            return self.progress.next_multiple(every, passed)
         if self._began < 0:
-            self._began, self._began_seconds = position.batches, self._progress.elapsed("seconds")
+            self._began, self._began_seconds = position.batches, self.progress.elapsed("seconds")
             self._ask_at = self._began + 1
         return max(self._ask_at - position.total_batches, position.batch + self._ahead.group)
 
@@ -219,7 +219,7 @@ class Multiples:
         # all ranks know these numbers alike, so that none talks alone: not begun yet, asked here already, or too early
         if not 0 <= self._began < here or here < self._ask_at:
             return False, passed
-        seconds, since = self._progress.elapsed("seconds"), here - self._began
+        seconds, since = self.progress.elapsed("seconds"), here - self._began
         pace = max(seconds - self._began_seconds, 1e-6) / since
         ahead = max(1, min(int(((passed + 1) * every.amount - seconds) / pace / 2), since))
         now = multiples(seconds, every)
@@ -228,4 +228,4 @@ class Multiples:
         return bool(over), int(now)
 
     def _now(self, every: Duration, *, at_start: bool = False) -> int:
-        return multiples(self._progress.elapsed(every.unit, at_start=at_start), every)
+        return multiples(self.progress.elapsed(every.unit, at_start=at_start), every)

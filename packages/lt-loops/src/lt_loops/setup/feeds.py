@@ -133,7 +133,11 @@ class Feeds:
         capable = strategy.capabilities
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
         gather = strategy.gather_objects if stand_ins and strategy.data_shard.count > 1 else None
-        return [self._made(kind, one, index, gather=gather, stand_ins=stand_ins) for index, one in enumerate(loaders)]
+        made = [self._made(kind, one, index, gather=gather, stand_ins=stand_ins) for index, one in enumerate(loaders)]
+        overfit = kind == "validate" and self._settings.limit_val_batches and self._settings.overfit_batches
+        for feed in made if overfit else ():  # an error names what the user wrote
+            limited(feed.num_batches, overfit, "overfit_batches")
+        return made
 
     def _made(self, stage: str, loader: Any, dataloader_idx: int = 0, **more: Any) -> Feed:
         shard = self._strategy.data_shard if self._settings.use_distributed_sampler else Shard()

@@ -81,6 +81,7 @@ def set_up_training(run: Run) -> None:
     if run.module.automatic_optimization:
         _check_schedules(run.training.schedulers.configs, run.job.limits, run.ahead.num_batches)
     _tell_about_steps(len(run.training.optimizers), run.job.limits.max_steps)
+    _tell_about_clipping(run.module, run.job.limits)
     run.evaluation.check_interval()
     _restore_place(run)
     params = logged_hparams(run.module, run.job.datamodule)
@@ -116,6 +117,13 @@ def _check_schedules(configs: list[SchedulerConfig], limits: Limits, batches: in
     steps = limits.steps_of_fit(batches)
     for config in configs:
         check_schedule_length(config, steps, epochs)
+
+
+def _tell_about_clipping(module: LightningModule, limits: Limits) -> None:
+    own = is_overridden(module, "configure_gradient_clipping", LightningModule) or not module.automatic_optimization
+    if limits.gradient_clip_algorithm is not None and limits.gradient_clip_val is None and not own:
+        text = f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips nothing."
+        warn(f"{text} Write gradient_clip_val=1.0, for instance.", code="LT368")
 
 
 def _tell_about_steps(optimizers: int, max_steps: int) -> None:
