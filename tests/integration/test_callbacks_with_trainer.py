@@ -419,6 +419,13 @@ class Elsewhere(Logger):
         self.rows.append({name: round(value, 3) for name, value in metrics.items()})
 
 
+def test_checkpoints_of_a_logger_without_a_folder_have_its_name_and_version(tmp_path):
+    logger = Elsewhere("")
+    trainer = Trainer(accelerator="cpu", logger=logger, max_epochs=1, default_root_dir=tmp_path, **SILENT_BAR)
+    trainer.fit(Net())
+    assert Path(trainer.checkpoint_callback.best_model_path).parent == tmp_path / "mine" / "version_3" / "checkpoints"
+
+
 def test_a_logger_that_knows_no_tensors_gets_numbers_and_names_the_folder_of_checkpoints(tmp_path):
     logger = Elsewhere(tmp_path)
     trainer = Trainer(accelerator="cpu", logger=logger, max_epochs=1, log_every_n_steps=1, **SILENT_BAR)

@@ -317,6 +317,13 @@ def test_the_command_line_makes_the_trainer_of_compat(name):
     assert isinstance(cli.trainer, Trainer)
 
 
+def test_the_command_line_reads_lightnings_variables(name, monkeypatch):
+    monkeypatch.setenv("PL_TRAINER__MAX_EPOCHS", "7")
+    command = name("cli:LightningCLI")
+    cli = command(name("demos.boring_classes:BoringModel"), run=False, args=[], parser_kwargs={"default_env": True})
+    assert cli.trainer.max_epochs == 7
+
+
 # ---- profilers and the summary ---------------------------------------------------------------------------------------
 
 

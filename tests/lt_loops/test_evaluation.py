@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, CheckpointError, ConfigError, DataSource, HookError, LightningModule, Strategy
+from lt_core import Callback, CheckpointError, ConfigError, DataSource, HookError, LightningModule, Logger, Strategy
 
 
 class Doubles(LightningModule):
@@ -560,6 +560,30 @@ def test_weights_of_another_size_name_the_hyperparameters_that_differ(trainer, l
     run.save_checkpoint(tmp_path / "wide.ckpt")
     with pytest.raises(CheckpointError, match=r"that it was made with: width=3 \(here 2\)\. \[LT662\]"):
         trainer().test(Wide(2), loader(4), ckpt_path=tmp_path / "wide.ckpt")
+
+
+def test_a_test_alone_sends_the_hyperparameters_and_one_after_a_fit_does_not_again(trainer, loader):
+    class Keeps(Logger):
+        def __init__(self):
+            self.sent = []
+
+        def log_hyperparams(self, params):
+            self.sent.append(dict(params))
+
+        def log_metrics(self, metrics, step=None):
+            pass
+
+    class Wide(Doubles):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters()
+
+    alone, after = Keeps(), Keeps()
+    trainer(logger=alone).test(Wide(), numbers(), verbose=False)
+    both, net = trainer(logger=after), Wide()
+    both.fit(net, numbers())
+    both.test(net, numbers(), verbose=False)
+    assert alone.sent == after.sent == [{"width": 3}]
 
 
 def test_callbacks_have_their_state_of_the_file_before_a_stages_first_hook(trainer, tmp_path):

@@ -188,10 +188,13 @@ def relative_name(path: str, folder: str) -> str | None:
 
 
 def run_folder(trainer: TrainerAPI) -> str:
-    """Return the run's own folder: the first logger's ``log_dir``, else ``save_dir/name/version`` of it."""
+    """Return the run's own folder: the first logger's ``log_dir``, else its name and version below its ``save_dir``, or
+    below the Trainer's folder where it has none.
+    """
     logger = trainer.loggers[0] if trainer.loggers else None
-    if logger is None or logger.log_dir or not logger.save_dir:
+    if logger is None or logger.log_dir or not (logger.save_dir or logger.version):
         return trainer.log_dir or trainer.default_root_dir
     version = logger.version
     parts = (logger.name, f"version_{version}" if isinstance(version, int) else version)
-    return "/".join((str(logger.save_dir).rstrip("/"), *(str(part) for part in parts if part not in (None, ""))))
+    root = str(logger.save_dir or trainer.default_root_dir).rstrip("/")
+    return "/".join((root, *(str(part) for part in parts if part not in (None, ""))))

@@ -137,7 +137,10 @@ def _lightning_cli() -> type:
             arguments["trainer_class"] = trainer_class()
         base.__init__(self, model_class, datamodule_class, *given, **arguments)
 
-    return type("LightningCLI", (base,), {"__init__": initialize, "__module__": __name__})
+    def init_parser(self: Any, **options: Any) -> Any:
+        return base.init_parser(self, **{"env_prefix": "PL", **options})
+
+    return type("LightningCLI", (base,), {"__init__": initialize, "init_parser": init_parser, "__module__": __name__})
 
 
 @cache

@@ -80,17 +80,14 @@ class Schedulers:
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which the next scheduler that watches a metric may step."""
-        batch, frequencies = self._ahead.position.batch, [config.frequency for config in self._watching()]
-        if self._by_batch:
-            return min(((batch // every + 1) * every for every in frequencies), default=NEVER)
-        return min(map(self._ahead.batch_of_next, frequencies), default=NEVER)
+        batch, of_step = self._ahead.position.batch, self._ahead.batch_of_next
+        every = [config.frequency for config in self._watching()]
+        return min(((batch // n + 1) * n if self._by_batch else of_step(n) for n in every), default=NEVER)
 
     def watch(self) -> None:
         """Step the schedulers that go by steps and watch a metric, once for each optimizer step that is theirs."""
         position = self._ahead.position
-        if not position.step or position.watched == position.step or not self._module.automatic_optimization:
-            return
-        if self._by_batch and position.micro:
+        if not position.step or position.watched == position.step or (self._by_batch and position.micro):
             return
         position.watched = position.step
         for config in self._watching():

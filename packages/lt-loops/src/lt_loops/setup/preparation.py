@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
     from lt_loops.logging.recorder import RunRecorder
     from lt_loops.run.frame import Run
+    from lt_loops.run.job import Job
     from lt_loops.run.log import Log
     from lt_loops.run.owner import Saved
     from lt_loops.run.training import Training
@@ -73,6 +74,8 @@ def set_up(run: Run) -> None:
     if run.stage == "fit" and run.origin.saved is not None:
         check_resumable(run.origin.saved)
     run.restore(Restore.CALLBACKS)
+    if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
+        _send_hparams(run.job, run.log)
 
 
 def set_up_training(run: Run) -> None:
@@ -84,12 +87,16 @@ def set_up_training(run: Run) -> None:
     _tell_about_clipping(run.module, run.job.limits)
     run.evaluation.check_interval()
     _restore_place(run)
-    params = logged_hparams(run.module, run.job.datamodule)
-    # a run that resumes goes on with its files, in which they stand
-    if params and run.origin.saved is None and run.job.settings.enable_autolog_hparams:
-        run.log.each(lambda logger: logger.log_hyperparams(params))
+    if run.origin.saved is None:  # a run that resumes goes on with its files, in which they stand
+        _send_hparams(run.job, run.log)
     run.log.each(lambda logger: logger.log_graph(run.module))
     run.log.each(lambda logger: logger.save())
+
+
+def _send_hparams(job: Job, log: Log) -> None:
+    params = logged_hparams(job.module, job.datamodule)
+    if params and job.settings.enable_autolog_hparams:
+        log.each(lambda logger: logger.log_hyperparams(params))
 
 
 def _restore_place(run: Run) -> None:
