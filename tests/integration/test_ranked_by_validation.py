@@ -67,6 +67,7 @@ def test_a_validation_in_the_middle_of_an_epoch_ranks_what_was_due_before_it(tmp
     assert kept == {"step=3.ckpt": 3.0}  # what was due at step 4 waits for a validation that does not come
 
 
+@pytest.mark.filterwarnings("ignore:.*LT362")
 def test_training_that_ends_before_a_validation_says_where_its_state_is(tmp_path):
     with pytest.warns(UserWarning, match=r"due every 2 optimizer steps waited.*interrupted.ckpt.*LT516"):
         assert fit(tmp_path, max_epochs=1, check_val_every_n_epoch=2) == {}
