@@ -22,8 +22,8 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_398,
-    "lines of lt-loops": 14_183,
-    "lines of all packages": 65_874,
+    "lines of lt-loops": 14_186,
+    "lines of all packages": 65_877,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

@@ -122,7 +122,10 @@ class Evaluation(Owner):
             return
         progress, enough = self._multiples.progress, asked.amount - SLACK
         known = progress.ends().get(asked.unit, math.inf) < enough
-        if self.validates and known != at_end and (known or 0 < progress.elapsed(asked.unit) < enough):
+        if at_end:  # nothing where it is known since the start, or a run that this one resumes may have validated
+            is_new = not known and not progress.elapsed("batches", at_start=True)
+            known = is_new and 0 < progress.elapsed(asked.unit) < enough
+        if self.validates and known:
             warn(f"{name}={asked}: training ends before that, so there is no validation. Take less.", code="LT362")
 
     def is_due(self, *, seconds: float, at_stop: bool) -> bool:
