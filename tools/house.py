@@ -21,9 +21,9 @@ LIMITS = {
     "functions that take a whole run": 37,
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
-    "lines of lt-core": 8_398,
-    "lines of lt-loops": 14_186,
-    "lines of all packages": 65_877,
+    "lines of lt-core": 8_401,
+    "lines of lt-loops": 14_188,
+    "lines of all packages": 65_879,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader
 
 from lt_checkpoint._sharded import consolidate
 from lt_core import Callback, LightningModule
+from lt_core.errors import CheckpointError
 from lt_loops import Trainer
 from lt_strategies import FSDP, ForkLauncher
 
@@ -60,6 +61,11 @@ class SavesAtTheEnd(SavesInWindow):
         trainer.request_save(self.path)
 
 
+class SavesWeights(SavesInWindow):
+    def on_train_end(self, trainer, pl_module):
+        trainer.save_checkpoint(self.path, weights_only=True)
+
+
 def fitted(kind, tmp_path, *callbacks, ckpt_path=None, **arguments):
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     module, data = kind(), torch.arange(96.0).view(24, 4) / 96
@@ -108,3 +114,16 @@ def test_one_device_goes_on_from_a_folder_of_shards_as_from_the_file_made_of_it(
         found.append((module.layer.weight.detach(), trainer.global_step, moments))
     assert found[0][1:] == found[1][1:] == (6 + 12, 6 + 12)
     assert torch.equal(found[0][0], found[1][0])
+
+
+def test_a_folder_of_weights_alone_makes_a_module_and_no_training_goes_on_from_it(tmp_path, capsys):
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    path, loader = tmp_path / "weights.ckpt", DataLoader(torch.arange(96.0).view(24, 4) / 96, batch_size=2)
+    sharded = FSDP(state_dict_type="sharded", launcher="fork")
+    module, saves = Net(), SavesWeights(path)
+    Trainer(accelerator="cpu", devices=2, strategy=sharded, max_steps=2, callbacks=[saves], **quiet).fit(module, loader)
+    assert path.is_dir()
+    assert torch.equal(Net.load_from_checkpoint(path).layer.weight, module.layer.weight)
+    with pytest.raises(CheckpointError, match=r"weights.ckpt holds weights only .*load_from_checkpoint.*\[LT602\]"):
+        Trainer(accelerator="cpu", max_steps=4, **quiet).fit(Net(), loader, ckpt_path=path)
+    assert "Loaded" not in capsys.readouterr().out

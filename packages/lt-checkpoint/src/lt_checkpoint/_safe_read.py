@@ -119,7 +119,7 @@ def _opened(source: Any, path: Path | None, shown: str) -> Iterator[IO[bytes]]:
 def _open(path: Path, shown: str) -> IO[bytes]:
     if path.is_dir():
         raise CheckpointError(
-            f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder: lt_checkpoint.load, a "
+            f"{shown} is a folder: expected a file. A sharded checkpoint is such a folder: load_from_checkpoint, a "
             f"Trainer and `lt ckpt convert {shown} whole.ckpt`, which makes one file of it, read it."
             f"{near_files(path / 'last.ckpt')}",
             code="LT659",

@@ -114,10 +114,11 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
         if bad := sorted({name for names in found for name in names}):
             raise _broken(path, bad)
         tree["state_dict"] = _StoredModule(folder, tree.pop("names"))
-        tree["optimizer_states"] = [
-            {"param_groups": state["param_groups"], "state": _StoredOptimizer(folder, number, state["kinds"])}
-            for number, state in enumerate(tree.pop("optimizer_states"))
-        ]
+        if "optimizer_states" in tree:  # not in one of weights only
+            tree["optimizer_states"] = [
+                {"param_groups": state["param_groups"], "state": _StoredOptimizer(folder, number, state["kinds"])}
+                for number, state in enumerate(tree["optimizer_states"])
+            ]
         return tree
 
     def load_checkpoint(
@@ -325,19 +326,14 @@ def _whole(
             f"{path} could not be read: {_cause(failed)}. Take an older one.", code="LT771"
         ) from failed
     tree["state_dict"] = {name: found[f"state_dict.{name}"] for name in tree.pop("names")}
-    tree["optimizer_states"] = [
-        {
-            "param_groups": state["param_groups"],
-            "state": {
-                int(index): {
-                    name: found[f"optimizers.{number}.{index}.{name}"] if isinstance(kind, str) else kind
-                    for name, kind in kinds.items()
-                }
-                for index, kinds in state["kinds"].items()
-            },
+    for number, state in enumerate(tree.get("optimizer_states", [])):
+        state["state"] = {
+            int(index): {
+                name: found[f"optimizers.{number}.{index}.{name}"] if isinstance(kind, str) else kind
+                for name, kind in kinds.items()
+            }
+            for index, kinds in state.pop("kinds").items()
         }
-        for number, state in enumerate(tree["optimizer_states"])
-    ]
     return tree
 
 
@@ -349,9 +345,10 @@ def _parted(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         "optimizers": {str(number): _shards(state["state"]) for number, state in enumerate(optimizers)},
     }
     rest = {key: value for key, value in tree.items() if key not in ("state_dict", "optimizer_states")}
-    rest["optimizer_states"] = [
-        {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
-    ]
+    if "optimizer_states" in tree:
+        rest["optimizer_states"] = [
+            {"param_groups": state["param_groups"], "kinds": _kinds(state["state"])} for state in optimizers
+        ]
     rest["names"] = list(tree["state_dict"])
     return tensors, rest
 

@@ -265,7 +265,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         """Make a module from a checkpoint: its saved hyperparameters go to ``__init__``, then the weights are loaded.
 
         Args:
-            checkpoint_path: path or URL of a file that lt or Lightning wrote.
+            checkpoint_path: path or URL of a file that lt or Lightning wrote, or a sharded checkpoint's folder.
             map_location: where tensors go; files hold CPU tensors, so by default the module is on the CPU.
             hparams_file: a ``hparams.yaml`` or CSV, for checkpoints without hyperparameters.
             strict: whether keys must fit exactly; default: the module's ``strict_loading``.

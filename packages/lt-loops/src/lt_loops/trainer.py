@@ -72,9 +72,10 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         callbacks: a Callback, a name, or a list of these.
         fast_dev_run: run 1 (True) or N batches of everything, without logger and checkpoints; default: False.
         max_epochs: epochs after which training ends, -1 for no limit; default: 1000.
-        min_epochs: epochs before which nothing ends training early.
+        min_epochs: epochs before which no ``should_stop`` (early stopping) ends training; limits, ``max_time`` among
+            them, and signals do.
         max_steps: optimizer steps after which training ends, -1 for no limit; default: -1.
-        min_steps: optimizer steps before which nothing ends training early.
+        min_steps: optimizer steps before which no ``should_stop`` does.
         max_time: time after which training ends, with its validations and in all processes that it took: ``"2 h"``,
             ``"DD:HH:MM:SS"``, a timedelta, or its dict.
         max_duration: how long the fit is, in place of these three: ``"10 epochs"``, ``"500 steps"``, ``"2 h"``,

@@ -11,14 +11,14 @@ import typing
 from argparse import Namespace
 from collections.abc import Collection, Mapping
 from os import PathLike
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
 
 from lt_core import plugins
-from lt_core.checkpoint import CheckpointIO
+from lt_core.checkpoint import CheckpointIO, shards_of
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, did_you_mean, nearest_name, warn
 from lt_core.files._hparams_form import (
     annotated_classes,
@@ -63,7 +63,10 @@ def load_from_checkpoint(
     """
     by_path = isinstance(checkpoint_path, (str, PathLike))
     shown = str(checkpoint_path if by_path else getattr(checkpoint_path, "name", "the open file"))
-    checkpoint = CheckpointIO().load_checkpoint(checkpoint_path, map_location, trusted=trusted)
+    io = CheckpointIO()
+    if isinstance(checkpoint_path, (str, PathLike)) and Path(checkpoint_path).is_dir():
+        io = shards_of(io) or io
+    checkpoint = io.load_checkpoint(checkpoint_path, map_location, trusted=trusted)
     if HEADER_KEY not in checkpoint:
         checkpoint = _in_todays_keys(checkpoint)
     if hparams_file is not None:

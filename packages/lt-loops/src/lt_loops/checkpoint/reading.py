@@ -39,7 +39,10 @@ def read_checkpoint(
             "weights call module.load_state_dict(...) yourself.",
             code="LT601",
         )
-    found = origin.read(Saved(tree, path, resumes, strategy.rank, strategy.world_size))
+    saved = Saved(tree, path, resumes, strategy.rank, strategy.world_size)
+    if resumes:
+        check_resumable(saved)
+    found = origin.read(saved)
     where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
     say(f"Loaded {short_path(path)}: {where}.")
 

@@ -19,7 +19,7 @@ from lt_core.module import LightningModule
 from lt_core.terminal import waiting
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
-from lt_loops.checkpoint.reading import check_resumable, place_of_others, read_checkpoint
+from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
 from lt_loops.report import announcements
 from lt_loops.run.owner import Restore
 from lt_loops.setup.hook_calls import order_callbacks
@@ -71,8 +71,6 @@ def set_up(run: Run) -> None:
     placed = run.strategy.setup(run.module, maker, run.precision)
     run.strategy.supervisor.ready()
     run.placed(*placed)
-    if run.stage == "fit" and run.origin.saved is not None:
-        check_resumable(run.origin.saved)
     run.restore(Restore.CALLBACKS)
     if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
         _send_hparams(run.job, run.log)
