@@ -116,6 +116,27 @@ def test_a_scheduler_that_goes_by_steps_counts_optimizer_steps(window, frequency
     same(mine, theirs)
 
 
+@pytest.mark.parametrize("closure", [False, True])
+def test_as_in_lightning_each_loss_is_divided_by_the_size_of_a_full_window(closure, trainer, net, monkeypatch):
+    steps = []
+
+    class Watched(net):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx == 1 else self.layers[0](batch).sum()
+
+        def on_before_optimizer_step(self, optimizer):
+            steps.append(self.layers[0].bias.grad[0].item())
+
+    class Steps(Watched):
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+            optimizer.step(closure=optimizer_closure)
+
+    monkeypatch.setattr(Trainer, "lenient", True)
+    module = (Steps if closure else Watched)(OPTIMIZERS["SGD"])
+    trainer(accumulate_grad_batches=3).fit(module, [torch.ones(1, 8)] * 4)
+    assert steps == pytest.approx([2 / 3, 1 / 3])
+
+
 @pytest.mark.parametrize(
     ("kind", "window", "rates"),  # of Lightning 2.6, in two epochs of eight batches
     [

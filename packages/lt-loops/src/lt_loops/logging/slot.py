@@ -344,12 +344,14 @@ class Slot:
             return self.metric.compute()
         self._sum_pending()
         if self.reduce == "mean":
-            if isinstance(self.total, Tensor):
-                return self._typed(self.total.to(_wider(self.total)) / self.count if self.count else math.nan)
-            last = self._last  # the mean of one value is that value, which a product and a quotient may not be
-            if last.__class__ is float and self.count and self.total == last * self.count:
-                return self._typed(last)
-            return self._typed(self.total / self.count if self.count else math.nan)
+            total, last = self.total, self._last
+            if isinstance(total, Tensor):
+                total = total.to(_wider(total))
+            elif last.__class__ is float and self.count and total == last * self.count:
+                return self._typed(
+                    last
+                )  # the mean of one value is that value, which a product and a quotient may not be
+            return self._typed(total / self.count if self.count else math.nan)
         if callable(self.reduce):
             return self._reduced(self._values)
         return self._typed(self.total)

@@ -15,12 +15,13 @@ class Ahead:
         group: training batches that the device is given together (``steps_per_execution``).
         due: number of batches done at which the loop looks up: a log, validation, epoch end or limit is due.
         asked: the loop must look up after this very batch.
+        full: a window counts as a full one whatever it has, as Lightning has it.
     """
 
-    __slots__ = ("asked", "due", "group", "num_batches", "position", "window")
+    __slots__ = ("asked", "due", "full", "group", "num_batches", "position", "window")
 
-    def __init__(self, position: Position, group: int) -> None:
-        self.position, self.group, self.window = position, group, 1
+    def __init__(self, position: Position, group: int, *, full: bool = False) -> None:
+        self.position, self.group, self.window, self.full = position, group, 1, full
         self.num_batches: int | float = float("inf")
         self.due, self.asked = NEVER, False
 
@@ -58,7 +59,7 @@ class Ahead:
 
         A loader that gives more than its length says has windows of one batch from there on.
         """
-        return max(1, min(window, self.num_batches - index))
+        return window if self.full else max(1, min(window, self.num_batches - index))
 
     def at_end(self) -> bool:
         """Return whether no batch of this epoch is left."""

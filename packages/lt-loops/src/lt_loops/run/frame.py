@@ -75,7 +75,7 @@ class Run:
         self.weights = Weights(module, parts.strategy)
         self.position = Position()
         self.recorder: RunRecorder = RunRecorder(single=job.lenient) if last is None else last.recorder
-        self.ahead = Ahead(self.position, settings.steps_per_execution)
+        self.ahead = Ahead(self.position, settings.steps_per_execution, full=job.lenient)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)
         self.data = TrainingData(self.ahead, limits, self.feeds, settings.overfit_batches)

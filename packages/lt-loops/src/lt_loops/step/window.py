@@ -197,7 +197,8 @@ class Window:
         if self.plan.direct or self.unreduced:
             strategy.reduce_gradients(self.params)
             self.unreduced = False
-        correction: Weight = self.pending.divisor / self.pending.counted if self.pending.counted else 1.0
+        counted = self.pending.counted if not self.ahead.full else 0
+        correction: Weight = self.pending.divisor / counted if counted else 1.0
         if self.pending.weighted:
             correction = strategy.world_size / sum_weights(strategy, self.pending.weight)
         if isinstance(correction, Tensor) or correction != 1.0:
@@ -215,7 +216,7 @@ class Window:
             return value
 
         proxy = LightningOptimizer(optimizer, take, self._toggled)
-        self.step_hook(self.position.epoch, index, proxy, _nothing)
+        self.step_hook(self.position.epoch, index, proxy, lambda: None)
         return any(stepped)
 
     def _toggled(self, optimizer: Optimizer, sync: bool) -> AbstractContextManager[Any]:
@@ -237,7 +238,3 @@ def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., N
             code="LT307",
         ) from None
     return own
-
-
-def _nothing() -> None:
-    """Stand for the closure where there is nothing left to compute."""
