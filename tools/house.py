@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_401,
     "lines of lt-loops": 14_188,
-    "lines of all packages": 65_879,
+    "lines of all packages": 65_901,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

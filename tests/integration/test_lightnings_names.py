@@ -317,6 +317,14 @@ def test_the_command_line_makes_the_trainer_of_compat(name):
     assert isinstance(cli.trainer, Trainer)
 
 
+def test_the_demo_model_learns_ones_from_a_quarter_of_its_data(name):
+    data = name("demos.boring_classes:BoringDataModule")()
+    module = name("demos.boring_classes:BoringModel")()
+    (batch,) = list(data.test_dataloader())[:1]
+    assert torch.equal(batch[0], data.random_full[128])
+    assert module.training_step(batch, 0)["loss"] == (module(batch) - 1).square().mean()
+
+
 def test_the_command_line_reads_lightnings_variables(name, monkeypatch):
     monkeypatch.setenv("PL_TRAINER__MAX_EPOCHS", "7")
     command = name("cli:LightningCLI")

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader, Dataset, Subset
 
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
@@ -54,8 +55,8 @@ class BoringModel(LightningModule):
         return out
 
     def loss(self, preds: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Return the mean square of ``preds``, shape ``()``."""
-        return preds.square().mean()
+        """Return the mean square of what ``preds`` lack to ``labels``, or to ones; shape ``()``."""
+        return mse_loss(preds, torch.ones_like(preds) if labels is None else labels)
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         return {"loss": self.loss(self(batch))}
@@ -67,7 +68,7 @@ class BoringModel(LightningModule):
         return {"y": self.loss(self(batch))}
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.SGD(self.layer.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)]
 
     def train_dataloader(self) -> Any:
@@ -77,15 +78,29 @@ class BoringModel(LightningModule):
 
 
 class BoringDataModule(DataSource):
-    """The loaders of :class:`BoringModel`."""
+    """The loaders of :class:`BoringModel`: each has a quarter of the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random_full = RandomDataset(32, 64 * 4)
 
     def train_dataloader(self) -> Any:
-        return DataLoader(RandomDataset(32, 64))
+        return self._quarter(0)
 
-    val_dataloader = test_dataloader = predict_dataloader = train_dataloader
+    def val_dataloader(self) -> Any:
+        return self._quarter(1)
+
+    def test_dataloader(self) -> Any:
+        return self._quarter(2)
+
+    def predict_dataloader(self) -> Any:
+        return self._quarter(3)
+
+    def _quarter(self, number: int) -> Any:
+        return DataLoader(Subset(self.random_full, range(64 * number, 64 * (number + 1))))
 
 
-class DemoModel(BoringModel):
+class DemoModel(LightningModule):
     """A model with hyperparameters.
 
     Args:
@@ -95,8 +110,15 @@ class DemoModel(BoringModel):
 
     def __init__(self, out_dim: int = 10, learning_rate: float = 0.02) -> None:
         super().__init__()
-        self.layer = nn.Linear(32, out_dim)
+        self.l1 = nn.Linear(32, out_dim)
         self.learning_rate = learning_rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return shape (n, out_dim) for ``x`` of n samples."""
+        return torch.relu(self.l1(x.flatten(1)))
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return self(batch).sum()
 
     def configure_optimizers(self) -> Any:
         return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
