@@ -112,6 +112,7 @@ class Parts(SupportsShards):
         self.got.append(storage_options)
 
 
+@pytest.mark.filterwarnings("ignore:.*LT760")  # it writes nothing
 def test_options_for_the_storage_reach_an_io_that_supports_shards(trainer, net, loader, tmp_path):
     io = Parts()
     made = trainer(plugins=[io])

@@ -49,6 +49,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT620",
         "LT626",
         "LT640",
+        "LT760",
         "LT765",
         "LT801",
         "LT804",

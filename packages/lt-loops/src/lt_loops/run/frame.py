@@ -158,8 +158,6 @@ class Run:
         self.begun = True
         self.show()
         self.recorder.join(self.strategy)
-        if profiler is not None:
-            profiler.start(self.stage, self.trainer.log_dir)
         if self.job.compile_options is not None:
             self.compile_report = CompileReport()
         self.hooks = HookCalls(self.trainer, self.module, self.callbacks, profiler)

@@ -222,6 +222,11 @@ class Saves:
                 self._report(request, error)
 
     def _is_on_disk(self, path: str, contents: Contents, batches: int) -> None:
+        here = self._strategy.rank != 0 or "://" in path or Path(path).exists()
+        if not here and not self._on_disk and not self._io.exists(path):
+            name = type(self._io).__name__
+            text = f"{name}.save_checkpoint raised no error, and {name}.exists finds no {path}, so that no resume does."
+            warn(f"{text} Write it there, or define exists, times and header for where it is.", code="LT760")
         self._on_disk[contents] = batches
         if contents == Contents():
             self.newest = path

@@ -11,6 +11,7 @@ from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
+from lt_loops.arguments.rules import is_number
 from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
 from lt_loops.setup.signatures import CURRENT, BoundHook, adapted, understood
 
@@ -148,13 +149,21 @@ def call_event(trainer: TrainerAPI, event: str, *args: Any, **kwargs: Any) -> No
             method(*first, *args, **kwargs)
 
 
+def priority_of(part: Any) -> float:
+    """Return the place of a part among others, as it says; a ConfigError where it is no number."""
+    if is_number(part.priority):
+        return part.priority
+    name = (part if isinstance(part, type) else type(part)).__name__
+    raise ConfigError(f"{name}.priority is {part.priority!r}: expected a number.", code="LT759")
+
+
 def order_callbacks(callbacks: list[Callback]) -> list[Callback]:
     """Return callbacks in the order in which they are called.
 
     First by ``priority``, then in the user's order, with those that monitor (checkpoints, early stopping) last; a
     callback's ``before`` and ``after`` (names of classes) move it past the ones that they name.
     """
-    ordered = sorted(callbacks, key=lambda cb: (cb.priority, is_overridden(cb, "on_saved", Callback)))
+    ordered = sorted(callbacks, key=lambda cb: (priority_of(cb), is_overridden(cb, "on_saved", Callback)))
     for _ in range(len(ordered)):
         moved = False
         for callback in list(ordered):

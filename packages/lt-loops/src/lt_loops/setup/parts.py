@@ -25,7 +25,7 @@ from lt_loops.arguments.conflicts import KINDS
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, problem_of
 from lt_loops.arguments.rules import as_list
-from lt_loops.setup.hook_calls import order_callbacks
+from lt_loops.setup.hook_calls import order_callbacks, priority_of
 
 if TYPE_CHECKING:
     from lt_loops.arguments.table import Settings
@@ -191,7 +191,7 @@ def _made(group: str, given: Any, base: type, **kwargs: Any) -> Any:
 
 def _find_environment() -> Environment:
     kinds: list[type[Environment]] = [plugins.load("environments", name) for name in plugins.names("environments")]
-    detected = (kind.detect() for kind in sorted(kinds, key=lambda kind: -kind.priority))
+    detected = (kind.detect() for kind in sorted(kinds, key=priority_of, reverse=True))
     return next((found for found in detected if found is not None), Environment() if kinds else _bare_environment())
 
 
@@ -211,7 +211,7 @@ def _bare_environment() -> Environment:
 def _accelerator(given: Accelerator | str) -> Accelerator:
     if given == "auto":
         classes = {plugins.load("accelerators", name) for name in plugins.names("accelerators")}
-        candidates: list[Accelerator] = sorted((make() for make in classes), key=lambda a: -a.priority)
+        candidates: list[Accelerator] = sorted((make() for make in classes), key=priority_of, reverse=True)
         return next((a for a in candidates if a.available()), Accelerator())
     accelerator: Accelerator = _made("accelerators", given, Accelerator)
     if not accelerator.available():

@@ -62,6 +62,8 @@ def set_up(run: Run) -> None:
     io = job.parts.checkpoint_io
     read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
     _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
+    if job.profiler is not None:  # now that the loggers know where they write
+        job.profiler.start(run.stage, run.trainer.log_dir)
     _call_setup(run)
     if not job.settings.fast_dev_run:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))

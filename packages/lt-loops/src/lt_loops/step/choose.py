@@ -175,7 +175,13 @@ def _fill_slots(plan: Plan, module: LightningModule, strategy: Strategy, precisi
 def _apply(
     strategy: Strategy, precision: Precision, optimizer: Optimizer, *closure: Callable[[], Any], **arguments: Any
 ) -> bool:
-    return precision.step(optimizer, partial(strategy.optimizer_step, with_arguments(optimizer, arguments), *closure))
+    step = partial(strategy.optimizer_step, with_arguments(optimizer, arguments), *closure)
+    stepped = precision.step(optimizer, step)
+    if stepped is None:
+        by = f"{type(precision).__name__}.step or {type(strategy).__name__}.optimizer_step"
+        text = f"{by} returned None: expected True where the optimizer took its step, and False where it skipped it."
+        raise ConfigError(f"{text} End it with: return take_step()", code="LT758")
+    return stepped
 
 
 def _clip_slot(module: LightningModule, strategy: Strategy, limits: Limits) -> Callable[[Optimizer], None] | None:
