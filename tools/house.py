@@ -22,8 +22,8 @@ LIMITS = {
     "slots of the largest owner": 14,
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_401,
-    "lines of lt-loops": 14_209,
-    "lines of all packages": 65_922,
+    "lines of lt-loops": 14_213,
+    "lines of all packages": 65_929,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

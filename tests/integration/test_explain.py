@@ -177,6 +177,12 @@ def test_memory_on_a_rank_of_1024_is_counted_on_a_laptop(explained, strategy, ea
     assert not hasattr(model, "layer")
 
 
+def test_what_is_small_is_not_said_to_be_nothing(explained):
+    strategy = FSDP(device_mesh=(1, 1024))
+    text = explained(model=Wide(), devices=8, num_nodes=128, accelerator="cuda", strategy=strategy)
+    assert "parameters <0.001, gradients <0.001, optimizers <0.001: <0.001 together" in text
+
+
 def test_what_needs_a_run_to_be_counted_is_named(explained):
     text = explained(model=AsksTheTrainer())
     assert "parameters 0.004, gradients 0.004: 0.008 together; optimizers are not counted" in text

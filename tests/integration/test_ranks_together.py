@@ -3,12 +3,13 @@
 import gc
 import re
 import time
+import warnings
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lt_callbacks import GarbageCollection, SlowRankMonitor
+from lt_callbacks import EarlyStopping, GarbageCollection, ModelCheckpoint, SlowRankMonitor
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
@@ -159,3 +160,31 @@ def test_an_epoch_that_a_hook_ends_in_the_middle_of_a_window_steps_by_all_ranks_
 
     alone = trained(4)
     torch.testing.assert_close(trained(2, devices=2, strategy=kind(launcher="fork")), alone)
+
+
+class Told(Net):
+    def setup(self, stage):
+        warnings.simplefilter("error" if self.trainer.global_rank else "ignore")
+
+    def training_step(self, batch, batch_idx):
+        self.log("same", 1.0, on_step=False, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", 0.0)
+
+
+@pytest.mark.ddp
+def test_what_all_ranks_find_is_said_once(tmp_path, capfd):
+    where = {**QUIET, "enable_checkpointing": True, "strategy": "ddp_fork", "devices": 2, "limit_val_batches": 0}
+    first, moved, lacking = (
+        ModelCheckpoint(tmp_path / folder, monitor=monitor, filename="x")
+        for folder, monitor in (("first", None), ("moved", None), ("other", "val_loss"))
+    )
+    stops, loader = EarlyStopping("same", patience=1, check_on_train_epoch_end=True), DataLoader(Samples(), 5)
+    Trainer(max_epochs=3, callbacks=[first, stops], **where).fit(Told(), loader)
+    more = Trainer(max_epochs=3, callbacks=[moved, lacking], **where)
+    more.fit(Told(), loader, ckpt_path=tmp_path / "first" / "x.ckpt")
+    out = capfd.readouterr().out
+    assert out.count("Training ends after epoch 1: same did not get better") == 1
+    assert "rank 1:" not in out

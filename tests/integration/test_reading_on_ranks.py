@@ -97,7 +97,7 @@ def fit(folder, max_steps, ckpt_path=None):
     net.on_train_start = lambda: start.append(trainer.global_step)
     try:
         trainer.fit(net, [torch.ones(2, 1)] * 8, ckpt_path=ckpt_path)
-    except pl.errors.CheckpointError as error:
+    except pl.errors.MissingCheckpointError as error:
         start.append(error.code)
     sys.stdout.write(f"{ckpt_path} {start}\\n")
 

@@ -71,17 +71,19 @@ class Monitor:
         validates = sum(trainer.num_val_batches) > 0
         off = not validates and is_overridden(trainer.lightning_module, "validation_step", LightningModule)
         if off and nearest_name(monitor, names, slip=True) is None:
-            warn(
-                f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), and "
-                f"nothing of this name is logged in training, so {self._hence}.",
-                code="LT573",
-            )
+            if trainer.is_global_zero:
+                warn(
+                    f"{who}(monitor={monitor!r}): validation is off (no validation loader, or limit_val_batches=0), "
+                    f"and nothing of this name is logged in training, so {self._hence}.",
+                    code="LT573",
+                )
         elif self.awaits_validation(trainer):
-            warn(
-                f"{who}(monitor={monitor!r}) has nothing to go by before this fit's first validation, and until then "
-                f"{self._hence}. Logged so far: {have}.",
-                code="LT633",
-            )
+            if trainer.is_global_zero:
+                warn(
+                    f"{who}(monitor={monitor!r}) has nothing to go by before this fit's first validation, and until "
+                    f"then {self._hence}. Logged so far: {have}.",
+                    code="LT633",
+                )
         else:
             return LogError(
                 f"{who}(monitor={monitor!r}): no metric of this name was logged when it was due. Logged so far: {have}."

@@ -308,7 +308,7 @@ class KeptCheckpoints:
         self._moved_from = trainer.strategy.broadcast(self._moved_from)
         self.forget_missing(trainer)
         if self._moved_from is not None:
-            self._leave_behind()
+            self._leave_behind(trainer)
         asks = trainer.is_global_zero and not self._shares_names
         links = [link for link in self.saves.links() if asks and not self._may_write(link)]
         for link in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
@@ -348,13 +348,14 @@ class KeptCheckpoints:
             files.owns(path)  # now, as later a background writer would have to be waited for
         return found
 
-    def _leave_behind(self) -> None:
-        warn(
-            f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
-            f"{self.files.folder}. Those that are not there are left alone and no longer count; those that came along "
-            "count, and none of them is deleted.",
-            code="LT632",
-        )
+    def _leave_behind(self, trainer: TrainerAPI) -> None:
+        if trainer.is_global_zero:
+            warn(
+                f"ModelCheckpoint: the resumed run kept its checkpoints in {self._moved_from}, this one writes to "
+                f"{self.files.folder}. Those that are not there are left alone and no longer count; those that came "
+                "along count, and none of them is deleted.",
+                code="LT632",
+            )
         self._moved_from = None
 
     def _report(self) -> str:

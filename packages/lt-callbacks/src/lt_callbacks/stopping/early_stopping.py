@@ -218,7 +218,7 @@ class EarlyStopping(Callback):
         trainer.print(f"Training ends after epoch {trainer.current_epoch}: {self.stopping_reason_message}")
         if not self.log_rank_zero_only:
             for rank, _, text in found[1:]:
-                if text:
+                if text and text != first[2]:
                     trainer.print(f"  rank {rank}: {text}")
 
     def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:

@@ -81,12 +81,12 @@ def agreed_choice(trainer: TrainerAPI, chosen: str | None, header: Header, stage
             chosen = _meant(trainer, chosen, stage)
         except CheckpointError as caught:
             error = caught
-    said = None if error is None else (error.message, error.code)
+    said = None if error is None else (type(error), error.message, error.code)
     chosen, header, said = strategy.broadcast((chosen, header, said))
     if error is not None:
         raise error
     if said is not None:
-        raise CheckpointError(said[0], code=said[1])
+        raise said[0](said[1], code=said[2])
     return chosen, header
 
 

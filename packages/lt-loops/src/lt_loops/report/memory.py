@@ -68,8 +68,8 @@ def _sizes(params: list[nn.Parameter], states: dict[Tensor, int] | None, parts: 
     sizes = {"parameters": _bytes(params), "gradients": _bytes(param for param in params if param.requires_grad)}
     if states is not None:
         sizes["optimizers"] = sum(states.get(param, 0) for param in params)
-    each = ", ".join(f"{name} {size / parts / 1e9:.3f}" for name, size in sizes.items())
-    return f"{each}: {sum(sizes.values()) / parts / 1e9:.3f} together"
+    each = ", ".join(f"{name} {_gb(size / parts)}" for name, size in sizes.items())
+    return f"{each}: {_gb(sum(sizes.values()) / parts)} together"
 
 
 def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: torch.device) -> str:
@@ -80,7 +80,7 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
         "gradients": _bytes(param.grad for param in params if param.grad is not None),
         "optimizers": sum(_bytes(_tensors(entry)) for made in optimizers for entry in made.state.values()),
     }
-    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in sizes.items())
+    each = ", ".join(f"{name} {_gb(size)}" for name, size in sizes.items())
     text = f"of this rank's memory these hold (GB): {each}"
     if device.type in ("cuda", "xpu"):
         used, reserved = torch.accelerator.max_memory_allocated(device), torch.accelerator.memory_reserved(device)
@@ -109,6 +109,10 @@ def _states(model: LightningModule) -> dict[Tensor, int]:
         optimizer.step()
         kept |= {param: _bytes(_tensors(entry)) for param, entry in optimizer.state.items()}
     return kept
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3f}" if size >= 5e5 or not size else "<0.001"
 
 
 def _tensors(entry: dict[str, Any]) -> Iterator[Tensor]:
