@@ -487,6 +487,24 @@ def test_loggers_get_a_row_every_n_optimizer_steps(trainer):
     assert [step for step, _ in rows.column("x")] == [0, 1, 2, 3]
 
 
+def test_rows_whose_place_is_given_have_no_epoch(trainer):
+    class Tested(Base):
+        test_dataloader = Base.data
+
+        def test_step(self, batch, batch_idx):
+            self.log("tested", batch.mean(), on_step=True, on_epoch=False)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            self.trainer.log_metrics({"mine": 1.0}, batch_idx)
+
+    logger, module = Rows(), Tested()
+    fit = trainer(logger=logger)
+    fit.fit(module)
+    fit.test(module, verbose=False)
+    placed = [(step, *row) for step, row in logger.rows if {"mine", "tested"} & row.keys()]
+    assert placed == [(0, "mine"), (1, "mine"), (2, "mine"), (0, "tested"), (1, "tested"), (2, "tested")]
+
+
 def test_rows_of_an_evaluation_say_how_many_epochs_and_steps_there_were(trainer):
     class Tested(Base):
         test_dataloader = Base.data

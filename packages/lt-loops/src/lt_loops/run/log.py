@@ -149,7 +149,7 @@ class Log(Owner):
         own = row.pop("step", None)
         axis = own if own is not None else step if step is not None else self._axis(row)
         self._recorder.note_sent(row)
-        if own is None:
+        if own is None and step is None:  # evaluation batches stand on an axis of their own
             row.setdefault("epoch", self._ahead.position.epoch)
         place = self._place(axis)
         for logger in self._loggers:
