@@ -47,7 +47,6 @@ def fit(module=None, **arguments):
     "arguments",
     [
         {"val_check_interval": "40 steps"},
-        {"val_check_interval": "1e9 samples"},
         {"val_check_interval": {"hours": 1}},
         {"val_check_interval": 40, "check_val_every_n_epoch": None},
         {"check_val_every_n_epoch": 5},
@@ -56,6 +55,11 @@ def fit(module=None, **arguments):
 )
 def test_a_validation_that_never_comes_is_told(arguments):
     assert fit(**arguments) == (["LT362"], [])
+
+
+def test_one_after_samples_that_are_never_read_is_told_at_the_end():
+    pytest.importorskip("lt_data", reason="it counts samples")
+    assert fit(val_check_interval="1e9 samples") == (["LT362"], [])
 
 
 @pytest.mark.parametrize(

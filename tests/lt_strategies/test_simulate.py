@@ -169,6 +169,12 @@ def test_a_plan_talks_along_the_dimensions_of_its_mesh():
     assert ("all_reduce", "tensor") in counts(report)
 
 
+def test_a_misspelt_dimension_of_a_mesh_is_guessed():
+    strategy = ModelParallel(mesh={"tensro": 4}, parallelize={"blocks.*.up": "colwise"})
+    with pytest.raises(ConfigError, match="the mesh has tensro. Did you mean 'tensor'?.*LT785"):
+        simulated(step, 4, strategy)
+
+
 class Row(nn.Module):
     def __init__(self, widths):
         super().__init__()
