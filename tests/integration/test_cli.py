@@ -488,7 +488,11 @@ def test_a_script_that_is_not_there_is_told(tmp_path):
 def path(here):
     """Return a checkpoint of the user's net with another ``batch_size`` than the default."""
     weights = torch.nn.Linear(4, 1).state_dict()
-    tree = {"hyper_parameters": {"lr": 0.1, "batch_size": 5}, "pytorch-lightning_version": "2.5.0"}
+    tree = {
+        "hyper_parameters": {"lr": 0.1, "batch_size": 5},
+        "pytorch-lightning_version": "2.5.0",
+        "optimizer_states": [],
+    }
     torch.save({**tree, "state_dict": {f"layer.{name}": value for name, value in weights.items()}}, here / "made.ckpt")
     return here / "made.ckpt"
 
