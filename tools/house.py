@@ -23,7 +23,7 @@ LIMITS = {
     "unpromised names that siblings use": 0,
     "lines of lt-core": 8_401,
     "lines of lt-loops": 14_213,
-    "lines of all packages": 65_929,
+    "lines of all packages": 65_931,
     "files in the fullest folder": 32,
     "members of Strategy": 32,
 }

@@ -107,6 +107,30 @@ class Counts(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
+class Normed(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+
+    def training_step(self, batch, batch_idx):
+        return self.layers(batch).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.layers(batch).square().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def test_ranks_validate_with_the_statistics_of_batch_norm_that_a_checkpoint_holds():
+    loader, model = DataLoader(torch.arange(32.0).view(16, 2) / 8, batch_size=2), Normed()
+    trainer = Trainer(accelerator="cpu", devices=2, strategy=DDP(launcher="fork"), max_epochs=1, **QUIET)
+    trainer.fit(model, loader, loader)
+    [alone] = Trainer(accelerator="cpu", **QUIET).validate(model, loader, verbose=False)
+    assert alone["val_loss"] == pytest.approx(trainer.callback_metrics["val_loss"].item(), abs=1e-6)
+
+
 class Beside(Callback):
     """Counts in hooks of its own."""
 

@@ -67,7 +67,7 @@ class DDP(Distributed):
         static_graph: promise that the graph is the same in each step.
         gradient_as_bucket_view: let ``p.grad`` be a view of the buckets, which saves one copy of the gradients.
         bucket_cap_mb: size of a bucket in MiB; torch's default is 25.
-        broadcast_buffers: rank 0's buffers go to the others before each forward.
+        broadcast_buffers: rank 0's buffers go to the others before each forward of training, and each validation.
         ddp_comm_state: state of the communication hook. One with ``state_dict`` and ``load_state_dict`` is saved for
             each rank; any other (torch's PowerSGD) starts afresh in a resume, with a warning.
         ddp_comm_hook: how a bucket is reduced, as ``DistributedDataParallel.register_comm_hook`` takes it; the
@@ -144,6 +144,8 @@ class DDP(Distributed):
     def bind(self, module: nn.Module, method: str) -> Callable[..., Any]:
         trains = method == "training_step" and any(p.requires_grad for p in module.parameters())
         if not trains:
+            if self._wrapper is not None and self.ddp_arguments.get(_BUFFERS_ARGUMENT, True):
+                self._broadcast_tensors(module.buffers())  # as before a forward of training
             return super().bind(module, method)
         if self._wrapper is None or self._wraps != _trained(module):
             self._release_wrapper()
