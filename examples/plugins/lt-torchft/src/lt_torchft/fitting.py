@@ -38,7 +38,7 @@ def fit(trainer: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
         folder = Path(name)
 
         def save() -> Path:
-            path = strategy.broadcast(folder) / "sent.ckpt"  # where rank 0 says
+            path: Path = strategy.broadcast(folder) / "sent.ckpt"  # where rank 0 says
             trainer.save_checkpoint(path)
             return path
 
