@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from lt_core.callback import Callback
+from lt_core.data import Feed
 from lt_core.dialect import method_of
 from lt_core.interface import is_overridden
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
 from lt_core.states import Stage
+from lt_core.strategy import Strategy
+from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.frame import Run
+from lt_loops.run.job import Job
 from lt_loops.run.session import Session
 from lt_loops.setup.feeds import eval_limits
+from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.hook_check import check_takes_index
 from lt_loops.setup.preparation import set_up
 from lt_loops.setup.signatures import OFFERED, count_arguments
 from lt_loops.step.groups import batch_done_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lt_core.data import Feed
-    from lt_core.strategy import Strategy
-    from lt_loops.logging.recorder import RunRecorder
-    from lt_loops.run.frame import Run
-    from lt_loops.run.job import Job
-    from lt_loops.setup.hook_calls import HookCalls
 
 
 def run_evaluate(run: Run) -> RunResult:

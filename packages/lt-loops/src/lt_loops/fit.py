@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -19,15 +19,13 @@ from lt_loops.run.between_batches import (
     serve_at_end,
     skips_epoch,
 )
+from lt_loops.run.frame import Run
 from lt_loops.run.session import Session
 from lt_loops.setup.hook_check import check_monitors
 from lt_loops.setup.preparation import set_up, set_up_training
 from lt_loops.step.choose import make_plan
 from lt_loops.step.groups import batch_done_of
 from lt_loops.step.losses import as_outputs, balanced
-
-if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
 
 
 def run_fit(run: Run) -> RunResult:

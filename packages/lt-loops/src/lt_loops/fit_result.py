@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from lt_core import plugins
 from lt_core.errors import ConfigError
+from lt_core.trainer import TrainerAPI
+from lt_loops.run.frame import Run
 from lt_loops.run.history import History
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from lt_core.trainer import TrainerAPI
-    from lt_loops.run.frame import Run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lt_core.accelerator import Accelerator
+from lt_core.callback import Callback
+from lt_core.checkpoint import CheckpointIO
 from lt_core.collectives import Collectives
-from lt_core.data import each_loader
+from lt_core.data import DataSource, each_loader
 from lt_core.duration import Duration, Unit
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
 from lt_core.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
+from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limit, Limits
+from lt_loops.arguments.table import Settings
 from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.frame import Run
 from lt_loops.run.position import Position
 from lt_loops.setup.feeds import eval_limits
-
-if TYPE_CHECKING:
-    from lt_core.accelerator import Accelerator
-    from lt_core.callback import Callback
-    from lt_core.checkpoint import CheckpointIO
-    from lt_core.data import DataSource
-    from lt_core.module import LightningModule
-    from lt_core.precision import Precision
-    from lt_core.profiler import Profiler
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.table import Settings
-    from lt_loops.run.frame import Run
-    from lt_loops.setup.parts import Parts
-    from lt_loops.setup.scheduler_config import SchedulerConfig
+from lt_loops.setup.parts import Parts
+from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
 class TrainerView(Collectives, TrainerAPI):

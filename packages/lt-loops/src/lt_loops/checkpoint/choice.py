@@ -8,17 +8,13 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lt_core.checkpoint import is_remote
+from lt_core.checkpoint import CheckpointIO, is_remote
 from lt_core.errors import CheckpointError, ConfigTypeError, MissingCheckpointError, did_you_mean, warn
+from lt_core.files.checkpoint_header import Header
+from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.problems import type_name
-
-if TYPE_CHECKING:
-    from lt_core.checkpoint import CheckpointIO
-    from lt_core.files.checkpoint_header import Header
-    from lt_core.trainer import TrainerAPI
-
 
 _REQUESTS_AT_A_TIME = 8
 """Headers behind URLs that are read together."""

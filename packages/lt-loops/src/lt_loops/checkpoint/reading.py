@@ -6,19 +6,16 @@ Who takes back what, and when, say the owners (:class:`~lt_loops.run.owner.Resto
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
+from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
 from lt_loops.checkpoint.gaps import listed
 from lt_loops.former_names import understood_by
+from lt_loops.run.origin import Origin
 from lt_loops.run.owner import Saved
-
-if TYPE_CHECKING:
-    from lt_core.checkpoint import CheckpointIO
-    from lt_core.strategy import Strategy
-    from lt_loops.run.origin import Origin
 
 
 def read_checkpoint(

@@ -20,16 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from lt_core.files.checkpoint_header import Contents
-    from lt_core.strategy import Strategy
-    from lt_loops.checkpoint.gaps import Gaps
-    from lt_loops.run.origin import Origin
-    from lt_loops.run.owner import Owner
-    from lt_loops.run.position import Position
-
+from lt_core.files.checkpoint_header import Contents
+from lt_core.strategy import Strategy
+from lt_loops.checkpoint.gaps import Gaps
+from lt_loops.run.origin import Origin
+from lt_loops.run.owner import Owner
+from lt_loops.run.position import Position
 
 LAYOUT_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""

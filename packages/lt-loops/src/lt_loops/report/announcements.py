@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
+from lt_core.callback import Callback
 from lt_core.errors import warn
+from lt_core.logger import Logger
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
+from lt_core.strategy import Strategy
 from lt_core.terminal import short_path
-
-if TYPE_CHECKING:
-    from lt_core.callback import Callback
-    from lt_core.logger import Logger
-    from lt_core.module import LightningModule
-    from lt_core.precision import Precision
-    from lt_core.strategy import Strategy
-    from lt_loops.run.position import Position
+from lt_loops.run.position import Position
 
 
 def place(strategy: Strategy, precision: Precision, num_nodes: int | None, *, compiles: bool) -> str:

@@ -7,16 +7,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 import lt_core
 from lt_core.logging.recorder import Given
-
-if TYPE_CHECKING:
-    from lt_loops.logging.recorder import RunRecorder
-
+from lt_loops.logging.recorder import RunRecorder
 
 _OURS = str(Path(lt_core.__file__).parent)
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
@@ -22,10 +22,7 @@ from lt_loops.arguments.limits import limited
 from lt_loops.report.memory import memory
 from lt_loops.setup.feeds import batches_per_step
 from lt_loops.setup.parts import automatic_strategy
-
-if TYPE_CHECKING:
-    from lt_loops.view import TrainerView
-
+from lt_loops.view import TrainerView
 
 _SHOWN = 16  # ranks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,8 @@ from torch.optim import Optimizer
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
-from lt_core.strategy import Strategy
+from lt_core.strategy import Strategy, SupportsStages
 from lt_loops.setup.optimizers import parse_optimizers
-
-if TYPE_CHECKING:
-    from lt_core.strategy import SupportsStages
 
 __all__ = ["memory", "out_of_memory"]
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import TYPE_CHECKING
 
 from lt_core.errors import warn
-
-if TYPE_CHECKING:
-    from lt_core.strategy import Strategy
-    from lt_loops.run.ahead import Ahead
-
+from lt_core.strategy import Strategy
+from lt_loops.run.ahead import Ahead
 
 _LOOK_SECONDS = 0.25
 """Pause between two looks of the watcher thread, the shortest."""

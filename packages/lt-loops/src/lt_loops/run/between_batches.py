@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lt_core.data import Feed
 from lt_core.errors import DataError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import preserve_generators
 from lt_loops.evaluate import evaluate
+from lt_loops.run.data import TrainingData
+from lt_loops.run.frame import Run
+from lt_loops.run.training import Training
 from lt_loops.step.choose import make_plan
-
-if TYPE_CHECKING:
-    from lt_core.data import Feed
-    from lt_loops.run.data import TrainingData
-    from lt_loops.run.frame import Run
-    from lt_loops.run.training import Training
 
 
 def begin_epoch(run: Run) -> tuple[Feed, Iterator[Any]]:

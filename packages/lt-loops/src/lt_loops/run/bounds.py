@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from lt_core.agreed_time import AgreedTime
+from lt_core.duration import Duration
+from lt_core.strategy import Strategy
+from lt_loops.arguments.table import Settings
+from lt_loops.run.ahead import Ahead
 from lt_loops.run.position import NEVER
-
-if TYPE_CHECKING:
-    from lt_core.duration import Duration
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.table import Settings
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.run.progress import Progress
+from lt_loops.run.progress import Progress
 
 
 class Deadline:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lt_core.callback import Callback
 from lt_core.errors import warn
+from lt_core.files.checkpoint_header import Contents
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.setup.hook_calls import callback_hook
-
-if TYPE_CHECKING:
-    from lt_core.callback import Callback
-    from lt_core.files.checkpoint_header import Contents
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
-    from lt_loops.checkpoint.gaps import Gaps
 
 
 class CallbackStates(Owner):

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lt_core.data import Feed
 from lt_core.seed import capture_generators, restore_generators
-from lt_loops.arguments.limits import limited
+from lt_loops.arguments.limits import Limits, limited
+from lt_loops.run.ahead import Ahead
 from lt_loops.run.owner import Owner, Restore, Saved
-
-if TYPE_CHECKING:
-    from lt_core.data import Feed
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.setup.feeds import Feeds
+from lt_loops.setup.feeds import Feeds
 
 
 class TrainingData(Owner):

@@ -5,29 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from lt_core.agreed_time import AgreedTime
+from lt_core.data import Feed
 from lt_core.duration import SLACK, Duration
 from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
+from lt_core.strategy import Strategy
+from lt_loops.arguments.limits import Limits
+from lt_loops.checkpoint.gaps import Gaps
+from lt_loops.run.ahead import Ahead
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Multiples, Progress
-from lt_loops.setup.feeds import eval_limits
-
-if TYPE_CHECKING:
-    from lt_core.data import Feed
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.checkpoint.gaps import Gaps
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.setup.feeds import Feeds
-    from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.feeds import Feeds, eval_limits
+from lt_loops.setup.loaders import Loaders
 
 
 class _Half(NamedTuple):

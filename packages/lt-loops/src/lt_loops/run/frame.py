@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch import nn
+from torch.optim import Optimizer
+
+from lt_core.callback import Callback
 from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
+from lt_core.profiler import Profiler
 from lt_core.states import TrainerFn
 from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
@@ -21,9 +26,11 @@ from lt_loops.run.callback_states import CallbackStates
 from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.history import History
+from lt_loops.run.job import Job
 from lt_loops.run.log import Log
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.origin import Origin
+from lt_loops.run.owner import Owner, Restore
 from lt_loops.run.position import Position
 from lt_loops.run.progress import Progress
 from lt_loops.run.saves import Saves
@@ -33,15 +40,6 @@ from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hook_calls import HookCalls
-
-if TYPE_CHECKING:
-    from torch import nn
-    from torch.optim import Optimizer
-
-    from lt_core.callback import Callback
-    from lt_core.profiler import Profiler
-    from lt_loops.run.job import Job
-    from lt_loops.run.owner import Owner, Restore
 
 
 class Run:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from lt_core.profiler import by_action
+from lt_core.callback import Callback
+from lt_core.data import DataSource
+from lt_core.module import LightningModule
+from lt_core.profiler import Profiler, by_action
 from lt_core.trainer import TrainerAPI
-
-if TYPE_CHECKING:
-    from lt_core.callback import Callback
-    from lt_core.data import DataSource
-    from lt_core.module import LightningModule
-    from lt_core.profiler import Profiler
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.arguments.table import Settings
-    from lt_loops.setup.loaders import Loaders
-    from lt_loops.setup.parts import Parts
+from lt_loops.arguments.limits import Limits
+from lt_loops.arguments.table import Settings
+from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.parts import Parts
 
 
 class Host(TrainerAPI, Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -12,25 +12,22 @@ from lt_core.callback import Callback
 from lt_core.duration import Duration
 from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
 from lt_core.interface import is_overridden
+from lt_core.logger import Logger
 from lt_core.logging.media import as_media
 from lt_core.module import LightningModule
+from lt_core.profiler import Profiler
+from lt_core.strategy import Strategy
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.logging.merged_sums import merged_sums
+from lt_loops.logging.recorder import RunRecorder
 from lt_loops.logging.shared_steps import SharedSteps
+from lt_loops.run.ahead import Ahead
+from lt_loops.run.history import History
+from lt_loops.run.job import Host
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Multiples, Progress
-
-if TYPE_CHECKING:
-    from lt_core.logger import Logger
-    from lt_core.profiler import Profiler
-    from lt_core.strategy import Strategy
-    from lt_loops.checkpoint.gaps import Gaps
-    from lt_loops.logging.recorder import RunRecorder
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.run.history import History
-    from lt_loops.run.job import Host
-    from lt_loops.setup.hook_calls import HookCalls
-
+from lt_loops.setup.hook_calls import HookCalls
 
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""

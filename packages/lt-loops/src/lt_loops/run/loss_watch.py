@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lt_core.errors import HookError, LtError, warn
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.strategy import Strategy
-    from lt_loops.run.position import Position
-    from lt_loops.run.training import Training
-
+from lt_core.module import LightningModule
+from lt_core.strategy import Strategy
+from lt_loops.run.position import Position
+from lt_loops.run.training import Training
 
 _FIRST_BATCHES = 20
 """Batches without a loss at the start of training after which a warning says so."""

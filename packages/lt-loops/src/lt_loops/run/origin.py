@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lt_core.files.checkpoint_header import Header
-
-if TYPE_CHECKING:
-    from lt_loops.run.owner import Saved
+from lt_loops.run.owner import Saved
 
 
 class Origin:

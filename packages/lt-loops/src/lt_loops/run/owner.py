@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from lt_core.files.checkpoint_header import Contents
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.position import NEVER
-
-if TYPE_CHECKING:
-    from lt_core.files.checkpoint_header import Contents
-    from lt_loops.checkpoint.gaps import Gaps
 
 
 class Restore(Enum):

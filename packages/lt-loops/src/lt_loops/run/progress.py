@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core.duration import SLACK, UNITS, Duration, Unit, multiples
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
+from lt_core.strategy import Strategy
+from lt_loops.arguments.limits import Limits
+from lt_loops.run.ahead import Ahead
+from lt_loops.run.data import TrainingData
 from lt_loops.run.position import NEVER
-
-if TYPE_CHECKING:
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.run.data import TrainingData
-    from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.hook_calls import HookCalls
 
 
 class Progress:

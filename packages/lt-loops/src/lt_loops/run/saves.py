@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from lt_core import CallbackBase
 from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.errors import CheckpointError, ConfigError, warn
 from lt_core.files.checkpoint_header import Contents, Header
+from lt_core.logger import Logger
+from lt_core.profiler import Profiler
+from lt_core.strategy import Strategy
 from lt_loops.checkpoint.gaps import listed
-
-if TYPE_CHECKING:
-    from lt_core import CallbackBase
-    from lt_core.logger import Logger
-    from lt_core.profiler import Profiler
-    from lt_core.strategy import Strategy
-    from lt_loops.run.ahead import Ahead
-
+from lt_loops.run.ahead import Ahead
 
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""

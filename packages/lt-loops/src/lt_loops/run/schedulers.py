@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -11,16 +11,14 @@ from lt_core.duration import multiples
 from lt_core.errors import ConfigError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
+from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.ahead import Ahead
+from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.position import NEVER
+from lt_loops.run.progress import Progress
+from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import adapted
-
-if TYPE_CHECKING:
-    from lt_loops.logging.recorder import RunRecorder
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.run.evaluation import Evaluation
-    from lt_loops.run.progress import Progress
-    from lt_loops.setup.hook_calls import HookCalls
-    from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
 class Schedulers:

@@ -7,24 +7,21 @@ import re
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
 
 from lt_core.data_setup import teardown
 from lt_core.errors import did_you_mean, silenced, warn
 from lt_core.interface import is_overridden
+from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_loops.run.frame import Run
+from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.signals import Signals
 from lt_loops.setup.signatures import adapted
-
-if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
-
-    from lt_core.module import LightningModule
-    from lt_loops.run.frame import Run
-    from lt_loops.run.loss_watch import LossWatch
 
 
 class Session:

@@ -9,15 +9,12 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lt_core.callback import Callback
 from lt_core.launcher import is_interactive
-
-if TYPE_CHECKING:
-    from lt_core.callback import Callback
-    from lt_core.strategy import Strategy
-    from lt_loops.run.stopping import Stopping
-
+from lt_core.strategy import Strategy
+from lt_loops.run.stopping import Stopping
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 _HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from lt_core.errors import warn
-from lt_loops.arguments.limits import LIMITS
+from lt_core.strategy import Strategy
+from lt_loops.arguments.limits import LIMITS, Limits
 from lt_loops.run.agreement import Agreement
+from lt_loops.run.ahead import Ahead
+from lt_loops.run.bounds import Bound
 from lt_loops.run.owner import Owner
 from lt_loops.run.position import NEVER
-
-if TYPE_CHECKING:
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.run.bounds import Bound
 
 
 class Stopping(Owner):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core.errors import warn
 from lt_core.interface import is_overridden
+from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
-
-if TYPE_CHECKING:
-    from lt_core.launcher import RunResult
-    from lt_loops.run.frame import Run
+from lt_loops.run.frame import Run
 
 
 def take_over(run: Run, result: RunResult) -> None:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+from torch.optim import Optimizer
 
 from lt_core.errors import CheckpointError, warn
+from lt_core.files.checkpoint_header import Contents
 from lt_core.files.plain_data import without_numpy
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
+from lt_core.strategy import Strategy
+from lt_loops.checkpoint.gaps import Gaps
+from lt_loops.run.ahead import Ahead
 from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.run.position import Pending
+from lt_loops.run.schedulers import Schedulers
+from lt_loops.run.weights import Weights
 from lt_loops.setup.optimizers import Optimization
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
-
-    from lt_core.files.checkpoint_header import Contents
-    from lt_core.module import LightningModule
-    from lt_core.precision import Precision
-    from lt_core.strategy import Strategy
-    from lt_loops.checkpoint.gaps import Gaps
-    from lt_loops.run.ahead import Ahead
-    from lt_loops.run.schedulers import Schedulers
-    from lt_loops.run.weights import Weights
-    from lt_loops.step.plan import Plan
+from lt_loops.step.plan import Plan
 
 
 class Waiting(Protocol):

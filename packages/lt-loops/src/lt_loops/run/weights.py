@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lt_core.errors import warn
+from lt_core.files.checkpoint_header import Contents
 from lt_core.files.from_checkpoint import load_state_dict_strictly
 from lt_core.files.partial_save import check_left_out, leave_out
 from lt_core.hparams import saved_hparams, settle_hparams
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
+from lt_core.strategy import Strategy
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.owner import Owner, Restore, Saved
-
-if TYPE_CHECKING:
-    from lt_core.files.checkpoint_header import Contents
-    from lt_core.strategy import Strategy
-    from lt_loops.checkpoint.gaps import Gaps
 
 
 class Weights(Owner):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core import plugins
 from lt_core.data import DataSource, Feed, each_loader, length_of, make_feed
@@ -16,16 +16,11 @@ from lt_core.states import Stage
 from lt_core.strategy import Shard, Strategy
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.arguments.problems import shown
-from lt_loops.setup.loaders import check_loader, checked_loaders
+from lt_loops.arguments.table import Settings
+from lt_loops.run.position import Position
+from lt_loops.setup.loaders import Loaders, check_loader, checked_loaders
 from lt_loops.setup.overfit import in_order
 from lt_loops.setup.signatures import adapted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lt_loops.arguments.table import Settings
-    from lt_loops.run.position import Position
-    from lt_loops.setup.loaders import Loaders
 
 
 def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | float]:

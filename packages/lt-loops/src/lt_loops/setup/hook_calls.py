@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core.callback import Callback
 from lt_core.dialect import HookAdapter, dialects
@@ -11,13 +11,11 @@ from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
+from lt_core.profiler import Profiler
+from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.rules import is_number
 from lt_loops.setup.hook_check import UnfitHook, methods_of_others, unfit_hooks, why_unfit
 from lt_loops.setup.signatures import CURRENT, BoundHook, adapted, understood
-
-if TYPE_CHECKING:
-    from lt_core.profiler import Profiler
-    from lt_core.trainer import TrainerAPI
 
 
 class HookCalls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from lt_core.arguments import matched
@@ -17,8 +17,11 @@ from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.states import Stage
+from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
+from lt_loops.setup.loaders import Loaders
+from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import (
     CURRENT,
     OFFERED,
@@ -31,12 +34,6 @@ from lt_loops.setup.signatures import (
     takes,
     unfit,
 )
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
-    from lt_loops.setup.loaders import Loaders
-    from lt_loops.setup.scheduler_config import SchedulerConfig
-
 
 _EVALUATION = [stage.hook for stage in Stage if stage is not Stage.TRAIN]
 _BY_COUNT = {

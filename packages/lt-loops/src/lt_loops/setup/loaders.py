@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 
 from lt_core.data import DataSource, each_loader
 from lt_core.errors import ConfigTypeError
+from lt_core.files.checkpoint_header import Contents
 from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
+from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.owner import Owner, Restore, Saved
-
-if TYPE_CHECKING:
-    from lt_core.files.checkpoint_header import Contents
-    from lt_loops.checkpoint.gaps import Gaps
-    from lt_loops.run.position import Position
+from lt_loops.run.position import Position
 
 
 class Loaders(Owner):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from lt_core.callback import Callback
+from lt_core.data import DataSource
 from lt_core.dialect import spoken
 from lt_core.errors import nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.module import LightningModule
-
-if TYPE_CHECKING:
-    from lt_core.data import DataSource
 
 
 def warn_of_misspelt(module: LightningModule, datamodule: DataSource | None, callbacks: list[Callback]) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core import plugins
 from lt_core.accelerator import Accelerator
@@ -25,10 +25,8 @@ from lt_loops.arguments.conflicts import KINDS
 from lt_loops.arguments.precision_names import canonical_precision
 from lt_loops.arguments.problems import Problem, problem_of
 from lt_loops.arguments.rules import as_list
+from lt_loops.arguments.table import Settings
 from lt_loops.setup.hook_calls import order_callbacks, priority_of
-
-if TYPE_CHECKING:
-    from lt_loops.arguments.table import Settings
 
 
 @dataclass(kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.optim import Optimizer
 
@@ -15,32 +15,28 @@ from lt_core.dialect import method_of
 from lt_core.errors import ConfigError, ConfigTypeError, warn
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
+from lt_core.logger import Logger
 from lt_core.module import LightningModule
+from lt_core.strategy import Strategy
 from lt_core.terminal import waiting
+from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.rules import repeated
 from lt_loops.checkpoint.choice import agreed_choice
 from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
+from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report import announcements
-from lt_loops.run.owner import Restore
+from lt_loops.run.frame import Run
+from lt_loops.run.job import Job
+from lt_loops.run.log import Log
+from lt_loops.run.owner import Restore, Saved
+from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes_index
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.misspelt import warn_of_misspelt
 from lt_loops.setup.optimizers import parse_optimizers
-from lt_loops.setup.scheduler_config import check_schedule_length
+from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
-
-if TYPE_CHECKING:
-    from lt_core.logger import Logger
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.logging.recorder import RunRecorder
-    from lt_loops.run.frame import Run
-    from lt_loops.run.job import Job
-    from lt_loops.run.log import Log
-    from lt_loops.run.owner import Saved
-    from lt_loops.run.training import Training
-    from lt_loops.setup.scheduler_config import SchedulerConfig
 
 
 def set_up(run: Run) -> None:
