@@ -5,15 +5,17 @@ import copy
 import pytest
 import torch
 from tests.patience import PATIENCE
+from tests.versions import PIPELINES
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.torch_version import TorchVersion
 
 from lt_core.errors import ConfigError
 from lt_core.precision import Precision
-from lt_strategies import FSDP, ModelParallel
+from lt_strategies import FSDP, ModelParallel, Pipelined, PipelineParallel
 from lt_strategies.sharded.mesh import part_of_data, resolved
 from lt_strategies.sharded.states import check_gathers
 
@@ -22,13 +24,21 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # torch.compile reads it
 ]
 
-WIDTH, WORDS = 8, 12
+WIDTH, WORDS = 16, 12  # eight heads
+
+
+class Attention(nn.Module):
+    mask = None  # causal
+
+    def forward(self, queries, keys, values):
+        causal = self.mask is None
+        return nn.functional.scaled_dot_product_attention(queries, keys, values, self.mask, is_causal=causal)
 
 
 class Block(nn.Module):
     def __init__(self, noise=0.0):
         super().__init__()
-        self.norm = nn.LayerNorm(WIDTH)
+        self.norm, self.attention = nn.LayerNorm(WIDTH), Attention()
         # a bias of keys has a gradient of zero but for rounding, which Adam makes steps of
         self.queries, self.keys, self.values, self.out = (nn.Linear(WIDTH, WIDTH, bias=i != 1) for i in range(4))
         self.noise = nn.Dropout(noise)
@@ -36,8 +46,7 @@ class Block(nn.Module):
     def forward(self, x):
         y = self.norm(x)
         parts = (layer(y).unflatten(2, (-1, 2)).transpose(1, 2) for layer in (self.queries, self.keys, self.values))
-        seen = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
-        return x + self.noise(self.out(seen.transpose(1, 2).flatten(2)))
+        return x + self.noise(self.out(self.attention(*parts).transpose(1, 2).flatten(2)))
 
 
 class Words(nn.Module):
@@ -60,6 +69,118 @@ class Words(nn.Module):
         return nn.functional.cross_entropy(scores.flatten(0, 1), rows[:, 1:].flatten())
 
 
+class Context(Words):
+    """Each rank of ``context`` holds a part of each sequence; queries meet the keys of all by torch's own plan."""
+
+    mesh = None
+
+    def on_mesh(self, mesh):
+        from torch.distributed.tensor.experimental import _context_parallel as context
+
+        self.mesh = mesh["context"]
+        kind = context._ContextParallel.AttentionType.SDPA
+        context._enable_context_parallel_dispatcher()
+        for block in self.blocks:
+            block.attention.mask = distribute_tensor(torch.ones(8, 8).tril().bool(), self.mesh, [Shard(0)])
+            parallelize_module(block.attention, self.mesh, context._ContextParallel(seq_dim=2, attention_type=kind))
+
+    def training_step(self, rows):
+        if self.mesh is None:
+            return super().training_step(rows)
+        words, wanted = (
+            part.chunk(self.mesh.size(), 1)[self.mesh.get_local_rank()] for part in (rows[:, :-1], rows[:, 1:])
+        )
+        with sdpa_kernel(SDPBackend.MATH):
+            scores = self(words)
+        return nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+
+
+class Experts(nn.Module):
+    """Eight layers, of which each word goes through the one that is chosen for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, WIDTH, WIDTH) / WIDTH)
+        self.first = 0
+
+    def forward(self, x, choice):
+        out = torch.zeros_like(x)
+        weight = self.weight.to_local() if isinstance(self.weight, DTensor) else self.weight
+        for number, layer in enumerate(weight, self.first):
+            out = out + (choice == number).unsqueeze(-1) * (x @ layer)
+        return out
+
+
+class ByExpert(ParallelStyle):
+    """Each rank holds some of the experts, for all words of the ranks of its dimension.
+
+    Args:
+        words: how these ranks hold the words: all the same, or each its own.
+    """
+
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+
+    def _apply(self, module, mesh):
+        def split(_, part, mesh):
+            part.first = len(part.weight) // mesh.size() * mesh.get_local_rank()
+            part.register_parameter("weight", nn.Parameter(distribute_tensor(part.weight, mesh, [Shard(0)])))
+            if self.words.is_shard():  # a mean over each rank's words
+                part.weight.register_hook(lambda gradient: gradient / mesh.size())
+
+        def gathered(part, inputs, mesh):
+            whole = (
+                DTensor.from_local(given, mesh, [self.words]).redistribute(placements=[Replicate()]) for given in inputs
+            )
+            return tuple(given.to_local(grad_placements=[Partial()]) for given in whole)
+
+        def handed_back(part, out, mesh):
+            return DTensor.from_local(out, mesh, [Partial()]).redistribute(placements=[self.words]).to_local()
+
+        return distribute_module(module, mesh, split, gathered, handed_back)
+
+
+class Choosing(Words):
+    """Blocks with experts, over the dimension ``expert`` or ``data_expert``."""
+
+    def __init__(self, seed=0):
+        super().__init__(seed=seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.choose, self.experts = nn.Linear(WIDTH, 8), Experts()
+
+    def on_mesh(self, mesh):
+        name = next(name for name in mesh.mesh_dim_names if name.endswith("expert"))
+        parallelize_module(self.experts, mesh[name], ByExpert(Shard(0) if name.startswith("data") else Replicate()))
+        if "data_shard" in mesh.mesh_dim_names:
+            for part in (*self.blocks, self):
+                fully_shard(part, mesh=mesh["data_shard"])
+
+    def forward(self, rows):
+        x = self.words(rows)
+        for block in self.blocks:
+            x = block(x)
+        weights, choice = self.choose(x).softmax(-1).max(-1)
+        return self.head(x + weights.unsqueeze(-1) * self.experts(x, choice))
+
+
+class Line(nn.Module):
+    """The same layers as a pipeline."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            layers = [nn.Embedding(WORDS, WIDTH), *(Block() for _ in range(6)), nn.Linear(WIDTH, WORDS)]
+        self.net = Pipelined(
+            layers, lambda scores, words: nn.functional.cross_entropy(scores.flatten(0, 1), words.flatten())
+        )
+
+    def training_step(self, rows):
+        return self.net(rows[:, :-1], rows[:, 1:])
+
+
 PLAN = {
     "blocks.*.queries": ColwiseParallel(),
     "blocks.*.keys": ColwiseParallel(),
@@ -70,7 +191,7 @@ PLAN = {
 
 
 def rows_of(index, part):
-    return torch.randint(WORDS, (2, 6), generator=torch.Generator().manual_seed(100 * index + part))
+    return torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(100 * index + part))
 
 
 def train(strategy, module, steps=3):
@@ -99,17 +220,22 @@ def one_process(module, first, parts, steps=3):
 
 
 def trained(ways, make=Words):
-    """Train in each way; weights of the ranks and of one process, and the module's local share of its parameters."""
+    """Train in each way, of its own module where it is a pair; weights of the ranks and of one process, and the
+    module's local share of its parameters."""
 
     def facts(outer):
         found = []
         for way in ways:
+            way, kind = way if isinstance(way, tuple) else (way, make)
             strategy = way()
             strategy.place(outer.placement)
             strategy.join(outer.environment)
             strategy.open()
-            first, last, module = train(strategy, make(seed=strategy.rank))
-            alone = one_process(make(), first, strategy.data_shard.count)
+            module = kind(seed=strategy.rank)
+            if hasattr(module, "on_mesh"):
+                module.on_mesh(strategy.device_mesh)
+            first, last, module = train(strategy, module)
+            alone = one_process(kind(), first, strategy.data_shard.count)
             local = sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel() for p in module.parameters())
             found.append((last, alone, local))
         return found
@@ -129,24 +255,59 @@ def planned(mesh, **more):
     return lambda: ModelParallel(mesh=mesh, timeout=PATIENCE, **{"parallelize": PLAN, **more})
 
 
+def of_context(mesh, **more):
+    return planned(mesh, **{"parallelize": None, "auto_wrap_policy": {Block}, **more}), Context
+
+
+def of_experts(mesh):
+    return planned(mesh, parallelize=None), Choosing
+
+
+def sharded(mesh, **more):
+    return planned(mesh, parallelize=None, auto_wrap_policy={Block}, **more)
+
+
+CONTEXT = torch.__version__ >= "2.10"  # 2.9 has no context parallel as a style
 WAYS_2 = [
     planned({"tensor": 2}),
     planned({"tensor": 2}, loss_parallel=True),
     planned({"data_replicate": 2, "tensor": 1}),
-    planned({"data_shard": "auto"}, parallelize=None, auto_wrap_policy={Block}),
+    sharded({"data_shard": "auto"}),
+    of_experts({"expert": 2}),
+    of_experts({"data_expert": 2}),
+    *([of_context({"context": 2})] if CONTEXT else []),
 ]
 WAYS_4 = [
     planned({"data_shard": 2, "tensor": 2}),
     planned({"data_replicate": "auto", "tensor": 2}),
-    planned({"data_replicate": 2, "data_shard": 2}, parallelize=None, auto_wrap_policy={Block}),
+    sharded({"data_replicate": 2, "data_shard": 2}),
     planned({"data_shard": 2, "tensor": 2}, activation_checkpointing_policy={Block}),
     planned({"data_shard": 2, "tensor": 2}, compile_blocks={"backend": "eager"}, loss_parallel=True),
-    planned({"data": 4}, parallelize=None, auto_wrap_policy={Block}, prefetch=1, reshard_after_forward=2),
+    sharded({"data": 4}, prefetch=1, reshard_after_forward=2),
+    planned({"tensor": 4}),
+    planned({"tensor": 4}, loss_parallel=True),
+    sharded({"data_replicate": 4}),
+    of_experts({"expert": 4}),
+    of_experts({"data_expert": 4}),
+    of_experts({"data_replicate": 2, "expert": 2}),
+    of_experts({"data_shard": 2, "expert": 2}),
+    *([of_context({"context": 4})] if CONTEXT else []),
+    *([of_context({"data_replicate": 2, "context": 2})] if CONTEXT else []),
+    *([of_context({"data_shard": 2, "context": 2})] if CONTEXT else []),
+    *([of_context({"context": 2, "tensor": 2}, parallelize=PLAN)] if CONTEXT else []),
 ]
 WAYS_8 = [
     planned({"data_replicate": 2, "data_shard": 2, "tensor": 2}),
     *([planned({"data_shard": 4, "tensor": 2})] if torch.__version__ >= "2.10" else []),  # see the next test
-    planned({"data_replicate": 2, "data_shard": 4}, parallelize=None, auto_wrap_policy={Block}),
+    sharded({"data_replicate": 2, "data_shard": 4}),
+    sharded({"data_replicate": 8}),
+    sharded({"data_shard": 8}),
+    planned({"tensor": 8}),
+    of_experts({"expert": 8}),
+    of_experts({"data_expert": 8}),
+    *([of_context({"context": 8})] if CONTEXT else []),
+    *([of_context({"data_shard": 2, "context": 2, "tensor": 2}, parallelize=PLAN)] if CONTEXT else []),
+    *([(lambda: PipelineParallel(timeout=PATIENCE), Line)] if PIPELINES else []),
 ]
 
 
@@ -230,38 +391,6 @@ def test_an_optimizer_never_takes_split_and_whole_parameters_at_a_time(ranks):
     assert ranks(facts, 2, planned({"tensor": 2})())[0] == (False, True, False)
     sharded = planned({"data_shard": 2}, parallelize=None, auto_wrap_policy={Block})()
     assert ranks(facts, 2, sharded)[0] == (None, True, None)
-
-
-@pytest.mark.skipif(torch.__version__ < "2.10", reason="needs a newer torch: 2.9 has no context parallel as a style")
-def test_torch_s_context_parallel_computes_causal_attention_on_the_cpu_where_the_mask_is_sharded(ranks):
-    from torch.distributed.tensor.experimental import _context_parallel as context
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    class Attention(nn.Module):
-        def forward(self, queries, keys, values):
-            return nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=self.mask)
-
-    def facts(strategy):
-        rows = torch.randn(2, 2, 8, 4, generator=torch.Generator().manual_seed(0))
-        mask = torch.ones(8, 8).tril().bool()
-        whole = rows.clone().requires_grad_()
-        alone, module = Attention(), Attention()
-        alone.mask = mask
-        wanted = alone(whole, whole, whole)
-        wanted.square().sum().backward()
-        mesh = strategy.device_mesh["context"]
-        part = rows.chunk(2, 2)[strategy.rank].clone().requires_grad_()
-        kind = context._ContextParallel.AttentionType.SDPA
-        module.mask = distribute_tensor(mask, mesh, [Shard(0)])
-        parallelize_module(module, mesh, context._ContextParallel(seq_dim=2, attention_type=kind))
-        context._enable_context_parallel_dispatcher()
-        with sdpa_kernel(SDPBackend.MATH):
-            found = module(part, part, part)
-            found.square().sum().backward()
-        torch.testing.assert_close(found, wanted.chunk(2, 2)[strategy.rank])
-        torch.testing.assert_close(part.grad, whole.grad.chunk(2, 2)[strategy.rank])
-
-    ranks(facts, 2, ModelParallel(mesh={"context": 2}, timeout=PATIENCE))
 
 
 # ---- random numbers --------------------------------------------------------------------------------------------------

@@ -337,7 +337,7 @@ class FSDP(Distributed):
 
     def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
         """Return the parameters that are spread over some of the ranks only, with the ranks that hold the same part as
-        this one, and whether these train on other data than this one: then nobody else averages their gradients.
+        this one, and whether these train on other tokens than this one: then nobody else averages their gradients.
         """
         by_mesh: dict[DeviceMesh, list[nn.Parameter]] = {}
         for param in module.parameters():
@@ -346,7 +346,7 @@ class FSDP(Distributed):
         if not any(self.gather_objects(bool(by_mesh))):
             return []
         part_of = [mesh.mesh.flatten().tolist().index(self.rank) for mesh in by_mesh]
-        everyone = self.gather_objects((part_of, self.data_shard.index))
+        everyone = self.gather_objects((part_of, self._part_of_tokens))
         found = []
         for number, params in enumerate(by_mesh.values()):
             holders: dict[int, list[int]] = {}
@@ -361,6 +361,11 @@ class FSDP(Distributed):
     ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
         """Return over which ranks the gradients of parameters that are not spread are averaged; None: all."""
         return [(None, plain)]
+
+    @property
+    def _part_of_tokens(self) -> int:
+        """Which part of a step's tokens this rank computes on."""
+        return self.data_shard.index
 
     @property
     def _stays(self) -> torch.device:
@@ -387,7 +392,8 @@ class ModelParallel(FSDP):
 
     Ranks that differ along a dimension whose name begins with ``data`` read data of their own, and random numbers in a
     step (dropout) differ between them; ranks that differ along others only share a sample's work, read the same data
-    and have the same random numbers.
+    and have the same random numbers. Gradients are averaged over ``data`` and over ``context``, whose ranks each have a
+    part of a sample's tokens.
 
     Without a plan ``configure_model`` calls ``parallelize_module`` and ``fully_shard`` with parts of
     ``self.device_mesh``, by their names. With one (``parallelize``, or an ``auto_wrap_policy``) lt calls them: it
@@ -448,6 +454,10 @@ class ModelParallel(FSDP):
     @property
     def data_shard(self) -> Shard:
         return part_of_data(self.mesh_sizes, self.rank)
+
+    @property
+    def _part_of_tokens(self) -> int:
+        return part_of_data(self.mesh_sizes, self.rank, ("data", "context")).index
 
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision

@@ -49,11 +49,11 @@ def tensor_name(sizes: Mapping[str, int]) -> str | None:
     return next((name for name in sizes if name.startswith("tensor")), None)
 
 
-def part_of_data(sizes: Mapping[str, int], rank: int) -> Shard:
+def part_of_data(sizes: Mapping[str, int], rank: int, along: str | tuple[str, ...] = "data") -> Shard:
     """Return which part of the data ``rank`` reads; ranks that differ along other dimensions only read the same."""
     index, count, left = 0, 1, rank
     for name, size in reversed(list(sizes.items())):  # the last dimension's ranks are neighbours
         left, place = divmod(left, size)
-        if name.startswith("data"):
+        if name.startswith(along):
             index, count = index + place * count, count * size
     return Shard(index, count)
