@@ -1,6 +1,7 @@
 """``Trainer(cuda_graphs=True)``: the same numbers as without it; by a stand-in for CUDA's graphs without a GPU."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -99,10 +100,22 @@ def forgotten(module):
     module.mine.state.clear()
 
 
-@pytest.mark.parametrize("act", [moved, loaded, forgotten])
+def exchanged(module):
+    """Put another tensor in the place of a buffer that the loss reads."""
+    module.factor = module.factor * 0.5
+
+
+@pytest.mark.parametrize("act", [moved, loaded, forgotten, exchanged])
 def test_a_graph_is_captured_anew_where_weights_or_state_have_other_memory(act, stand_in, trainer, net, loader, same):
     def run(**arguments):
         class Changed(net):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("factor", torch.ones(()))
+
+            def training_step(self, batch, batch_idx):
+                return self.loss(batch) * self.factor
+
             def configure_optimizers(self):
                 self.mine = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
                 stand_in.watch(self, self.mine)
@@ -119,6 +132,26 @@ def test_a_graph_is_captured_anew_where_weights_or_state_have_other_memory(act, 
 
     same(run(), run(cuda_graphs=True))
     assert stand_in.captures == 2
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_buffer_that_the_step_puts_elsewhere_is_refused(in_place, stand_in, trainer, net, loader):
+    class Smooth(net):
+        def __init__(self):
+            super().__init__(stand_in.sgd)
+            self.register_buffer("smooth", torch.zeros(()))
+
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            smooth = 0.9 * self.smooth + loss.detach()
+            if in_place:
+                self.smooth.copy_(smooth)
+            else:
+                self.smooth = smooth
+            return loss
+
+    with nullcontext() if in_place else pytest.raises(ConfigError, match=r"the step puts smooth .*copy_.*LT347"):
+        trainer(cuda_graphs=True).fit(Smooth(), loader())
 
 
 def test_every_number_of_the_optimizer_that_changes_counts(stand_in, trainer, net, loader, same):

@@ -1,7 +1,9 @@
 import platform
 import warnings
+from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -135,15 +137,64 @@ def test_only_tensors_that_torch_can_say_it_of_are_said_to_be_used_by_a_stream(s
     assert noted == [torch.strided]
 
 
-def test_all_graphs_of_a_run_share_one_stream_and_one_pool(side_stream, monkeypatch):
-    captured = []
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, *rest, **more: captured.append(rest) or nullcontext())
-    graphs = Cuda().graphs(torch.device("cpu"))
-    outputs = [graphs.warm_up(lambda: 1), graphs.capture(lambda: 2)[1], graphs.capture(lambda: 3)[1]]
+class Graph:
+    """A CUDA graph as torch's allocator sees it: a pool that has lost its last graph, it takes no more."""
+
+    users: ClassVar = Counter()
+
+    def __init__(self):
+        self.mine = self.stream = None
+
+    def begin(self, pool, stream):
+        self.mine = pool or object()
+        assert self.mine not in self.users or self.users[self.mine], "use_count > 0"
+        self.users[self.mine] += 1
+        self.stream = stream
+
+    def pool(self):
+        return self.mine
+
+    def replay(self):
+        """Do what was captured."""
+
+    def __del__(self):
+        self.users[self.mine] -= 1
+
+
+@pytest.fixture
+def graphs(side_stream, monkeypatch):
+    begun = nullcontext()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, *rest, **more: graph.begin(*rest) or begun)
+    return Cuda().graphs(torch.device("cpu"))
+
+
+def test_all_graphs_of_a_run_share_one_stream_and_one_pool(graphs):
+    outputs, kept = [graphs.warm_up(lambda: 1)], []
+    for value in (2, 3):
+        replay, output = graphs.capture(lambda value=value: value)
+        kept.append(replay.__self__)
+        outputs.append(output)
     assert outputs == [1, 2, 3]
-    assert captured[0] == captured[1] != ()
+    assert kept[0].pool() is kept[1].pool()
+    assert kept[0].stream is kept[1].stream
+
+
+def test_after_all_graphs_are_gone_the_next_one_has_a_pool_of_its_own(graphs):
+    replay, _ = graphs.capture(lambda: None)
+    first = replay.__self__.pool()
+    del replay
+    replay, _ = graphs.capture(lambda: None)
+    assert replay.__self__.pool() is not first
+
+
+def test_an_error_in_a_capture_says_what_a_captured_step_may_not_do(graphs):
+    def step():
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted") as caught:
+        graphs.capture(step)
+    assert "nothing in it may read a value from the GPU (.item()" in caught.value.__notes__[0]
 
 
 def test_which_gradients_there_are_is_said_on_the_cpu_so_that_no_device_is_waited_for(monkeypatch):

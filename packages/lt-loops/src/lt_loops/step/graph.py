@@ -5,9 +5,9 @@ launch does the rest, which pays where a step is many small kernels. With ``step
 several steps. Batches of another shape (the epoch's last one) go the ordinary way.
 
 A graph works on the memory that it was captured with, and with the Python numbers of its capture. So it is captured
-anew where parameters or optimizer state lie elsewhere than before (``p.data = ...``, ``optimizer.load_state_dict``) and
-where a number in the optimizer's groups has changed; a learning rate that the optimizer can read from memory is put
-there.
+anew where parameters, buffers or optimizer state lie elsewhere than before (``p.data = ...``,
+``optimizer.load_state_dict``) and where a number in the optimizer's groups has changed; a learning rate that the
+optimizer can read from memory is put there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
@@ -156,6 +156,7 @@ class GraphedStep:
 
     def __init__(self, run: Run, plan: Plan) -> None:
         self.plan, self.training, self.ahead, self.recorder = plan, run.training, run.ahead, run.recorder
+        self._module = run.module
         self.size = run.job.settings.steps_per_execution
         self._device: Graphs = run.strategy.placement.accelerator.graphs(run.strategy.device)  # type: ignore[attr-defined]
         self._device_type = run.strategy.device.type
@@ -252,15 +253,27 @@ class GraphedStep:
         if found is None:
             self._count_capture()
             if not self._graphs:
-                self._memory = _Memory(*self.plan.optimizers)
+                self._memory = _Memory(self._module, *self.plan.optimizers)
                 self._check_state()
             with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
                 for rate in self._rates:
                     reading.enter_context(rate.in_memory())
                 step = partial(self._compute, index)
                 found = Captured(self._device, step, count, layout, self.recorder, self.plan.params or [])
+            self._check_memory()
             self._graphs[count] = found
         return found
+
+    def _check_memory(self) -> None:
+        """Raise where the step itself puts something elsewhere: each replay would begin from what it was before."""
+        if self._memory.is_left():
+            names = [name for name, kept in self._module.named_buffers() if self._memory.is_new(kept)]
+            what = ", ".join(names) or "parameters or optimizer state"
+            raise ConfigError(
+                f"cuda_graphs=True: the step puts {what} into new memory, and a graph would begin each step from the "
+                "old one. Write in place: self.name.copy_(value) for self.name = value; or leave cuda_graphs out.",
+                code="LT347",
+            )
 
     def _check_state(self) -> None:
         """Raise where an optimizer's state holds numbers that a graph would keep as they are at its capture."""
@@ -342,21 +355,26 @@ def _number(value: Any) -> Any:
 
 
 class _Memory:
-    """Where parameters and optimizer state lay at a capture."""
+    """Where parameters, buffers and optimizer state lay at a capture."""
 
-    def __init__(self, *optimizers: Optimizer) -> None:
+    def __init__(self, module: nn.Module, *optimizers: Optimizer) -> None:
         self._optimizers = optimizers
         self._params = params_of(*optimizers)
-        self._state = list(self._state_now())  # alive, so that nothing else gets their identity
+        self._buffers = [part._buffers for part in module.modules() if part._buffers]
+        self._held = list(self._held_now())  # alive, so that nothing else gets their identity
         self._places = self._places_now()
 
     def is_left(self) -> bool:
         """Return whether something lies elsewhere now; asked before each replay, so done by C alone."""
         return self._places != self._places_now()
 
-    def _places_now(self) -> list[int]:
-        return [*map(Tensor.data_ptr, self._params), *map(id, self._state_now())]
+    def is_new(self, tensor: Tensor) -> bool:
+        """Return whether a buffer was not there at the capture."""
+        return all(tensor is not kept for kept in self._held)
 
-    def _state_now(self) -> Iterator[Any]:
+    def _places_now(self) -> list[int]:
+        return [*map(Tensor.data_ptr, self._params), *map(id, self._held_now())]
+
+    def _held_now(self) -> Iterator[Any]:
         states = chain.from_iterable(optimizer.state.values() for optimizer in self._optimizers)
-        return chain.from_iterable(map(dict.values, states))
+        return chain.from_iterable(map(dict.values, chain(states, self._buffers)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -134,7 +135,7 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs = weakref.WeakSet[torch.cuda.CUDAGraph]()
 
     def warm_up(self, step: Callable[[], Any]) -> Any:
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
@@ -144,10 +145,20 @@ class CudaGraphs:
         return output
 
     def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], object], Any]:
+        # A pool goes with its last graph, and torch does not take its name again while a gradient still lies in it.
+        pools = (kept.pool() for kept in self._graphs)
         graph = torch.cuda.CUDAGraph()
-        # other threads (a loader's that pins memory, the writer of checkpoints) may go on to allocate meanwhile
-        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-            output = step()
+        try:
+            # other threads (a loader's that pins memory, the writer of checkpoints) may go on to allocate meanwhile
+            with torch.cuda.graph(graph, next(pools, None), self._stream, capture_error_mode="thread_local"):
+                output = step()
+        except RuntimeError as error:
+            error.add_note(
+                "cuda_graphs=True was capturing the step: nothing in it may read a value from the GPU (.item(), "
+                ".cpu(), an if on a tensor) or copy to it from memory that is not pinned."
+            )
+            raise
+        self._graphs.add(graph)
         return graph.replay, output
 
 
