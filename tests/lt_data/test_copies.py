@@ -65,3 +65,15 @@ def test_a_strategy_that_moves_batches_by_itself_is_asked_for_each(kit, beside):
     strategy.place(Placement(accelerator=beside))
     assert [b.item() for b in kit.make_feed([torch.tensor([1])], stage="fit", transfer=strategy.to_device)] == [1]
     assert not beside.done
+
+
+def test_no_memory_is_pinned_for_a_gpu_of_apple_s(kit, monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("mps"))
+    empty, asked = torch.empty, []
+    monkeypatch.setattr(
+        torch, "empty", lambda *size, pin_memory=False, **how: asked.append(pin_memory) or empty(*size, **how)
+    )
+    (batch,) = kit.make_feed(DataLoader(TensorDataset(torch.ones(2)), 2, pin_memory=True), stage="fit")
+    assert batch[0].tolist() == [1, 1]
+    assert not any(asked)

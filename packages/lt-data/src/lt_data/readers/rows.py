@@ -62,7 +62,9 @@ def find_rows(loader: DataLoader[Any], *, any_sampler: bool = False, pins: bool 
         loader.worker_init_fn is not None or not (any_sampler or draws_once(loader.batch_sampler))
     ):
         return None
-    pins = (pins or loader.pin_memory) and torch.accelerator.is_available()
+    device = torch.accelerator.current_accelerator(check_available=True)
+    # of pinned memory a GPU of Apple's knows nothing: torch's own loader drops the argument there
+    pins = (pins or loader.pin_memory) and device is not None and device.type != "mps"
     return _rows_of(loader.dataset, pins, in_workers=loader.num_workers > 0)
 
 
