@@ -255,6 +255,26 @@ def test_closures_equal_the_loop_by_hand(kind, precision):
     assert_same(fit(kind(), precision), theirs)
 
 
+class EverySecond(Net):
+    """Steps after every second batch, by the gradients of this batch alone."""
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+        if batch_idx % 2:
+            optimizer.step(closure=optimizer_closure)
+        else:
+            optimizer_closure()
+
+
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
+def test_batches_without_a_step_of_the_optimizer_equal_the_loop_by_hand(precision):
+    theirs = Net()
+    tools = ByHand(theirs, precision, [theirs.configure_optimizers()])
+    for index, batch in enumerate(data_by_hand(precision)):
+        if index % 2:
+            in_windows(theirs, [batch], tools, 1)
+    assert_same(fit(EverySecond(), precision), theirs)
+
+
 class Several(Net):
     """A dict of losses, each for its own optimizer, computed in one region."""
 

@@ -167,6 +167,10 @@ class ScaledMixed(Mixed):
 
     def scale_loss(self, loss: Tensor) -> Tensor:
         self._finish_step()
+        for number in self._unscaled:  # of an optimizer_step that took none: the scaler waits for it, but it is over
+            if not _has_gradients(stand_in := self._stand_ins[number]):
+                self.scaler._per_optimizer_states.pop(id(stand_in))  # has no public name: update() counts a step
+        self._unscaled.clear()
         scaled: Tensor = self.scaler.scale(loss)
         return scaled
 
@@ -192,9 +196,9 @@ class ScaledMixed(Mixed):
 
     def _finish_step(self) -> None:
         """Adapt the scale once all optimizers of a window have stepped: the next loss, or a save, shows it."""
-        self._unscaled.clear()
         if self._stepped:
             self._stepped = False
+            self._unscaled.clear()
             self.scaler.update()
 
     def _stand_in(self, optimizer: Optimizer) -> _StandIn:
@@ -216,7 +220,7 @@ class _StandIn:
         return self.take_step()
 
 
-def _has_gradients(optimizer: Optimizer) -> bool:
+def _has_gradients(optimizer: Optimizer | _StandIn) -> bool:
     return any(param.grad is not None for group in optimizer.param_groups for param in group["params"])
 
 
