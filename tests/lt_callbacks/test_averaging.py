@@ -3,7 +3,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn, update_bn
+from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, update_bn
 
 from lt_callbacks import EMAWeightAveraging, StochasticWeightAveraging, WeightAveraging
 from lt_callbacks.averaging.averaged_weights import AveragedWeights
@@ -89,6 +89,16 @@ def test_an_average_of_single_tensors_and_on_another_device_type():
         net.layers[0].weight.fill_(1.0)
     average.update()
     assert torch.equal(average.tensors()["layers.0.weight"], 0.5 * first + 0.5)
+
+
+@pytest.mark.parametrize("how", ["avg_fn", "multi_avg_fn"])
+def test_an_update_copies_no_number_to_a_device_which_it_would_wait_for(how, monkeypatch):
+    functions = {"avg_fn": get_ema_avg_fn(0.9), "multi_avg_fn": get_ema_multi_avg_fn(0.9)}
+    average = AveragedWeights(torch.nn.Linear(2, 2, device="meta"), **{how: functions[how]})
+    monkeypatch.delattr(torch, "tensor")
+    for _ in range(2):
+        average.update()
+    assert average.num_averaged == 2
 
 
 def test_tied_weights_are_averaged_once():

@@ -108,14 +108,17 @@ class AveragedWeights:
                 mean.copy_(present)
             elif self._multi_avg_fn is None:
                 assert self._avg_fn is not None
-                mean.copy_(self._avg_fn(mean, present, torch.tensor(self.num_averaged, device=mean.device)))
+                mean.copy_(self._avg_fn(mean, present, self._count(mean.device)))
             else:
                 means.append(mean)
                 presents.append(present)
         for indices in _alike(means):
             assert self._multi_avg_fn is not None
-            count = torch.tensor(self.num_averaged, device=means[indices[0]].device)
+            count = self._count(means[indices[0]].device)
             self._multi_avg_fn([means[i] for i in indices], [presents[i] for i in indices], count)
+
+    def _count(self, device: torch.device) -> Tensor:
+        return torch.full((), self.num_averaged, device=device)  # written there: torch.tensor() waits for its copy
 
 
 def _alike(tensors: list[Tensor]) -> Iterator[list[int]]:
