@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
 
 import torch
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["choice", "device", "fraction", "number", "require_logger", "whole"]
 

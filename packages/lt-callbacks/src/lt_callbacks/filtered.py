@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from torch import nn
@@ -13,9 +13,7 @@ from torch import nn
 from lt_core.duration import UNITS, Duration, Every
 from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["Filtered", "when"]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, nearest_name, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["Monitor", "loss_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,7 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.module import LightningModule
 from lt_core.seed import preserve_generators
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelPruning"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_compat.v1.arguments import translate, with_new_loaders
 from lt_compat.v1.by_index import ByIndex
@@ -12,13 +12,11 @@ from lt_compat.v1.counters import read_progress, with_todays_keys
 from lt_compat.v1.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
 from lt_compat.v1.signatures import as_in_1_x
 from lt_compat.v1.truncated import Truncated
+from lt_core.callback import Callback
 from lt_core.dialect import NOT_MINE, Dialect, Progress, StepKind
-
-if TYPE_CHECKING:
-    from lt_core.callback import Callback
-    from lt_core.errors import ConfigError
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.errors import ConfigError
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["Lightning1"]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
 
 from lt_core._bases.callback import CallbackBase
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from torch.optim import Optimizer
-
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["Callback"]
 

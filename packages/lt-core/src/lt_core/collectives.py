@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from lt_core.batch import map_batch, rebuild_mapping
-
-if TYPE_CHECKING:
-    from lt_core.ranks import Ranks
+from lt_core.ranks import Ranks
 
 __all__ = ["Collectives", "ModuleCollectives"]
 

@@ -35,19 +35,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from torch import nn
+from torch.optim import Optimizer
 
 from lt_core import plugins
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
-
-    from lt_core.errors import ConfigError
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.errors import ConfigError
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = [
     "NOT_MINE",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch import nn
+
+from lt_core._bases.callback import CallbackBase
 from lt_core.interface import Interface
 from lt_core.rank import process_rank
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from lt_core._bases.callback import CallbackBase
 
 __all__ = ["DummyExperiment", "DummyLogger", "Logger", "rank_zero_experiment"]
 

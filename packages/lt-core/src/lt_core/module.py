@@ -6,25 +6,23 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import IO, Any, ClassVar, Self, cast
 
 from torch import Tensor
 from torch.optim import Optimizer
 
+from lt_core._bases.callback import CallbackBase
 from lt_core._bases.export import TrainersOwn, read_by_torch_jit, to_onnx, to_torchscript
 from lt_core._bases.module import Batch, ModuleBase
 from lt_core.collectives import ModuleCollectives
 from lt_core.errors import ConfigError
 from lt_core.hparams import makes_new
-
-if TYPE_CHECKING:
-    from lt_core._bases.callback import CallbackBase
-    from lt_core.logger import Logger
-    from lt_core.logging.recorder import Recorder
-    from lt_core.optimizer import LightningOptimizer, ManualOptimization
-    from lt_core.ranks import Ranks
-    from lt_core.strategy import SupportsMesh
-    from lt_core.trainer import TrainerAPI
+from lt_core.logger import Logger
+from lt_core.logging.recorder import Recorder
+from lt_core.optimizer import LightningOptimizer, ManualOptimization
+from lt_core.ranks import Ranks
+from lt_core.strategy import SupportsMesh
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["LightningModule"]
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from torch.optim import Optimizer
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-    from lt_core._bases.callback import CallbackBase
-    from lt_core._bases.module import ModuleBase
-    from lt_core.accelerator import Accelerator
-    from lt_core.checkpoint import CheckpointIO
-    from lt_core.data import DataSource, Feed
-    from lt_core.duration import Unit
-    from lt_core.logger import Logger
-    from lt_core.logging.recorder import Recorder
-    from lt_core.precision import Precision
-    from lt_core.profiler import Profiler
-    from lt_core.strategy import Strategy
+from lt_core._bases.callback import CallbackBase
+from lt_core._bases.module import ModuleBase
+from lt_core.accelerator import Accelerator
+from lt_core.checkpoint import CheckpointIO
+from lt_core.data import DataSource, Feed
+from lt_core.duration import Unit
+from lt_core.logger import Logger
+from lt_core.logging.recorder import Recorder
+from lt_core.precision import Precision
+from lt_core.profiler import Profiler
+from lt_core.strategy import Strategy
 
 __all__ = ["TrainerAPI"]
 

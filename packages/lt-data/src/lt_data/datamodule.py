@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial, wraps
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -18,9 +18,7 @@ from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_core.hparams import HyperparametersMixin, makes_new
 from lt_core.seed import preserve_generators
 from lt_core.states import Stage
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["LightningDataModule"]
 

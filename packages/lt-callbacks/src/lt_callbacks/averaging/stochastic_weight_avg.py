@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,11 +18,9 @@ from lt_callbacks.averaging.averaged_weights import AveragedWeights, AverageFunc
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.module import LightningModule
 from lt_core.seed import preserve_generators
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["StochasticWeightAveraging"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +17,8 @@ from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, Every
 from lt_core.errors import ConfigError, warn
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["EMAWeightAveraging", "WeightAveraging"]
 

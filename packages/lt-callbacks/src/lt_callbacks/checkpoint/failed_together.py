@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
 from lt_core.errors import warn
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["failed_together"]
 

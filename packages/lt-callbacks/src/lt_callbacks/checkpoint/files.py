@@ -9,16 +9,13 @@ import tempfile
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from lt_callbacks.checkpoint.ledger import Ledger
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.strategy import Strategy
-    from lt_core.trainer import TrainerAPI
+from lt_core.strategy import Strategy
+from lt_core.trainer import TrainerAPI
 
 __all__ = [
     "CheckpointFiles",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from lt_callbacks.checkpoint.base import Checkpoint
@@ -12,9 +12,7 @@ from lt_callbacks.checkpoint.pending_saves import PendingSave, PendingSaves
 from lt_callbacks.checkpoint.ranking import CheckpointRanking
 from lt_core.errors import CheckpointError, warn
 from lt_core.terminal import short_path
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["KeptCheckpoints"]
 

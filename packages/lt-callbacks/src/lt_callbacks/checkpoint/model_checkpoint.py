@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,11 +28,9 @@ from lt_core.duration import Duration
 from lt_core.errors import ConfigError, warn
 from lt_core.files.partial_save import check_patterns
 from lt_core.interface import is_overridden
+from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelCheckpoint"]
 

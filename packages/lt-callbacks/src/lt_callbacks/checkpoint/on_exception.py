@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lt_callbacks.checkpoint.failed_together import failed_together
 from lt_callbacks.checkpoint.files import absolute
@@ -12,10 +11,8 @@ from lt_callbacks.checkpoint.naming import check_template
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["OnExceptionCheckpoint"]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from lt_callbacks.arguments import whole
 from lt_core.agreed_time import AgreedTime
 from lt_core.duration import UNITS, Duration, Every
 from lt_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["CheckpointSchedule"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,10 +13,8 @@ from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["BatchSizeFinder"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["TunedAttribute"]
 

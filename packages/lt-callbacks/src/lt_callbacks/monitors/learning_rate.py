@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -12,10 +12,8 @@ from lt_callbacks.arguments import choice, require_logger
 from lt_callbacks.filtered import LoggedSteps
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["LearningRateMonitor"]
 

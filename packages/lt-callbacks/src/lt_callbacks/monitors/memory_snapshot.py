@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,10 +12,8 @@ from lt_callbacks.arguments import whole
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["MemorySnapshot"]
 

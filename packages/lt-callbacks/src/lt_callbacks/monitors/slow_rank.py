@@ -6,18 +6,15 @@ import socket
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from lt_callbacks.arguments import number, whole
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["RankTimes", "SlowRankMonitor"]
 

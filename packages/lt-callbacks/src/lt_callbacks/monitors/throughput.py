@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from lt_callbacks.arguments import require_logger, whole
 from lt_callbacks.filtered import LoggedSteps, in_evaluation
@@ -15,12 +16,8 @@ from lt_callbacks.monitors.chip_flops import available_flops as flops_of_chip
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["ThroughputMonitor"]
 

@@ -6,18 +6,16 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import profiler as torch_profiler
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.profilers.simple import SimpleProfiler
 from lt_core.checkpoint import is_remote, local_folder
 from lt_core.errors import ConfigError
 from lt_core.rank import process_rank
-
-if TYPE_CHECKING:
-    from torch import profiler as torch_profiler
 
 __all__ = ["PyTorchProfiler"]
 

@@ -7,17 +7,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.progress.best import BestValues
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Display, Phase, SilentDisplay
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["ProgressBar", "in_notebook"]
 

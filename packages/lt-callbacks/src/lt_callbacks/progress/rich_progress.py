@@ -17,11 +17,10 @@ from lt_callbacks.progress.stdout_guard import LogRedirect
 from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
+from lt_core.trainer import TrainerAPI
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task, TaskID
-
-    from lt_core.trainer import TrainerAPI
 
 __all__ = ["RichProgressBar", "RichProgressBarTheme"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,10 +17,8 @@ from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, multiples
 from lt_core.errors import warn
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["EarlyStopping", "EarlyStoppingReason"]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_callbacks.monitored import Monitor
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["OptunaPruning"]
 

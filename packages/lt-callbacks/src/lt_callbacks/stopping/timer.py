@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_callbacks.arguments import choice
 from lt_core.agreed_time import AgreedTime
@@ -13,10 +13,8 @@ from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import Duration
 from lt_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["Timer"]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_callbacks.arguments import whole
 from lt_callbacks.summary.module_table import ModuleTable
 from lt_core.callback import Callback
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelSummary"]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core.errors import warn
-
-if TYPE_CHECKING:
-    from lt_core.trainer import TrainerAPI
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["EvaluationLoop", "FitLoop", "PredictLoop", "kept"]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from lt_core.dialect import StepKind
-
-if TYPE_CHECKING:
-    from lt_core.dialect import Window
-    from lt_core.module import LightningModule
+from lt_core.dialect import StepKind, Window
+from lt_core.module import LightningModule
 
 __all__ = ["ByIndex"]
 

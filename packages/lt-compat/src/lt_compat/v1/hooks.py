@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -14,10 +14,8 @@ from torch import Tensor
 from lt_core.callback import Callback
 from lt_core.dialect import HookAdapter
 from lt_core.errors import LtDeprecationWarning, warn
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
-    from lt_core.trainer import TrainerAPI
+from lt_core.module import LightningModule
+from lt_core.trainer import TrainerAPI
 
 __all__ = ["OldHooks", "call_init_hooks", "log_returned", "own_state", "with_old_name"]
 

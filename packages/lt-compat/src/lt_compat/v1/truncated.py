@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from lt_core.batch import map_batch
 from lt_core.dialect import StepKind
 from lt_core.errors import HookError
-
-if TYPE_CHECKING:
-    from lt_core.module import LightningModule
+from lt_core.module import LightningModule
 
 __all__ = ["Truncated"]
 

@@ -8,16 +8,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from types import FunctionType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import torch
 
+from lt_core._bases.module import ModuleBase
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
 from lt_core.plugins import install_hint
-
-if TYPE_CHECKING:
-    from lt_core._bases.module import ModuleBase
 
 __all__ = ["TrainersOwn", "read_by_torch_jit", "to_onnx", "to_torchscript"]
 

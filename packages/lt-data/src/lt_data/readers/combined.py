@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lt_core.strategy import Shard
 from lt_data.combined import CombinedLoader, Part, take_turns
+from lt_data.feed import LoaderFeed
 from lt_data.readers.reader import Reader
-
-if TYPE_CHECKING:
-    from lt_data.feed import LoaderFeed
 
 __all__ = ["CombinedReader"]
 

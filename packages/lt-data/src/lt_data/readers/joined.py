@@ -5,18 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from lt_core.batch import batch_size_of, map_batch
 from lt_core.errors import DataError, warn
+from lt_core.strategy import Shard
 from lt_data.readers.reader import Reader
 from lt_data.resume.twin import copied
-
-if TYPE_CHECKING:
-    from lt_core.strategy import Shard
 
 __all__ = ["JoinedReader", "counting", "join"]
 
