@@ -4,10 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt_core import Accelerator, LightningModule
 from lt_core.strategy import Capabilities, Strategy
+from lt_loops.logging import slot
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.step.losses import sum_weights, times
@@ -64,7 +67,7 @@ class Logs(Net):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)["loss"]
         for name in ("mean", "sum", "max"):
-            self.log(name, loss, reduce_fx=name, sync_dist=True)
+            self.log(name, loss, reduce_fx=name, sync_dist=True, on_step=True, on_epoch=True)
         return loss
 
     def on_train_batch_end(self, outputs, batch, batch_idx):
@@ -101,6 +104,32 @@ MODULES = {
 @pytest.mark.parametrize("window", [1, 2])
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_step_reads_nothing_from_its_device(kind, window, strategy, trainer, monkeypatch):
+    fit(kind, window, strategy, trainer, monkeypatch)
+
+
+class NoDoubles(TorchDispatchMode):
+    """Makes the meta device one without numbers of 64 bits, as Apple's GPUs are."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if any(
+            isinstance(leaf, torch.Tensor) and leaf.is_meta and leaf.dtype == torch.float64
+            for leaf in tree_leaves(made)
+        ):
+            raise TypeError(f"{function}: cannot convert a tensor of this device to float64")
+        return made
+
+
+@pytest.mark.parametrize("strategy", ["single", TwoRanks()], ids=["one rank", "two ranks"])
+@pytest.mark.parametrize("kind", MODULES)
+def test_a_step_makes_no_number_that_apple_s_gpus_lack(kind, strategy, trainer, monkeypatch):
+    monkeypatch.setattr(slot, "_SINGLE", ("meta",))
+    monkeypatch.setattr(slot, "_BUNCH", 2)  # so that sums are made within these few steps
+    with NoDoubles():
+        fit(kind, 1, strategy, trainer, monkeypatch)
+
+
+def fit(kind, window, strategy, trainer, monkeypatch):
     if strategy != "single":
         pytest.importorskip("lt_data")  # shards data over ranks
     for between_steps in ("look", "check_epoch"):  # where a row is due, and at an epoch's end, values are read
@@ -108,9 +137,9 @@ def test_a_step_reads_nothing_from_its_device(kind, window, strategy, trainer, m
     monkeypatch.setattr(RunRecorder, "epoch_values", lambda recorder, *args: {})
     data = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=2)
     clip = {} if kind == "manual" else {"gradient_clip_val": 0.5}
-    fit = trainer(accelerator=Meta(), strategy=strategy, accumulate_grad_batches=window, **clip)
-    fit.fit(MODULES[kind](), data)
-    assert fit.global_step
+    run = trainer(accelerator=Meta(), strategy=strategy, accumulate_grad_batches=window, **clip)
+    run.fit(MODULES[kind](), data)
+    assert run.global_step
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

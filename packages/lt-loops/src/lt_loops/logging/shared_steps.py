@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lt_loops.logging.slot import Key
+from lt_loops.logging.slot import Key, widest
 
 if TYPE_CHECKING:
     from lt_core.ranks import Ranks
@@ -41,7 +41,7 @@ class SharedSteps:
 
     def _exchange(self) -> None:
         device, slots = self._ranks.device, self._recorder.synced_steps()
-        wide = torch.float32 if device.type == "mps" else torch.float64
+        wide = widest(device)
         # a rank without a sample left in this step has a stand-in's batch, whose values count for nothing
         mine = {} if self._recorder.slots is None else slots
         values = [torch.as_tensor(mine[key].last_value() if key in mine else 0.0) for key in self._keys]

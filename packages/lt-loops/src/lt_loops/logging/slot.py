@@ -19,6 +19,9 @@ from lt_loops.logging.metric_state import is_metric, merged_metric, metric_state
 _BUNCH = 64
 """Values kept on a device before they are summed there."""
 
+_SINGLE = ("mps",)
+"""Types of devices that have no numbers of 64 bits with a fraction."""
+
 CALLABLE = "<callable>"
 """What stands in a file for a reduction of the user's."""
 
@@ -256,11 +259,11 @@ class Slot:
         if not self._pending:
             return
         stacked = torch.stack(self._pending)
-        wide = stacked.to(_wider(stacked) if stacked.is_floating_point() else torch.int64)
+        wide = stacked.to(widest(stacked.device) if stacked.is_floating_point() else torch.int64)
         if self.weighted:
             counts = all(weight.__class__ is int for weight in self._weights)
             weights = torch.tensor(
-                self._weights, dtype=_wider(wide) if wide.is_floating_point() or not counts else None
+                self._weights, dtype=widest(wide.device) if wide.is_floating_point() or not counts else None
             )
             wide = wide * weights.to(wide.device, non_blocking=True)
             self.count += sum(self._weights)
@@ -346,7 +349,7 @@ class Slot:
         if self.reduce == "mean":
             total, last = self.total, self._last
             if isinstance(total, Tensor):
-                total = total.to(_wider(total))
+                total = total.to(widest(total.device))
             elif last.__class__ is float and self.count and total == last * self.count:
                 return self._typed(
                     last
@@ -532,9 +535,9 @@ def _known(total: Any) -> bool:
     return isinstance(total, Tensor) or not math.isinf(total)
 
 
-def _wider(tensor: Tensor) -> torch.dtype:
-    """Return the widest floating-point type of the tensor's device."""
-    return torch.float32 if tensor.device.type == "mps" else torch.float64
+def widest(device: torch.device) -> torch.dtype:
+    """Return the widest floating-point type of a device."""
+    return torch.float32 if device.type in _SINGLE else torch.float64
 
 
 def _shown(wanted: torch.dtype, have: torch.dtype) -> torch.dtype:

@@ -13,6 +13,7 @@ from lt_core.dialect import dialects
 from lt_core.errors import HookError, did_you_mean
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import OUTPUTS, understood_by
+from lt_loops.logging.slot import widest
 
 if TYPE_CHECKING:
     from lt_core.data import Feed
@@ -117,7 +118,7 @@ def sum_weights(strategy: Strategy, weight: Weight) -> Weight:
     if strategy.world_size == 1:
         return _or_one(weight)
     device = strategy.device
-    dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no larger numbers
+    dtype = widest(device)
     mine = weight.to(dtype) if isinstance(weight, Tensor) else torch.full((), weight, dtype=dtype, device=device)
     total = strategy.all_reduce(mine, "sum")
     return _or_one(total.item() if device.type == "cpu" else total)
