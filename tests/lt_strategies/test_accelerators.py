@@ -108,6 +108,20 @@ def test_a_gpu_tells_its_memory_in_bytes():
     assert Cuda().stats(device)["memory_allocated_bytes"] >= kept.numel() * 4
 
 
+@pytest.mark.parametrize(("used", "kept"), [([1], [1]), ([0, 2], [0, 1, 2])])
+def test_generators_of_all_gpus_that_a_process_works_on_are_kept(used, kept, four_gpus):
+    states = {index: torch.full((16,), index, dtype=torch.uint8) for index in range(4)}
+    four_gpus.setattr(torch.cuda, "is_initialized", lambda: True)
+    four_gpus.setattr(torch.cuda, "is_available", lambda: True)
+    four_gpus.setattr(torch._C, "_cuda_hasPrimaryContext", used.__contains__, raising=False)
+    four_gpus.setattr(torch.cuda, "get_rng_state", lambda index=used[0]: states[index].clone())
+    four_gpus.setattr(torch.cuda, "set_rng_state", lambda state, index=used[0]: states.update({index: state}))
+    before, state = dict(states), Cuda().generator_state()
+    states.update({index: value + 100 for index, value in before.items()})
+    Cuda().restore_generator(state)
+    assert [index for index in states if torch.equal(states[index], before[index])] == kept
+
+
 @pytest.fixture
 def side_stream(monkeypatch):
     """Copies to a GPU that is not here: streams do nothing, and whose memory they are told of is noted."""

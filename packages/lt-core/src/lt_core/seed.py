@@ -104,8 +104,8 @@ def capture_generators() -> dict[str, Any]:
 
     Keys: ``python`` (the tuple of :func:`random.getstate`), ``torch`` (uint8, shape ``(5056,)``), and where they are
     in use ``numpy`` (a dict; its ``key`` int32, shape ``(624,)``) and the current device of each type by its name:
-    ``cuda`` (uint8, shape ``(16,)``), ``mps`` (uint8), ``xla`` (an int). Takes 10 µs, and 30 more where numpy is. Loads
-    with ``weights_only=True``.
+    ``cuda`` (uint8, shape ``(16,)``; of several GPUs that one process works on, ``(GPUs, 16)``), ``mps`` (uint8),
+    ``xla`` (an int). Takes 10 µs, and 30 more where numpy is. Loads with ``weights_only=True``.
     """
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if (numpy := sys.modules.get("numpy")) is not None:

@@ -60,6 +60,25 @@ class Cuda(Accelerator):
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
 
+    def generator_state(self) -> Tensor | None:
+        """Return the state of the current GPU's generator (uint8, shape ``(16,)``); where this process works on
+        several, by a model that was spread by hand, those of all up to the last (shape ``(GPUs, 16)``).
+        """
+        if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            return None
+        in_use = torch._C._cuda_hasPrimaryContext  # type: ignore[attr-defined]  # has no public name
+        used = [index for index in range(torch.cuda.device_count()) if in_use(index)]
+        if len(used) < 2:
+            return torch.cuda.get_rng_state()
+        return torch.stack([torch.cuda.get_rng_state(index) for index in range(used[-1] + 1)])
+
+    def restore_generator(self, state: Tensor) -> None:
+        if state.dim() == 1:
+            super().restore_generator(state)
+            return
+        for index, one in enumerate(state[: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(one.cpu(), index)
+
     def copies(self, device: torch.device) -> SideStream:
         """Return what copies on a stream of its own."""
         return SideStream(device)
