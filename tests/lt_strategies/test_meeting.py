@@ -4,12 +4,14 @@ import threading
 from datetime import timedelta
 
 import pytest
+import torch
 from tests.patience import PATIENCE
 from torch.distributed import HashStore
 
+from lt_core import Accelerator, Placement
 from lt_core.environment import Environment
 from lt_core.errors import RankError
-from lt_strategies import group
+from lt_strategies import DDP, group
 from lt_strategies.meeting import meet
 
 LONG = timedelta(seconds=PATIENCE)
@@ -100,3 +102,26 @@ def test_after_a_failure_a_process_can_enter_another_job_but_not_the_same(monkey
         group.enter(failed, 1, "gloo", LONG)
     assert group.enter(other, 1, "gloo", LONG).world_size == 1
     group.leave_group()
+
+
+def test_a_barrier_of_torch_s_own_guesses_no_device(monkeypatch):
+    """It warns where it does ("specify `device_id`"), and may then wait on another rank's GPU."""
+    talks = group.default_backend(torch.device("cuda")).replace("nccl", "gloo")
+    talks = talks if ":" in talks else f"cuda:{talks}"  # as torch takes NCCL alone
+    monkeypatch.setattr(group, "_broken", None)
+    monkeypatch.setattr(torch._C, "_get_accelerator", lambda *check: torch.device("cuda"))
+    group.enter(Environment(), 1, talks, LONG)
+    torch.distributed.barrier()  # warnings are errors
+    group.leave_group()
+
+
+def test_a_rank_s_device_is_the_current_one_before_its_backend_can_connect(monkeypatch):
+    class Device(Accelerator):
+        def open(self, device):
+            order.append("device")
+
+    order, strategy = [], DDP()
+    strategy.place(Placement(accelerator=Device()))
+    monkeypatch.setattr(group, "enter", lambda *args: order.append("group"))
+    strategy.open()
+    assert order == ["device", "group"]
