@@ -10,8 +10,6 @@ import torch
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["choice", "device", "fraction", "number", "require_logger", "whole"]
-
 
 def device(who: str, value: object, instead: str = "") -> torch.device | None:
     """Return the device that ``value`` names: a torch.device, a name or the number of a GPU; None stays None.

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
-__all__ = ["Archive", "DamagedError", "Record"]
-
 CHUNK = 1 << 20
 """Bytes read at a time for a checksum: small enough to stay in the processor's cache."""
 

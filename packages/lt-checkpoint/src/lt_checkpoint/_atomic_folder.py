@@ -23,16 +23,6 @@ except ImportError:
 REST_FILE = "rest.ckpt"
 """The file in a sharded checkpoint's folder that holds everything but the tensors; the header is in it."""
 
-__all__ = [
-    "REST_FILE",
-    "clean_folders",
-    "draft_of",
-    "held",
-    "put_in_place",
-    "remove_folder",
-    "standing",
-]
-
 _PARTIAL = re.compile(r"^\..+\.partial$")
 _OLD = re.compile(r"^\.(.+)\.old(\.[^.]+)?$")
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from lt_checkpoint._pickle_check import CutOffError, RefusedError, dry_run, first_item
 from lt_core.files.checkpoint_header import HEADER_KEY, Header
 
-__all__ = ["read_header"]
-
 _FIRST_BYTES = 4096
 """Bytes of the first read: the header of a file that has one is among them."""
 

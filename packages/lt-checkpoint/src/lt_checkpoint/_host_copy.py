@@ -12,8 +12,6 @@ from torch import Tensor
 
 from lt_core.files.plain_data import plain_tree
 
-__all__ = ["HostCopies", "host_tree", "num_bytes"]
-
 _WITH_STORAGE = ("cpu", "cuda", "mps", "xpu")
 
 

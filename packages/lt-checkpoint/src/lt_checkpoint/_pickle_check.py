@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 from lt_checkpoint import _stand_ins as stand_ins
 
-__all__ = ["CutOffError", "Findings", "RefusedError", "dry_run", "first_item"]
-
 STORAGE_BYTES = {
     **dict.fromkeys(("BoolStorage", "ByteStorage", "CharStorage", "UntypedStorage"), 1),
     **dict.fromkeys(("BFloat16Storage", "HalfStorage", "ShortStorage"), 2),

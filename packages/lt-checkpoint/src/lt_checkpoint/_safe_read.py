@@ -23,8 +23,6 @@ from lt_checkpoint._archive import Archive, DamagedError
 from lt_checkpoint._pickle_check import Findings, RefusedError, dry_run
 from lt_core.errors import CheckpointError, ConfigError, MissingCheckpointError, did_you_mean, near_files, warn
 
-__all__ = ["checked_location", "read_checkpoint", "verify_checkpoint"]
-
 _one_at_a_time = threading.Lock()
 """torch's list of safe names belongs to the process."""
 

@@ -15,8 +15,6 @@ from lt_core.errors import CheckpointError, MissingCheckpointError, near_files, 
 from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
 
-__all__ = ["as_bytes", "read", "read_metadata"]
-
 _OF_TRAINING = ("optimizer_states", "lr_schedulers", "callbacks", "loops", "lt", "gaps", "native_amp_scaling_state")
 """What only a resume needs."""
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["SafeGlobals", "is_callable", "is_dict", "known", "plain", "safe_globals"]
-
 SafeGlobals = list[Any]
 """What ``torch.serialization.safe_globals`` takes: pairs of a stand-in and the name that it stands for."""
 

@@ -7,8 +7,6 @@ import difflib
 import re
 from typing import Any, NoReturn
 
-__all__ = ["CommandError", "CommandParser"]
-
 
 class CommandError(Exception):
     """A mistake on the command line: shown without a traceback, exit status 2.

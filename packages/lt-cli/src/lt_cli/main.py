@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-__all__ = ["COMMANDS", "Command", "commands", "main"]
-
 
 class Command(NamedTuple):
     """One word after ``lt``.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
-__all__ = ["PREFIX", "Plugin", "installed_plugins", "plugin_lines"]
-
 PREFIX = "lt."
 
 

@@ -26,8 +26,6 @@ from lt_core.module import LightningModule
 from lt_core.terminal import short_path
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["TrainingCommand", "main"]
-
 _LIBRARIES = frozenset({"contextlib", "functools", "importlib", "torch"})
 """Modules whose frames may stand between lt's own."""
 

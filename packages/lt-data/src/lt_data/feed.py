@@ -17,8 +17,6 @@ from lt_data.fingerprint import warn_if_same
 from lt_data.lookahead import look_ahead
 from lt_data.readers.reader import Reader
 
-__all__ = ["LoaderFeed"]
-
 _MOMENT = 0.5
 """Seconds in which a signal of a dead worker arrives."""
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from lt_core.batch import map_batch
 from lt_core.errors import DataError, warn
 
-__all__ = ["fingerprint", "require_same", "warn_if_same"]
-
 _MOST_VALUES = 4096
 """Values of each tensor that are looked at."""
 

@@ -11,8 +11,6 @@ from lt_core.accelerator import Copies
 from lt_core.batch import map_batch
 from lt_core.strategy import Strategy
 
-__all__ = ["copies_of", "look_ahead"]
-
 
 def copies_of(transfer: Callable[[Any], Any] | None) -> Copies | None:
     """Return what can copy beside the step to where ``transfer`` moves; None where it does anything else as well."""

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from lt_core.strategy import Shard
 
-__all__ = ["Order", "Share", "evaluation_shares", "num_evaluation_batches", "num_steps", "seed_for", "training_shares"]
-
 
 class Order(NamedTuple):
     """What an epoch reads, in order, on all ranks together.

@@ -10,8 +10,6 @@ from lt_core.rank import process_rank
 from lt_loggers.params import as_dict
 from lt_loggers.rows import Row, Rows
 
-__all__ = ["BufferedLogger"]
-
 
 class BufferedLogger(Logger):
     """Base of our loggers: keeps rows, and hands them to :meth:`_write` when it is time.

@@ -17,9 +17,6 @@ from lt_loggers.log_file import LogFile
 from lt_loggers.mirror import Mirror
 from lt_loggers.params import as_yaml
 
-__all__ = ["FolderLogger", "next_version"]
-
-
 _HPARAMS = "hparams.yaml"
 
 

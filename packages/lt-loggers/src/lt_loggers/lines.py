@@ -11,8 +11,6 @@ from lt_loggers.folder import FolderLogger
 from lt_loggers.log_file import LogFile
 from lt_loggers.rows import Row
 
-__all__ = ["LineFile", "LineLogger"]
-
 
 class LineFile(LogFile):
     """Rows as lines, behind an optional header line; knows how many there are.

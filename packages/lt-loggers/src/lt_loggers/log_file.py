@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["LogFile"]
-
 
 class LogFile:
     """Appends to ``path``, and makes it and its folders where they are missing.

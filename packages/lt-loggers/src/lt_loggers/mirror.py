@@ -11,8 +11,6 @@ from typing import Any
 
 from lt_core.errors import ConfigError
 
-__all__ = ["Mirror"]
-
 
 class Mirror:
     """Copies files that have changed to where fsspec finds ``url``, and those of an earlier process from there.

@@ -10,8 +10,6 @@ from typing import Any
 from lt_core.errors import ConfigTypeError
 from lt_core.hparams import plain_hparams
 
-__all__ = ["as_dict", "as_yaml", "cells", "flat", "plain"]
-
 
 def as_dict(params: Any) -> dict[str, Any]:
     """Return hyperparameters given as a mapping, Namespace, dataclass or None as a dict.

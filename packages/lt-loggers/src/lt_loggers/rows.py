@@ -12,8 +12,6 @@ from torch import Tensor
 
 from lt_core.errors import LogError
 
-__all__ = ["Number", "Row", "Rows"]
-
 Number = int | float
 Row = tuple[int | float, float, dict[str, Number]]
 """Step, wall time in seconds since 1970, values by name."""

@@ -13,8 +13,6 @@ from lt_loggers.buffered import BufferedLogger
 from lt_loggers.rows import Row
 from lt_loggers.uploads import Upload, Uploads
 
-__all__ = ["Nothing", "TrackerLogger", "require"]
-
 
 class TrackerLogger(BufferedLogger):
     """Base of the trackers: sends rows in batches, keeps them while the service is unreachable, uploads checkpoints.

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from lt_core import CallbackBase
 
-__all__ = ["Upload", "Uploads"]
-
 _SETTINGS = ("monitor", "mode", "save_last", "save_top_k", "save_weights_only", "every_n_train_steps", "every_n_epochs")
 
 

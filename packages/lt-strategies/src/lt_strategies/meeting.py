@@ -13,8 +13,6 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.errors import RankError
 from lt_core.terminal import SLOW
 
-__all__ = ["meet", "missing", "say_bye"]
-
 _NAMED = 8
 """How many absent ranks an error names; of more than that, the number alone is useful."""
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_swa_avg_fn, get_swa_multi_avg_fn
 
-__all__ = ["AverageFunction", "AveragedWeights"]
-
 AverageFunction = Callable[[Tensor, Tensor, Any], Tensor]
 """Returns the new average of one weight from the average, the present weight and how many were averaged (0-dim)."""
 

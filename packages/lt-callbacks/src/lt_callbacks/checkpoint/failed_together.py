@@ -7,8 +7,6 @@ from time import monotonic, sleep
 from lt_core.errors import warn
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["failed_together"]
-
 _SECONDS = 2.0
 """How long the others may take to meet the same exception."""
 

@@ -17,17 +17,6 @@ from lt_core.errors import CheckpointError, ConfigError
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 
-__all__ = [
-    "CheckpointFiles",
-    "absolute",
-    "is_remote",
-    "mark_of",
-    "path_in",
-    "real_paths",
-    "relative_name",
-    "run_folder",
-]
-
 
 def is_remote(path: str) -> bool:
     """Return whether ``path`` is a URL of another file system, such as ``s3://bucket/run``."""

@@ -14,8 +14,6 @@ from lt_core.errors import CheckpointError, warn
 from lt_core.terminal import short_path
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["KeptCheckpoints"]
-
 
 class KeptCheckpoints:
     """The checkpoints of one callback: ranked, asked for, written, linked and deleted.

@@ -6,8 +6,6 @@ import contextlib
 import json
 from pathlib import Path
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """The file in which 0.1 noted what a run wrote, one line for each; now each checkpoint's header says it.

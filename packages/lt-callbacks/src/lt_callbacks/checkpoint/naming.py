@@ -11,23 +11,29 @@ from torch import Tensor
 
 from lt_core.errors import ConfigError, did_you_mean, warn
 
-__all__ = ["check_template", "fill_template"]
-
 
 def check_template(who: str, template: str) -> str:
     """Return a template such as ``"{epoch}-{val_loss:.2f}"``.
 
     Raises:
-        ConfigError: where it is no format string, has fields without a name, or leads out of its folder.
+        ConfigError: where it is no format string, has fields without a name or a format that no number fits, or leads
+            out of its folder.
     """
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in template):
         raise ConfigError(f"{who}(filename={template!r}): expected printable characters.", code="LT176")
     try:
-        fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
+        fields = {field: how for _, field, *how in Formatter().parse(template) if field is not None}
     except ValueError as error:
         raise ConfigError(f"{who}(filename={template!r}) is not a format string: {error}.", code="LT176") from error
     if "" in fields:
         raise ConfigError(f"{who}(filename={template!r}): each {{}} needs a metric's name.", code="LT176")
+    for field, (spec, conversion) in fields.items():
+        try:
+            _format(who, field, 1, spec or "", conversion)
+        except ConfigError:  # a metric may be a fraction
+            if field in ("epoch", "step"):
+                raise
+            _format(who, field, 0.5, spec or "", conversion)
     _check_inside(who, template, template)
     return template
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PendingSave", "PendingSaves"]
-
 
 @dataclass(slots=True, kw_only=True)
 class PendingSave:

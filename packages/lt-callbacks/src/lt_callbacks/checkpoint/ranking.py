@@ -11,8 +11,6 @@ from torch import Tensor
 from lt_callbacks.arguments import whole
 from lt_core.errors import ConfigError
 
-__all__ = ["CheckpointRanking"]
-
 
 class CheckpointRanking:
     """The kept checkpoints with their scores; without a monitor only the latest counts.

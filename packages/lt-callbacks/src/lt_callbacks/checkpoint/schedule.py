@@ -11,8 +11,6 @@ from lt_core.duration import UNITS, Duration, Every
 from lt_core.errors import ConfigError
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["CheckpointSchedule"]
-
 
 class CheckpointSchedule:
     """Says at which steps, epochs or times a checkpoint is due.

@@ -8,8 +8,6 @@ from typing import Any
 from lt_core.errors import ConfigError
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["TunedAttribute"]
-
 
 class TunedAttribute:
     """Reads and sets ``name`` wherever the run has it: on the module, in ``hparams``, on the datamodule.

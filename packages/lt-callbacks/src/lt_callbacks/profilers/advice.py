@@ -9,8 +9,6 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 
 from lt_callbacks.profilers.syncs import SyncWatch, is_ours, where
 
-__all__ = ["Advice", "most_helpful"]
-
 _FUSED = (Adam, AdamW, SGD, Adagrad)
 _MATTERS = 0.02
 """Gains below this share of the time are not worth a line."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Action", "shares", "table"]
-
 _KINDS = {
     "data": ("get_batch", "batch_to_device"),
     "step": ("training_step", "validation_step", "test_step", "predict_step"),

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["SyncWatch"]
-
 _OURS = (
     "lt",
     "lt_callbacks",

@@ -10,8 +10,6 @@ from typing import Any
 from lt_callbacks.progress.history import BEST
 from lt_callbacks.progress.phase import format_value
 
-__all__ = ["BestValues"]
-
 _VALIDATION = re.compile(r"(val|valid|validation)[_/.]")
 _MODES = {"loss": "min", "acc": "max", "accuracy": "max"}
 """By the last word of a validation's metric that nobody monitors."""

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from lt_callbacks.progress.phase import Phase, format_seconds, format_value
 
-__all__ = ["BEST", "History", "in_colour"]
-
 BEST = "*"
 """Stands behind a value that is the best so far."""
 

@@ -6,8 +6,6 @@ import sys
 
 from lt_callbacks.progress.phase import Metrics, Phase, format_metrics, format_seconds
 
-__all__ = ["LineDisplay"]
-
 _FIRST, _LAST = 60.0, 600.0
 
 

@@ -7,8 +7,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["NotebookLine", "has_widgets"]
-
 
 @cache
 def has_widgets() -> bool:

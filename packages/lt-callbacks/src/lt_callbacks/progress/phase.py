@@ -8,17 +8,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-__all__ = [
-    "Display",
-    "Metrics",
-    "Phase",
-    "SilentDisplay",
-    "fit_metrics",
-    "format_metrics",
-    "format_seconds",
-    "format_value",
-]
-
 _WINDOW = 30.0
 """Seconds over which the rate is averaged: long enough to be calm, short enough to forget a slow first batch."""
 

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-__all__ = ["LogRedirect", "StdoutGuard", "raw_stdout"]
-
 
 class StdoutGuard:
     """While it is open, text for stdout and stderr first clears the bar, then is written as whole lines above it.

@@ -20,8 +20,6 @@ from lt_core.errors import CheckpointError, did_you_mean
 from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
 
-__all__ = ["convert", "export", "run", "weights_of"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Do what ``lt ckpt`` was asked for; return the exit status: 1 for a bad checkpoint, 2 for a bad command."""

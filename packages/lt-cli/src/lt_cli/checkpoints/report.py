@@ -10,8 +10,6 @@ from torch import Tensor
 
 from lt_core.files.checkpoint_header import HEADER_KEY, Header
 
-__all__ = ["contents", "tensors_of"]
-
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 _WIDTH = 100  # characters of a value in the table

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from lt_cli.command import CommandParser
 
-__all__ = ["main", "parser"]
-
 _TYPES = ("float32", "float16", "bfloat16", "float64")
 
 

@@ -14,8 +14,6 @@ from lt_cli.help.outline import GROUPS_OF, TRAINING, outline
 from lt_cli.help.page import Row, plain
 from lt_cli.main import Command, commands
 
-__all__ = ["KINDS", "main", "parser"]
-
 KINDS = {
     "bash": "lt completion bash > ~/.lt-completion.bash, and in ~/.bashrc: . ~/.lt-completion.bash",
     "zsh": "lt completion zsh > a file _lt in a folder of fpath",

@@ -14,8 +14,6 @@ from typing import Any
 from lt_cli.command import CommandParser
 from lt_cli.plugin_list import installed_plugins, plugin_lines
 
-__all__ = ["main", "parser", "report"]
-
 _BESIDES = (
     "torch",
     "torchvision",

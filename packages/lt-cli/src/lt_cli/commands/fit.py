@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from lt_cli.help.outline import outline, plugin_page
 from lt_cli.help.page import page, short_type
 
-__all__ = ["main", "simulate"]
-
 USAGE = "{program} [--config FILE]... [--model CLASS] [--data CLASS] [--ARGUMENT VALUE]..."
 MORE = (
     "{program} --trainer.help            all arguments of the Trainer",

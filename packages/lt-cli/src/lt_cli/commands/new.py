@@ -14,8 +14,6 @@ from string import Template
 
 from lt_cli.command import CommandError, CommandParser
 
-__all__ = ["KINDS", "create", "main", "parser"]
-
 KINDS = {
     "project": "a small project: module, datamodule, configuration, test",
     "callback": "a plug-in package with a callback of your own, and the kit of callbacks as its tests",

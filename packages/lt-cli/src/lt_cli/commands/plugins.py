@@ -9,8 +9,6 @@ from importlib.metadata import EntryPoint
 from lt_cli.command import CommandParser
 from lt_cli.plugin_list import PREFIX, Plugin, installed_plugins, plugin_lines
 
-__all__ = ["main", "parser"]
-
 
 def parser() -> CommandParser:
     """Return the parser of the command."""

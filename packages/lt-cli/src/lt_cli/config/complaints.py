@@ -21,8 +21,6 @@ from lt_cli.config.plugin_classes import plugin_names
 from lt_core.errors import did_you_mean
 from lt_core.terminal import short_path
 
-__all__ = ["explain", "subclasses", "told_inside", "with_places"]
-
 _KEY = re.compile(r'Parser key "([^"]+)"')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':\s*\n")
 _NO_OPTION = re.compile(r"(?:(?:Group|Subcommand) '(?P<owner>[^']+)' does not accept option|Option) '(?P<key>[^']+)'")

@@ -11,8 +11,6 @@ import yaml
 
 from lt_core.terminal import short_path
 
-__all__ = ["ConfigPlaces", "Place", "config_files"]
-
 _SUFFIXES = (".yaml", ".yml", ".json")
 _DEEPEST = 8  # files that name files
 

@@ -23,8 +23,6 @@ from lt_cli.config.places import config_files
 from lt_cli.plugin_list import Plugin, installed_plugins
 from lt_core.plugins import OF_ARGUMENT
 
-__all__ = ["import_named_plugins", "plugin_names", "spell_out_plugins", "with_classes"]
-
 _ALL_GROUPS = {group for groups in OF_ARGUMENT.values() for group in groups}
 _WHOLE_LIST = (".help", "--help", "-h")
 _ARGUMENT = re.compile(r"--trainer\.(?P<argument>\w+)(?P<more>\+?)(?:=(?P<name>.*))?\Z", re.DOTALL)

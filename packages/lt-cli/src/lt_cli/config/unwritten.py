@@ -12,8 +12,6 @@ from lt_core.hparams import plain_hparams
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["ChecksHyperparameters", "unwritten"]
-
 
 def unwritten(
     parser: LightningArgumentParser, config: Mapping[str, Any], given: Mapping[str, Any] | None = None

@@ -17,8 +17,6 @@ from docstring_parser import parse
 from lt_cli.help.page import COMMON, Row
 from lt_cli.plugin_list import Plugin, installed_plugins
 
-__all__ = ["GROUPS_OF", "TRAINING", "outline", "plugin_page"]
-
 TRAINING = {
     "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "train_dataloader"},
     "validate": {"model", "dataloaders", "datamodule", "val_dataloaders"},

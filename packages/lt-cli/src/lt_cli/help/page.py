@@ -9,8 +9,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["COMMON", "Row", "page", "plain", "short_type"]
-
 COMMON = (
     "max_epochs",
     "max_steps",

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Scalar", "read_scalars"]
-
 _WIRE_VARINT, _WIRE_64, _WIRE_BYTES, _WIRE_32 = 0, 1, 2, 5
 _EVENT_WALL_TIME, _EVENT_STEP, _EVENT_SUMMARY, _EVENT_SESSION = 1, 2, 5, 7
 _SUMMARY_VALUE = 1

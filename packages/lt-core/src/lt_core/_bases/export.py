@@ -17,8 +17,6 @@ from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
 from lt_core.plugins import install_hint
 
-__all__ = ["TrainersOwn", "read_by_torch_jit", "to_onnx", "to_torchscript"]
-
 
 def to_onnx(
     self: ModuleBase,

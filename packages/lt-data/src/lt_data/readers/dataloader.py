@@ -24,8 +24,6 @@ from lt_data.resume.indices import Noted, Watched, draws_once, plain_notes, read
 from lt_data.resume.twin import Twin, read_worker_states
 from lt_data.resume.workers import is_stateful
 
-__all__ = ["LoaderReader", "advice", "index_sampler", "warn_of_rereading"]
-
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
     """Return what yields the indices of one batch: the batch sampler, or the sampler where nothing is batched."""

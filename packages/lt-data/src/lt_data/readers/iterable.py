@@ -23,8 +23,6 @@ from lt_data.resume.generators import (
 )
 from lt_data.resume.indices import Watched, plain_notes, read_notes
 
-__all__ = ["IterableReader", "SharedIterableReader"]
-
 
 class IterableReader(Reader):
     """Reads an iterable as it is. A resume continues by the loader's own ``state_dict`` where it has one (torchdata's

@@ -16,8 +16,6 @@ from lt_core.strategy import Shard
 from lt_data.readers.reader import Reader
 from lt_data.resume.twin import copied
 
-__all__ = ["JoinedReader", "counting", "join"]
-
 Gather = Callable[[Any], list[Any]]
 
 _END = object()

@@ -7,8 +7,6 @@ from typing import Any
 
 from lt_core.strategy import Shard
 
-__all__ = ["Reader"]
-
 
 class Reader:
     """Makes the iterator of each epoch, and says what is needed to make it again in the middle of one.

@@ -23,8 +23,6 @@ from lt_data.readers.dataloader import LoaderReader
 from lt_data.resume.generators import HostState, set_host_state
 from lt_data.resume.indices import draws_once, read_notes
 
-__all__ = ["Rows", "RowsReader", "find_rows", "index_tensors"]
-
 
 class Rows(NamedTuple):
     """How whole batches are taken out of a dataset.

@@ -32,8 +32,6 @@ from lt_data.shards import (
     training_shares,
 )
 
-__all__ = ["ShardedReader"]
-
 
 class ShardedReader(Reader):
     """This rank's part of a DataLoader over map-style data; nothing is drawn from the process's generators.

@@ -16,8 +16,6 @@ from lt_data.resume.twin import copied
 from lt_data.resume.workers import is_stateful
 from lt_data.shards import Order, Share, num_evaluation_batches, num_steps, training_shares
 
-__all__ = ["SharedStream", "SharedStreamReader", "own_shard"]
-
 
 def own_shard(dataset: Any, shard: Shard) -> Any | None:
     """Return this rank's part of an iterable dataset that says how it splits, or None.

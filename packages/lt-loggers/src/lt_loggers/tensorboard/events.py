@@ -14,8 +14,6 @@ from lt_loggers.media_files import animated_png, png, wav
 from lt_loggers.tensorboard.records import Pattern, framed
 from lt_loggers.tensorboard.wire import as_float32, double, float32, message, number, text, varint
 
-__all__ = ["ScalarEvents", "file_version", "hparams_end", "hparams_start", "media_event", "session_start"]
-
 _STRING = 7  # DT_STRING
 _FLOAT = 1  # DT_FLOAT
 _LARGEST_INT = 2**53  # from here on a double has no place for every integer

@@ -11,8 +11,6 @@ from torch import nn
 from lt_core.batch import move_to_device
 from lt_core.seed import isolate_rng
 
-__all__ = ["add_graph"]
-
 
 class _ByPosition(nn.Module):
     """A model that is called with keywords, for a tracer that knows positions only."""

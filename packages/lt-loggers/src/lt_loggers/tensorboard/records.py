@@ -10,8 +10,6 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["Pattern", "crc32c", "framed"]
-
 _MASK = 0xFFFF_FFFF
 
 

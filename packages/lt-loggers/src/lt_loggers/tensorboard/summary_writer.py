@@ -9,8 +9,6 @@ from torch.utils.tensorboard.writer import FileWriter, SummaryWriter
 
 from lt_loggers.tensorboard.records import framed
 
-__all__ = ["LoggerSummaryWriter"]
-
 
 class _Events:
     """What ``FileWriter`` expects of TensorBoard's EventFileWriter."""

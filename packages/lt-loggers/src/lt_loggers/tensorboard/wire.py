@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["as_float32", "double", "float32", "message", "number", "text", "varint"]
-
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
 

@@ -17,8 +17,6 @@ from lt_core.precision import Precision
 from lt_core.strategy import Strategy, SupportsStages
 from lt_loops.setup.optimizers import parse_optimizers
 
-__all__ = ["memory", "out_of_memory"]
-
 
 def memory(module: LightningModule, precision: Precision, strategy: Strategy) -> str:
     """Return what parameters, gradients and optimizers take on a rank, as text.

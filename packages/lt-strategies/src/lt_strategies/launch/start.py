@@ -12,8 +12,6 @@ from lt_core.ranks import Ranks
 from lt_strategies.launch.job import seat
 from lt_strategies.launch.witness import Witness
 
-__all__ = ["cores_per_rank", "must_start", "need_one_node", "run_here"]
-
 
 def must_start(strategy: Ranks) -> bool:
     """Return whether the other ranks of this strategy have yet to be started."""

@@ -10,8 +10,6 @@ from torch.distributed.tensor import DTensor
 
 from lt_strategies.distributed import own_part
 
-__all__ = ["clip_norm", "clip_value"]
-
 
 def clip_norm(params: Iterable[nn.Parameter], largest: float) -> Tensor:
     """Scale gradients in place so that their norm is at most ``largest``; return the norm before, shape ``()``."""

@@ -10,8 +10,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lt_core.errors import ConfigError
 
-__all__ = ["materialize", "on_meta"]
-
 
 def on_meta(module: nn.Module) -> bool:
     """Return whether a parameter or buffer of the module has no memory yet."""

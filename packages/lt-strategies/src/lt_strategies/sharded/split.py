@@ -12,8 +12,6 @@ from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, Ro
 
 from lt_core.errors import ConfigError, did_you_mean
 
-__all__ = ["split_layers"]
-
 
 def split_layers(
     module: nn.Module, mesh: DeviceMesh, plan: Mapping[str, ParallelStyle | str] | str, *, split_loss: bool

@@ -14,8 +14,6 @@ from lt_core.checkpoint import Stored
 from lt_core.errors import ConfigError
 from lt_core.strategy import Strategy
 
-__all__ = ["check_gathers", "load_module", "load_optimizer", "whole"]
-
 
 def check_gathers(module: nn.Module) -> None:
     """Refuse parameters of which this torch would give back other numbers than it was given.

@@ -21,8 +21,6 @@ from torch.utils._pytree import tree_leaves
 from lt_core.errors import ConfigError
 from lt_strategies.distributed import FINGERPRINT
 
-__all__ = ["Call", "NotYetSent", "Recorder", "Sent"]
-
 _SENT = {"broadcast_": 0, "allreduce_": 0, "reduce_": 0, "allgather_": 1, "_allgather_base_": 1}
 _SENT |= {"_reduce_scatter_base_": 1, "reduce_scatter_": 1, "send": 0, "recv_": 0}
 _SENT |= dict.fromkeys(("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast"), 0)

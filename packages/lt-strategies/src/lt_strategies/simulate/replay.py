@@ -8,8 +8,6 @@ from itertools import zip_longest
 
 from lt_strategies.simulate.recorder import Call
 
-__all__ = ["conflict", "table"]
-
 Schedules = Mapping[int, Sequence[Call]]
 
 

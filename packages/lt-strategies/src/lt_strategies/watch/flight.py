@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "ask", "calls_of", "differences", "listen", "recorded"]
-
 KEPT = 200
 """So many of the last collectives are compared."""
 

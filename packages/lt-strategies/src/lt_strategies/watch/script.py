@@ -21,8 +21,6 @@ from typing import Any
 from lt_strategies.watch.page import ENDED, KILL, Page, read_report
 from lt_strategies.watch.watch import INTERRUPTED, POLL, Member, Verdict, Watch
 
-__all__ = ["command", "main"]
-
 
 def command(order: dict[str, Any]) -> list[str]:
     """Return the command that watches a script: Python without site-packages, with the folder of this package."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["CONSEQUENCE", "OURS", "is_no_step", "is_pipeline", "main_stack", "waits_for_others"]
-
 CONSEQUENCE = re.compile(
     r"gloo/|NCCL|ProcessGroup|DistBackendError|DistNetworkError|DistStoreError"
     r"|[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|Socket|Application timeout caused pair closure"

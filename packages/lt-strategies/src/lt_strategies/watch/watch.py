@@ -25,8 +25,6 @@ from lt_strategies.watch.page import (
 from lt_strategies.watch.rhythm import Pace, Stillness, still
 from lt_strategies.watch.stacks import is_no_step, is_pipeline, main_stack, waits_for_others
 
-__all__ = ["INTERRUPTED", "PATIENCE", "POLL", "Member", "Verdict", "Watch"]
-
 POLL = 0.1  # seconds between two looks
 PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequences (broken connections) are known
 GRACE = 1.5  # seconds in which the other ranks may end by themselves
