@@ -149,7 +149,6 @@ class BaseFinetuning(Callback):
             self.freeze_before_training(pl_module)
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Let the subclass unfreeze."""
         trained = {name for name, p in pl_module.named_parameters() if p.requires_grad}
         groups = [len(optimizer.param_groups) for optimizer in trainer.optimizers]
         for optimizer in trainer.optimizers:
@@ -159,7 +158,6 @@ class BaseFinetuning(Callback):
             trainer.mark_dirty()
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Let go of the run."""
         self._trainer = self._module = None
 
     def state_dict(self) -> dict[str, Any]:

@@ -41,12 +41,10 @@ class GarbageCollection(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Collect young objects where it is due."""
         if (batch_idx + 1) % self.every_n_batches == 0:
             gc.collect(1)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Collect everything."""
         gc.collect()
 
     def on_fit_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -54,7 +52,6 @@ class GarbageCollection(Callback):
         self._give_back()
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        """Let Python collect again, if it did before."""
         self._give_back()
 
     def _give_back(self) -> None:

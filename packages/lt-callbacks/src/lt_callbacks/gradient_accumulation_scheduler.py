@@ -39,7 +39,6 @@ class GradientAccumulationScheduler(Callback):
         self._before: int | dict[int, int] | None = None
 
     def explain(self) -> str:
-        """Say how many batches make a step from which epoch on."""
         return ", ".join(f"{self.scheduling[epoch]} batches a step from epoch {epoch} on" for epoch in self.epochs)
 
     def going_to_accumulate_grad_batches(self) -> bool:
@@ -69,12 +68,10 @@ class GradientAccumulationScheduler(Callback):
         trainer.accumulate_grad_batches = count
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Give the Trainer its own count back."""
         if self._before is not None:
             trainer.accumulate_grad_batches, self._before = self._before, None
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Set the epoch's count."""
         count = self.get_accumulate_grad_batches(trainer.current_epoch)
         if count != trainer.accumulate_grad_batches:
             trainer.accumulate_grad_batches = count

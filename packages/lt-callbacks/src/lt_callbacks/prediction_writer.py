@@ -80,7 +80,6 @@ class BasePredictionWriter(Callback):
         raise NotImplementedError(f"{type(self).__name__}.write_on_epoch_end is not defined")
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin with nothing."""
         self._predictions = [[] for _ in trainer.num_predict_batches]
         self._indices = [[] for _ in trainer.num_predict_batches]
 
@@ -93,7 +92,6 @@ class BasePredictionWriter(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Write or keep the batch's prediction."""
         indices = trainer.predict_indices(dataloader_idx)
         if self.interval.on_batch:
             self.write_on_batch_end(trainer, pl_module, outputs, indices, batch, batch_idx, dataloader_idx)
@@ -102,7 +100,6 @@ class BasePredictionWriter(Callback):
             self._indices[dataloader_idx].append(indices)
 
     def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Write what was kept."""
         predictions, indices = self._predictions, self._indices
         self._predictions, self._indices = [], []
         if not self.interval.on_epoch:

@@ -166,7 +166,6 @@ class ModelPruning(Callback):
             self._first_values = dict(values)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Prune."""
         if self._at_epoch_end:
             self._run(trainer, trainer.current_epoch)
 
@@ -176,7 +175,6 @@ class ModelPruning(Callback):
             self._run(trainer, trainer.current_epoch)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Give the module plain weights again."""
         if self._make_permanent:
             self.make_pruning_permanent()
 

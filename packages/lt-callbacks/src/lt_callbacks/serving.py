@@ -60,7 +60,6 @@ class ServingReport:
     largest_difference: float
 
     def __str__(self) -> str:
-        """Return it in one line."""
         return (
             f"serves: {self.num_bytes / 2**20:.2f} MiB, read in {self.load_seconds:.2f} s, "
             f"{self.latency * 1e3:.2f} ms a call, outputs differ by at most {self.largest_difference:.1g}"

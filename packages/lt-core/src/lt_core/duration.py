@@ -132,7 +132,6 @@ class Duration:
         return self.amount if self.amount % 1 else int(self.amount)
 
     def __str__(self) -> str:
-        """Return it as a user would write it."""
         return str(timedelta(seconds=self.amount)) if self.unit == "seconds" else f"{self.amount:.12g} {self.unit}"
 
 

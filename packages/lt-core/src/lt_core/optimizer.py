@@ -63,7 +63,6 @@ class LightningOptimizer:
         return type(self.__dict__["_optimizer"])
 
     def __getattr__(self, name: str) -> Any:
-        """Read everything else from torch's optimizer."""
         return getattr(self.__dict__["_optimizer"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -83,7 +82,6 @@ class LightningOptimizer:
         return context
 
     def __repr__(self) -> str:
-        """Show torch's optimizer."""
         return repr(self.__dict__["_optimizer"])
 
 

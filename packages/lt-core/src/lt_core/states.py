@@ -38,7 +38,6 @@ class Stage(StrEnum):
     PREDICT = "predict", "predict", "predict", "predict", "prediction"
 
     def __new__(cls, value: str, run: str = "", short: str = "", hook: str = "", noun: str = "") -> Self:
-        """Make a member of its words."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.run, member.short, member.hook, member.noun = run, short, hook, noun

@@ -68,7 +68,6 @@ class FitResult:
         )
 
     def __repr__(self) -> str:
-        """Return the outcome in one line."""
         metrics = "".join(f", {name}={value:.4g}" for name, value in self.metrics.items())
         where = f"epochs={self.epochs}, steps={self.steps}, seconds={self.seconds:.1f}"
         return f"FitResult({self.stop_reason!r}, {where}{metrics})"

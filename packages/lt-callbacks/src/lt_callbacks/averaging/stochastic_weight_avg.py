@@ -123,7 +123,6 @@ class StochasticWeightAveraging(Callback):
         self._set_epoch(trainer)
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Work out the epoch's learning rates."""
         self._set_epoch(trainer)
 
     def on_before_optimizer_step(self, trainer: TrainerAPI, pl_module: LightningModule, optimizer: Optimizer) -> None:
@@ -133,7 +132,6 @@ class StochasticWeightAveraging(Callback):
                 group["lr"] = rate
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Take the epoch's weights into the average."""
         if self._average is not None and trainer.current_epoch >= self._first_epoch:
             self._average.update()
 
@@ -146,7 +144,6 @@ class StochasticWeightAveraging(Callback):
             _update_batch_norm(trainer, pl_module)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Let the average go."""
         self._average = self._rates = None
 
     def _check(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:

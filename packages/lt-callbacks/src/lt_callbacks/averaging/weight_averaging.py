@@ -142,7 +142,6 @@ class WeightAveraging(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Update after an optimizer step."""
         step = trainer.global_step
         due = self._every is None or self._is_reached(trainer, self._every)
         if due and step > self._latest_update_step and self.should_update(step_idx=step - 1):
@@ -150,7 +149,6 @@ class WeightAveraging(Callback):
             self._update()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Update after an epoch."""
         epoch = trainer.current_epoch
         if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
             self._latest_update_epoch = epoch
@@ -161,21 +159,17 @@ class WeightAveraging(Callback):
         self._swap(True)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Go back to the present weights."""
         self._swap(False)
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        """Go back to the present weights."""
         self._swap(False)
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Give the module the average."""
         self._swap(False)
         if self._average is not None and self._average.num_averaged and not trainer.interrupted:
             self._average.copy_to_module()
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Let the average go."""
         self._swap(False)
         self._average = self._multiples = None
 

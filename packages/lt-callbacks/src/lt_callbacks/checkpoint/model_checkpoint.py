@@ -150,7 +150,6 @@ class ModelCheckpoint(Checkpoint):
         self._in_first_step = False
 
     def explain(self) -> str:
-        """Say when it saves, and what it keeps."""
         count = {-1: "all", 0: "none", 1: ""}.get(self.save_top_k, str(self.save_top_k))
         which = f"best by {self.monitor} ({self.mode})" if self.monitor else "newest"
         kept = f"keeps {count}" if self.save_top_k in (-1, 0) else f"keeps the {f'{count} {which}'.strip()}"
@@ -288,7 +287,6 @@ class ModelCheckpoint(Checkpoint):
             self._kept.files.check(trainer.strategy)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Finish what a killed predecessor had begun."""
         if self.exclude:
             check_patterns(self.exclude, pl_module, pl_module.state_dict())
         self._schedule.start(trainer)
@@ -304,7 +302,6 @@ class ModelCheckpoint(Checkpoint):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save by steps or by time."""
         if not self._schedule.in_epoch:
             return
         if self._schedule.due_after_batch(trainer) and not self._should_skip_saving_checkpoint(trainer):
@@ -351,7 +348,6 @@ class ModelCheckpoint(Checkpoint):
             )
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        """Save what there is, where asked for."""
         skipped = self._should_skip_saving_checkpoint(trainer)
         due = not skipped or (self._in_first_step and not trainer.global_step)
         if not self.save_on_exception or not due or not failed_together("ModelCheckpoint", trainer):
@@ -403,7 +399,6 @@ class ModelCheckpoint(Checkpoint):
         self._kept.failed(path)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Say what was kept."""
         kept = self._kept.close()
         if kept and stage == "fit":
             trainer.print(kept)

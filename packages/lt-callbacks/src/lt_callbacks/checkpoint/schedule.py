@@ -56,7 +56,6 @@ class CheckpointSchedule:
         self.in_epoch = bool(self.every_n_train_steps or train_time_interval or every)
 
     def __str__(self) -> str:
-        """Describe the schedule."""
         if self.every_n_train_steps:
             return f"every {self.every_n_train_steps} optimizer steps"
         if self.train_time_interval:

@@ -73,7 +73,6 @@ class BatchSizeFinder(Callback):
         self.optimal_batch_size = int(state_dict["optimal_batch_size"])
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Search, unless the run is resumed."""
         if trainer.global_step == 0 and trainer.batch_idx == 0:
             self.scale_batch_size(trainer, pl_module)
 

@@ -151,7 +151,6 @@ class LearningRateFinder(Callback):
         self.optimal_lr.results = {name: list(values) for name, values in state_dict["results"].items()}
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Search, unless the run is resumed."""
         if trainer.global_step == 0:
             self.lr_find(trainer, pl_module)
 

@@ -33,7 +33,6 @@ class DeviceStatsMonitor(Callback):
         self._at_start, self._at_end = LoggedSteps(), LoggedSteps()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Check that readings can be taken and sent."""
         if stage not in ("fit", "validate", "test"):
             return
         require_logger("DeviceStatsMonitor", trainer)

@@ -56,7 +56,6 @@ class LearningRateMonitor(Callback):
         self._logged = LoggedSteps()
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Refuse to run without a logger."""
         require_logger("LearningRateMonitor", trainer)
         names = [name for own, optimizer in _named(trainer) for name, _ in _named_groups(own, optimizer)]
         self.lrs = {name: [] for name in names}

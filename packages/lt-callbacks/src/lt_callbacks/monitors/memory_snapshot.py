@@ -54,7 +54,6 @@ class MemorySnapshot(Callback):
         self._recording = self._done = False
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Refuse what is not CUDA."""
         device = trainer.strategy.device
         if device.type != "cuda":
             raise ConfigError(
@@ -64,7 +63,6 @@ class MemorySnapshot(Callback):
             )
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Begin to record."""
         if not self._recording and not self._done and trainer.global_step >= self.start_step:
             torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
             self._recording = True
@@ -72,7 +70,6 @@ class MemorySnapshot(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Write the snapshot when its steps are over."""
         if self._recording and self.stop_step is not None and trainer.global_step >= self.stop_step:
             self._write(trainer, "steps")
 
@@ -82,12 +79,10 @@ class MemorySnapshot(Callback):
             self._write(trainer, "steps")
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        """Write a snapshot where memory ran out."""
         if self._recording:
             self._write(trainer, "out_of_memory" if isinstance(exception, torch.OutOfMemoryError) else "exception")
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Stop recording."""
         if self._recording:
             torch.cuda.memory._record_memory_history(enabled=None)
         self._recording = self._done = False

@@ -62,7 +62,6 @@ class NaNGuard(Callback):
         self.first_step, self._reported = state_dict["first_step"], bool(state_dict["told"])
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Start without a step that was not finite."""
         self._first = torch.full((), _NEVER, dtype=torch.int64, device=trainer.strategy.device)
         self._checked = trainer.global_step
 
@@ -87,7 +86,6 @@ class NaNGuard(Callback):
             self._check(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Check the flag."""
         self._check(trainer, pl_module)
 
     def _note(self, step: int, finite: Tensor) -> None:

@@ -73,7 +73,6 @@ class SlowRankMonitor(Callback):
         self._ended = None
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Note that the batch is there."""
         if self._ended is not None:
             self._loading.append(perf_counter() - self._ended)
         self._began = _mark(trainer.strategy.device)
@@ -87,13 +86,11 @@ class SlowRankMonitor(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Compare the ranks where it is due."""
         if trainer.total_batches % self.every_n_batches == 0:
             self._compare(trainer)
         self._ended = perf_counter()
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Leave the validation out."""
         self._ended = None
 
     def _compare(self, trainer: TrainerAPI) -> None:

@@ -93,7 +93,6 @@ class SpikeDetection(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Compare the loss with its running mean."""
         tensor = loss_of(outputs)
         loss = float(tensor.detach()) if tensor is not None else None
         spike = loss is not None and batch_idx >= self.warmup and self._is_spike(loss)

@@ -104,12 +104,10 @@ class ThroughputMonitor(Callback):
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin to count."""
         self._logged = LoggedSteps()
         self._begin(trainer, "train")
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Count the operations of the first batch, where asked for."""
         if self.measure_flops and self._flops_per_batch is None:
             from torch.utils.flop_counter import FlopCounterMode
 
@@ -119,14 +117,12 @@ class ThroughputMonitor(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the batch; send where it is due."""
         self._end_counting()
         self._count("train", batch)
         if self._logged.is_due(trainer):
             self._send(trainer, "train")
 
     def on_exception(self, trainer: TrainerAPI, pl_module: LightningModule, exception: BaseException) -> None:
-        """Stop counting operations."""
         self._end_counting()
 
     # ---- evaluation --------------------------------------------------------------------------------------------------
@@ -145,7 +141,6 @@ class ThroughputMonitor(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Count the batch; send where it is due."""
         if trainer.sanity_checking:
             return
         stage = "test" if trainer.testing else "predict" if trainer.predicting else "validate"
@@ -162,11 +157,9 @@ class ThroughputMonitor(Callback):
             training.began += perf_counter() - self._left
 
     def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin to count."""
         self._begin(trainer, "test")
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin to count."""
         self._begin(trainer, "predict")
 
     # ---- counting ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ class LineDisplay:
     delay = _FIRST
 
     def interval(self, phase: Phase) -> float:
-        """Return the seconds until the next line."""
         return min(max(_FIRST, phase.elapsed / 10), _LAST)
 
     def update(self, phase: Phase, metrics: Metrics) -> None:

@@ -187,13 +187,11 @@ class ProgressBar(Callback):
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Take note of who runs; only rank 0 draws."""
         self._trainer, self._module = trainer, pl_module
         self._rank_draws = trainer.is_global_zero
         self._shown_before, self._unit = {}, ""
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Leave a clean terminal."""
         self._close()
         self._trainer = self._module = None
 
@@ -208,13 +206,11 @@ class ProgressBar(Callback):
         self._draw()
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin a new epoch's bar."""
         self._begin_epoch()
 
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Draw when it is time."""
         self._done = batch_idx + 1
         if monotonic() < self._next_draw:
             return
@@ -222,7 +218,6 @@ class ProgressBar(Callback):
         self._draw_at_rate()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Show the epoch's metrics."""
         self._finish()
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -240,11 +235,9 @@ class ProgressBar(Callback):
             self._begin_evaluation("validate", self.validation_description, trainer.num_val_batches)
 
     def on_test_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin a bar."""
         self._begin_evaluation("test", self.test_description, trainer.num_test_batches)
 
     def on_predict_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Begin a bar."""
         self._begin_evaluation("predict", self.predict_description, trainer.num_predict_batches)
 
     def on_validation_batch_end(
@@ -256,7 +249,6 @@ class ProgressBar(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Draw when it is time."""
         if dataloader_idx != self._loader:  # one bar for all loaders, whose lengths may be unknown
             self._loader, self._before_loader = dataloader_idx, self._done
         self._done = self._before_loader + batch_idx + 1
@@ -274,11 +266,9 @@ class ProgressBar(Callback):
             self._return_to(self._outer)
 
     def on_test_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """End the bar."""
         self._finish()
 
     def on_predict_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """End the bar."""
         self._finish()
 
     # ---- the phases --------------------------------------------------------------------------------------------------

@@ -119,7 +119,6 @@ class EarlyStopping(Callback):
         return self.mode_dict[self.mode]
 
     def explain(self) -> str:
-        """Say when it ends training."""
         waits = self.patience if isinstance(self.patience, Duration) else f"{self.patience} checks"
         return f"ends training when {self.monitor} ({self.mode}) did not get better in {waits}"
 
@@ -148,16 +147,13 @@ class EarlyStopping(Callback):
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Begin with no validation."""
         self._metric.start()
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Check, where the epoch's end is the moment."""
         if self._checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Check, where validation's end is the moment."""
         if not self._metric.validated(trainer) or self._should_skip_check(trainer):
             return
         if not self._checks_on_train_epoch_end(trainer):

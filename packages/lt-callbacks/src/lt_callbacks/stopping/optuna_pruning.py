@@ -51,7 +51,6 @@ class OptunaPruning(Callback):
         self._process = os.getpid()
 
     def explain(self) -> str:
-        """Say when it ends training."""
         return f"ends training where Optuna prunes the trial, by {self.monitor}"
 
     @property
@@ -71,11 +70,9 @@ class OptunaPruning(Callback):
                     self.trial.report(value, step)
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Begin with no validation."""
         self._metric.start()
 
     def on_validation_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Report, and end the fit where the trial is pruned."""
         if self._metric.validated(trainer):
             self._report(trainer)
 

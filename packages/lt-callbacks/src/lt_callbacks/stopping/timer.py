@@ -62,7 +62,6 @@ class Timer(Callback):
         self._clock: AgreedTime | None = None
 
     def explain(self) -> str:
-        """Say when it ends training."""
         return "" if self._duration is None else f"ends training after {timedelta(seconds=self._duration)}"
 
     def start_time(self, stage: str = "train") -> float | None:
@@ -109,12 +108,10 @@ class Timer(Callback):
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop when the time is over."""
         if self._interval == "step":
             self._stop_in_time(trainer)
 
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Stop when the time is over."""
         if self._interval == "epoch":
             self._stop_in_time(trainer)
 

@@ -33,7 +33,6 @@ class ModelSummary(Callback):
         self._summarize_kwargs = summarize_kwargs
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Print the table, once on rank 0."""
         together = trainer.strategy.capabilities.forward_needs_all_ranks
         if not (trainer.is_global_zero or together):
             return

@@ -219,7 +219,6 @@ def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any])
 
 
 def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
-    """Return the parameters of ``cls.__init__`` without ``self``."""
     parameters = dict(inspect.signature(cls.__init__).parameters)
     parameters.pop(next(iter(parameters), ""), None)
     return parameters

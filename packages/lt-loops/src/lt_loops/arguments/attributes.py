@@ -28,7 +28,6 @@ class AsksDialects(ProtocolMeta):
     if not TYPE_CHECKING:  # type checkers go on finding what is no attribute
 
         def __getattr__(cls, name: str) -> Any:  # noqa: N805  (a class of classes)
-            """Return what a dialect has by this name."""
             return missing(cls, name)
 
 

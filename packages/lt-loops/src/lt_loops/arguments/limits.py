@@ -95,11 +95,9 @@ class Limit:
     """An attribute of the Trainer that is checked when set, and has the plan of the loop made again."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Take the attribute's name, which is the argument's too."""
         self.name = name
 
     def __get__(self, trainer: Any, owner: type | None = None) -> Any:
-        """Return the value that counts now."""
         return self if trainer is None else getattr(trainer._limits, self.name)
 
     def __set__(self, trainer: Any, value: Any) -> None:

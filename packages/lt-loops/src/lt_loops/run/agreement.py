@@ -44,7 +44,6 @@ class Agreement:
         self.signal: int | None = None
 
     def start(self) -> None:
-        """Start looking."""
         self._thread.start()
 
     def close(self) -> None:

@@ -149,7 +149,6 @@ class Evaluation(Owner):
         return self._ahead.at_end() if every is None else here % every == 0
 
     def next_due(self) -> int:
-        """Return the batch of this epoch after which the next validation can be due."""
         position, interval = self._ahead.position, self._limits.val_check_interval
         if not self.validates or not self._in_this_epoch():
             return NEVER

@@ -49,11 +49,9 @@ class History(Mapping[str, list[float]]):
         return iter(self._read())
 
     def __len__(self) -> int:
-        """Return how many metrics there are."""
         return len(self._read())
 
     def __repr__(self) -> str:
-        """Return the metrics with their numbers of values."""
         return f"History({', '.join(f'{name}: {len(self[name])}' for name in self)})"
 
     def steps(self, metric: str) -> list[int]:
@@ -98,7 +96,6 @@ class History(Mapping[str, list[float]]):
         return columns[metric]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the columns alone, as numbers."""
         return {"_columns": self._read(), "_unread": []}
 
 

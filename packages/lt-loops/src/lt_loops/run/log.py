@@ -75,7 +75,6 @@ class Log(Owner):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
 
     def next_due(self) -> int:
-        """Return the batch of this epoch at which the next row of step values is due."""
         every = self._rows.log_every_n_steps
         if not every or not self.active:
             return NEVER

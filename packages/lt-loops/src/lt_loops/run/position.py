@@ -89,7 +89,6 @@ class Position:
         self.validated, self.validated_seconds = self.batch, self.seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all counters as plain numbers."""
         return asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -133,10 +132,8 @@ class Pending:
         self.divisor, self.counted = self.divisor * now / before, self.counted * now // before
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts as plain numbers."""
         return {**asdict(self), "weight": float(self.weight)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
         for name in asdict(self):
             setattr(self, name, state[name])

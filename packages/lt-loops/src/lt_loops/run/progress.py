@@ -111,7 +111,6 @@ class Progress:
         return is_overridden(self._module, "count_tokens", LightningModule)
 
     def _count_tokens(self, outputs: Any, batch: Any, index: int) -> None:
-        """Count the batch's tokens on all ranks."""
         feed = self._data.feed
         stands_in = feed is not None and feed.uneven and feed.weight == 0.0
         own = 0 if stands_in else int(self._module.count_tokens(batch))

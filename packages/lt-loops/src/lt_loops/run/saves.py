@@ -281,7 +281,6 @@ class Saves:
             request.owner.on_save_failed(request.path, error)
 
     def _say_gaps(self, path: str, tree: dict[str, Any]) -> None:
-        """Say what a checkpoint was written without."""
         if self._strategy.rank == 0 and (gaps := tree.get("gaps")):
             warn(
                 f"{path} was saved without {listed(gaps)}. A resume begins that anew, everything else continues "

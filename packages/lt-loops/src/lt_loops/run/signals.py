@@ -45,7 +45,6 @@ class Signals:
                 self._before[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Put the user's handlers back."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -59,7 +58,6 @@ class Signals:
         self._stopping.receive_signal(number)
 
     def _promise(self) -> str:
-        """Return what the first Ctrl-C leads to."""
         saves = self._stage == "fit" and any(callback.role == "checkpoint" for callback in self._callbacks)
         then = " A checkpoint is saved there." if saves else ""
         return f"lt: Ctrl-C: {self._stage} ends after this batch.{then} Press Ctrl-C again to stop now."

@@ -79,7 +79,6 @@ class Stopping(Owner):
             )
 
     def next_due(self) -> int:
-        """Return the batch of this epoch after which training may have to end."""
         due = NEVER
         if self._limits.max_steps >= 0:
             due = self._ahead.batch_of_step(self._limits.max_steps)

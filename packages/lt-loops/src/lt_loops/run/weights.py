@@ -102,7 +102,6 @@ class Weights(Owner):
         self._strategy.load_module_state(self.model, weights, strict=strict)
 
     def _warn_of_changed_hparams(self, saved: Saved) -> None:
-        """Say which hyperparameters are not those of the run that is resumed."""
         before, given = saved.tree.get("hyper_parameters") or {}, dict(self._module.hparams)
         changed = [name for name in before if name in given and _is_other(before[name], given[name])]
         if changed and self._strategy.rank == 0:
@@ -116,7 +115,6 @@ class Weights(Owner):
             )
 
     def _restore_strategy(self, saved: Saved) -> None:
-        """Give each rank back what its strategy kept for itself."""
         strategy, own = self._strategy, saved.mine.get("strategy")
         if saved.same_ranks and own:
             strategy.load_state_dict(copy.deepcopy(own))

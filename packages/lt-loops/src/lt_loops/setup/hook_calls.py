@@ -38,7 +38,6 @@ class HookCalls:
         self._asked = False
 
     def __getitem__(self, name: str) -> tuple[Callable[..., Any], ...]:
-        """Return the callables of hook ``name``."""
         found = self._found.get(name)
         if found is None:
             found = self._found[name] = tuple(self._look_up(name))

@@ -168,7 +168,6 @@ def _load(group: str, given: str, *filled: str) -> Any:
 
 @cache
 def _required(make: Callable[..., Any]) -> list[str]:
-    """Return the arguments of ``make`` without a default."""
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(make).parameters.values()
     return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]

@@ -110,7 +110,6 @@ def check_schedule_length(config: SchedulerConfig, steps: float, epochs: float) 
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config's settings, each checked."""
     settings = dict(given)
     if settings.pop("opt_idx", None) is not None:
         warn(
