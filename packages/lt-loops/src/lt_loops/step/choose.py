@@ -18,6 +18,7 @@ from lt_core.strategy import Strategy
 from lt_loops.setup.signatures import adapted, count_arguments
 from lt_loops.step.groups import check_groups
 from lt_loops.step.plan import Plan, params_of, with_arguments
+from lt_loops.step.unrecorded import unrecorded_step
 
 if TYPE_CHECKING:
     from lt_loops.arguments.limits import Limits
@@ -39,6 +40,7 @@ def make_plan(run: Run) -> Plan:
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
     _fill_slots(plan, run.module, run.strategy, run.precision)
+    plan.unrecorded = {id(o): step for o in plan.optimizers if (step := unrecorded_step(o)) is not None}
     plan.clip = _clip_slot(run.module, run.strategy, run.job.limits)
     _fill_zero_grad(plan, run.module, run.strategy, run.position)
     other = _other_kind(run.module, training.made)

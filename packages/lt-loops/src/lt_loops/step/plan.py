@@ -33,6 +33,7 @@ class Plan:
         backward: None for ``loss.backward()``.
         unscale, clip: called with the optimizer before its step.
         apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
+        unrecorded: by the id of an optimizer, its step without torch's record of it, where there is such.
         direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
         parts: a batch is several optimizer steps, of which some may have no loss.
         window: micro-batches for one optimizer step.
@@ -53,6 +54,7 @@ class Plan:
     unscale: Callable[[Optimizer], None] | None = None
     clip: Callable[[Optimizer], None] | None = None
     apply: Callable[..., bool] | None = None
+    unrecorded: dict[int, Callable[[], object]] = field(default_factory=dict)
     before_zero: Hooks = ()
     before_backward: Hooks = ()
     after_backward: Hooks = ()
@@ -102,7 +104,12 @@ class Plan:
         """Step, with the user's own arguments; return whether it was a step (a scaler skips some)."""
         if self.apply is not None:
             return self.apply(optimizer, *filter(None, [closure]), **arguments)
-        optimizer.step(**arguments) if closure is None else optimizer.step(closure=closure, **arguments)
+        if closure is not None:
+            optimizer.step(closure=closure, **arguments)
+        elif arguments:
+            optimizer.step(**arguments)
+        else:
+            self.unrecorded.get(id(optimizer), optimizer.step)()
         return True
 
 
