@@ -135,7 +135,7 @@ class TrainerAPI(Protocol):
 
     @property
     def named_checkpoint(self) -> str | None:
-        """The file that this fit was told by its path to go on from: it is the user's to delete."""
+        """The file that this fit goes on from, where it was named by its path: it is the user's to delete."""
 
     @property
     def fast_dev_run(self) -> bool | int:

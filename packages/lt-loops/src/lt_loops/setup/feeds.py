@@ -124,7 +124,7 @@ class Feeds:
         loaders, strategy = checked_loaders(self._loaders.as_first_asked(kind, self._position), kind), self._strategy
         if self._settings.overfit_batches and kind == "validate":
             loaders = [in_order(loader) for loader in loaders]
-        _tell_empty(loaders, kind)
+        _warn_of_empty(loaders, kind)
         capable = strategy.capabilities
         stand_ins = capable.evaluation_needs_all_ranks or capable.forward_needs_all_ranks
         gather = strategy.gather_objects if stand_ins and strategy.data_shard.count > 1 else None
@@ -195,7 +195,7 @@ def _hooked(name: str, hook: Callable[..., Any], *more: Any) -> Callable[[Any], 
     return stage
 
 
-def _tell_empty(loaders: list[Any], kind: str) -> None:
+def _warn_of_empty(loaders: list[Any], kind: str) -> None:
     """Warn of loaders without a batch: their metrics will be missing, their predictions an empty list."""
     for index, loader in enumerate(loaders):
         if length_of(loader) == 0:

@@ -247,10 +247,10 @@ def _check_parameters(optimizers: list[Optimizer], names: list[str] | None, modu
         # A plain tensor with requires_grad, held by the user, is a choice; a Parameter belongs to some module.
         foreign = [p for p in parameters if isinstance(p, nn.Parameter) and id(p) not in mine]
         if foreign:
-            _tell_foreign(f"{which} trains", foreign, len(parameters), module)
+            _warn_of_foreign(f"{which} trains", foreign, len(parameters), module)
 
 
-def _tell_foreign(who: str, foreign: list[nn.Parameter], count: int, module: nn.Module) -> None:
+def _warn_of_foreign(who: str, foreign: list[nn.Parameter], count: int, module: nn.Module) -> None:
     kind, shape = type(module).__name__, tuple(foreign[0].shape)
     text = (
         f"{who} {len(foreign)} of {count} parameters that are not {kind}'s (the first has shape {shape}): they are "

@@ -79,8 +79,8 @@ def set_up_training(run: Run) -> None:
     run.data.ensure()
     if run.module.automatic_optimization:
         _check_schedules(run.training.schedulers.configs, run.job.limits, run.ahead.num_batches)
-    _tell_about_steps(len(run.training.optimizers), run.job.limits.max_steps)
-    _tell_about_clipping(run.module, run.job.limits)
+    _warn_of_step_counts(len(run.training.optimizers), run.job.limits.max_steps)
+    _warn_of_clipping(run.module, run.job.limits)
     run.evaluation.check_interval()
     _restore_place(run)
     if run.origin.saved is None:  # a run that resumes goes on with its files, in which they stand
@@ -122,14 +122,14 @@ def _check_schedules(configs: list[SchedulerConfig], limits: Limits, batches: in
         check_schedule_length(config, steps, epochs)
 
 
-def _tell_about_clipping(module: LightningModule, limits: Limits) -> None:
+def _warn_of_clipping(module: LightningModule, limits: Limits) -> None:
     own = is_overridden(module, "configure_gradient_clipping", LightningModule) or not module.automatic_optimization
     if limits.gradient_clip_algorithm is not None and limits.gradient_clip_val is None and not own:
         text = f"gradient_clip_algorithm={limits.gradient_clip_algorithm!r} without a gradient_clip_val clips nothing."
         warn(f"{text} Write gradient_clip_val=1.0, for instance.", code="LT368")
 
 
-def _tell_about_steps(optimizers: int, max_steps: int) -> None:
+def _warn_of_step_counts(optimizers: int, max_steps: int) -> None:
     """Say how steps are counted with several optimizers, where a limit depends on it."""
     if optimizers > 1 and max_steps >= 0:
         warn(

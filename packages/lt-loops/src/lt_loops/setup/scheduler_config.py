@@ -68,7 +68,7 @@ def read_scheduler(item: Any, monitor: str | None, optimizers: Sequence[Optimize
     manual = not getattr(module, "automatic_optimization", True)
     _check_scheduler(scheduler, module, manual)
     if manual:
-        _tell_unused(settings, module)
+        _warn_of_unused(settings, module)
     config = SchedulerConfig(
         **{"reduce_on_plateau": isinstance(scheduler, ReduceLROnPlateau), "monitor": monitor, **settings},
         optimizer=_driven(scheduler, optimizers),
@@ -185,7 +185,7 @@ _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
 """What a config may say beside its scheduler."""
 
 
-def _tell_unused(settings: dict[str, Any], module: Any) -> None:
+def _warn_of_unused(settings: dict[str, Any], module: Any) -> None:
     """Say which settings do nothing where the user steps the schedulers."""
     unused = [key for key in settings if key not in ("scheduler", "name")]
     if unused:
