@@ -151,10 +151,16 @@ def test_a_metric_of_the_name_that_was_not_logged_counts_as_zero_with_a_warning(
     assert names(tmp_path) == ["val_los=0.0.ckpt"]
 
 
-@pytest.mark.parametrize("filename", ["../x", "/x", "a/../../x", "{epoch", "{}", "a\0", "a\nb"])
+@pytest.mark.parametrize(
+    "filename", ["../x", "/x", "a/../../x", "{epoch", "{}", "a\0", "a\nb", "{epoch:.2d}", "{val_loss:.2x}", "{a:{b}}"]
+)
 def test_names_that_lead_out_of_the_folder_or_are_no_format_are_refused(filename):
     with pytest.raises(ConfigError, match="filename"):
         ModelCheckpoint(filename=filename)
+
+
+def test_names_may_have_any_format_that_a_number_fits():
+    ModelCheckpoint(filename="{epoch:03d}-{step:.1e}-{val_loss:.2f}-{count:04d}-{mean!r:>9}")
 
 
 def test_a_value_that_does_not_fit_its_format_is_an_error(tmp_path):

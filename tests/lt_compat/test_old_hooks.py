@@ -215,6 +215,16 @@ def test_the_end_of_an_epoch_gets_the_outputs_of_its_steps_where_it_wants_them()
     assert seen == {"train": [0, 1, 2], "validation": [0, 10]}
 
 
+@pytest.mark.filterwarnings("ignore:The hook .* is one of 1.x")
+def test_a_callbacks_epoch_end_without_trainer_and_module_is_shown_as_it_is_and_as_it_is_called() -> None:
+    class Forgets(Callback):
+        def on_train_epoch_end(self) -> None:
+            pass
+
+    with pytest.raises(HookError, match=r"on_train_epoch_end\(\).* does not fit: lt calls .*\(trainer, pl_module\)"):
+        Trainer(**QUIET, callbacks=Forgets()).fit(Ends(), loader())
+
+
 def test_callbacks_are_told_when_a_trainer_is_made() -> None:
     class Told(Callback):
         def __init__(self) -> None:

@@ -379,6 +379,14 @@ def test_fit_names_the_hook_that_is_missing(missing, trainer):
         trainer().fit(module, numbers())
 
 
+def test_predict_names_what_is_missing_where_a_module_can_neither_predict_nor_be_called(trainer):
+    kept = {"training_step": Doubles.training_step, "configure_optimizers": Doubles.configure_optimizers}
+    with pytest.raises(ConfigError, match=r"predict needs Half.predict_step or forward: define it.*LT214"):
+        trainer().predict(type("Half", (LightningModule,), kept)(), numbers())
+    calls = type("Calls", (LightningModule,), {**kept, "__call__": lambda self, batch: batch + 1})
+    assert trainer().predict(calls(), [torch.ones(1, 1)]) == [torch.full((1, 1), 2.0)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -82,6 +82,12 @@ CALLBACKS = [
     ),
     row("def on_fit_end(self): ...", "on_fit_end()", way_out="lt calls on_fit_end(trainer, pl_module)", kind=HookError),
     row(
+        "def on_train_epoch_end(self): ...",
+        "on_train_epoch_end()",
+        way_out="lt calls on_train_epoch_end(trainer, pl_module)",
+        kind=HookError,
+    ),
+    row(
         "def on_train_batch_end(self, trainer): ...", "(trainer)", way_out="outputs, batch, batch_idx)", kind=HookError
     ),
     row(

@@ -253,7 +253,7 @@ def _takes(method: Callable[..., Any], count: int) -> bool:
     """Return whether a method can be called with so many arguments; one that cannot is the user's own affair."""
     try:
         inspect.signature(method).bind(*[None] * count)
-    except TypeError:
+    except (TypeError, ValueError):  # a callback's hook that does not even take the Trainer, a built-in function
         return False
     return True
 

@@ -8,6 +8,8 @@ from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from torch import nn
+
 from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
@@ -231,10 +233,11 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, valida
                 "val_dataloaders=, or say that it is meant: Trainer(limit_val_batches=0).",
                 code="LT215",
             )
-    elif stage in ("validate", "test"):
-        needed = Stage(stage).step
-        if not is_overridden(module, needed, LightningModule):
-            raise HookError(f"{stage} needs {name}.{needed}: define it in the module.", code="LT214")
+    elif not is_overridden(module, needed := Stage(stage).step, LightningModule):
+        calls_module = stage == "predict" and module.predict_step is not None
+        if not calls_module or not any(is_overridden(module, own, nn.Module) for own in ("forward", "__call__")):
+            either = f"{needed} or forward" if calls_module else needed
+            raise HookError(f"{stage} needs {name}.{either}: define it in the module.", code="LT214")
     if stage != "fit" and not loaders.has(stage):
         raise HookError(
             f"{stage} has no data: pass dataloaders=, a datamodule, or define {Stage(stage).loader} in the module.",
