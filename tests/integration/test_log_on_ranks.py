@@ -137,3 +137,9 @@ def test_a_hook_after_a_batch_finds_the_ranks_common_step_values(ranks):
                 assert seen["zeta"] == pytest.approx(10.0 + (count - 1) / 2)
             if batch < 3:
                 assert seen["mine"] == 10.0 * batch + number
+
+
+def test_a_callback_that_rank_0_alone_has_finds_them_too(ranks):
+    steps = -(-logs.SAMPLES // (logs.BATCH * len(ranks)))
+    assert ranks[0]["steps_on_rank_0"] == [(len(ranks) - 1) / 2] * steps
+    assert [rank["steps_on_rank_0"] for rank in ranks[1:]] == [[]] * (len(ranks) - 1)

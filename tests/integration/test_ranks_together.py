@@ -130,15 +130,20 @@ def test_the_rank_that_keeps_the_others_waiting_is_named_with_its_cause(slow, ca
 
 
 class Stops(LightningModule):
-    """Ends its epoch in the middle of an accumulation window."""
+    """Ends its epoch in the middle of an accumulation window; after each batch the plan is made anew if asked to."""
 
-    def __init__(self):
+    def __init__(self, marks_dirty=False):
         super().__init__()
         torch.manual_seed(1)
+        self.marks_dirty = marks_dirty
         self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)])
 
     def on_train_batch_start(self, batch, batch_idx):
         return -1 if batch_idx == 3 else None
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        if self.marks_dirty:
+            self.trainer.mark_dirty()
 
     def training_step(self, batch, batch_idx):
         return self.layers[1](self.layers[0](batch)).square().mean()
@@ -148,10 +153,10 @@ class Stops(LightningModule):
 
 
 @pytest.mark.ddp
-@pytest.mark.parametrize("kind", [DDP, FSDP])
-def test_an_epoch_that_a_hook_ends_in_the_middle_of_a_window_steps_by_all_ranks_gradients(kind):
+@pytest.mark.parametrize(("kind", "marks_dirty"), [(DDP, False), (DDP, True), (FSDP, False)])
+def test_an_epoch_that_a_hook_ends_in_the_middle_of_a_window_steps_by_all_ranks_gradients(kind, marks_dirty):
     def trained(batch_size, **where):
-        module = Stops()
+        module = Stops(marks_dirty)
         data = torch.arange(64.0).reshape(32, 2) / 32
         trainer = Trainer(accumulate_grad_batches=2, max_epochs=2, **QUIET, **where)
         trainer.fit(module, DataLoader(data, batch_size=batch_size))

@@ -11,6 +11,7 @@ from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection, 
 from lt_core import Callback, LightningModule
 from lt_core.logger import Logger
 from lt_loops import Trainer
+from lt_strategies import DDP
 
 QUIET = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 SAMPLES, VALIDATED, BATCH = 23, 9, 4
@@ -86,19 +87,29 @@ class Logs(LightningModule):
 
 
 class Exchanges(Callback):
-    """Counts what ranks send to each other while an epoch's values are put together."""
+    """Counts what ranks send to each other from the beginning of training on."""
 
-    def __init__(self):
+    def __init__(self, strategy):
+        self.strategy, self.count = strategy, 0
+        if strategy != "auto":  # before the run, whose parts hold the method
+            self.gather, strategy.gather_objects = strategy.gather_objects, self.counted
+
+    def counted(self, value):
+        self.count += 1
+        return self.gather(value)
+
+    def on_train_start(self, trainer, pl_module):
         self.count = 0
 
-    def on_fit_start(self, trainer, pl_module):
-        gather = trainer.strategy.gather_objects
 
-        def counted(value):
-            self.count += 1
-            return gather(value)
+class SeesBatches(Callback):
+    """Looks at what was logged, after each batch."""
 
-        trainer.strategy.gather_objects = counted
+    def __init__(self):
+        self.seen = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.seen.append(trainer.callback_metrics["rank"].item())
 
 
 class OneKeyMissing(Logs):
@@ -110,11 +121,12 @@ class OneKeyMissing(Logs):
 
 def run(ranks):
     """Fit once, and validate once more; return what callbacks and loggers saw on this rank, and its number."""
-    rows, exchanges = Rows(), Exchanges()
+    strategy = DDP() if ranks > 1 else "auto"
+    rows, exchanges = Rows(), Exchanges(strategy)
     trainer = Trainer(
         accelerator="cpu",
         devices=ranks,
-        strategy="ddp" if ranks > 1 else "auto",
+        strategy=strategy,
         max_epochs=1,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
@@ -132,6 +144,7 @@ def run(ranks):
         "again": again,
         "between_rows": between_rows(ranks),
         "steps": after_each_batch(ranks),
+        "steps_on_rank_0": seen_on_rank_0(ranks),
     }, trainer.global_rank
 
 
@@ -183,6 +196,18 @@ def after_each_batch(ranks):
         accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto", max_epochs=2, logger=False, **QUIET
     ).fit(module)
     return module.seen
+
+
+def seen_on_rank_0(ranks):
+    """Return what a callback finds after each batch that rank 0 alone has."""
+    trainer = Trainer(
+        accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto", max_epochs=1, logger=False, **QUIET
+    )
+    sees = SeesBatches()
+    if trainer.global_rank == 0:
+        trainer.callbacks.append(sees)
+    trainer.fit(Logs())
+    return sees.seen
 
 
 def mistake(ranks):

@@ -70,8 +70,10 @@ class Log(Owner):
     def begin_training(self, hooks: HookCalls, callbacks: Sequence[Callback]) -> None:
         """Have hooks after each batch find the ranks' common values, where there is such a hook besides our own."""
         name = "on_train_batch_end"
-        readers = any(cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in callbacks)
-        if self._strategy.world_size > 1 and (readers or is_overridden(self._module, name, LightningModule)):
+        reads = is_overridden(self._module, name, LightningModule)
+        reads = reads or any(cb.batch_hooks_every and is_overridden(cb, name, Callback) for cb in callbacks)
+        # asked of all: a callback may be on rank 0 alone
+        if self._strategy.world_size > 1 and any(self._strategy.gather_objects(reads)):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
 
     def next_due(self) -> int:

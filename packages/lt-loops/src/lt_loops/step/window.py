@@ -46,7 +46,8 @@ class Window:
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
         # a hook may end the epoch in the middle of a window; gradients of shards cannot be reduced afterwards
         self.always_syncs = self.strategy.capabilities.sharded_parameters and bool(run.hooks["on_train_batch_start"])
-        self.unreduced = False
+        # also where this plan goes on with the window of another one
+        self.unreduced = self.syncs and not self.always_syncs and self.position.micro > 0
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
         self.step_hook = adapted(self.module.optimizer_step, "optimizer_step")
         self.unzeroed: list[Optimizer] = []
