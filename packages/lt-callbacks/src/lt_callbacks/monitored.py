@@ -32,7 +32,6 @@ class Monitor:
         self._logged_before = False
 
     def start(self) -> None:
-        """A fit begins."""
         self._validated = False
 
     def validated(self, trainer: TrainerAPI, monitor: str | None = None) -> bool:

@@ -64,7 +64,6 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the module's present weights into the average."""
         live = [t.detach().to(m.device) for t, m in zip(self._live, self._mean, strict=True)]
         if self.num_averaged == 0:
             for mean, present in zip(self._mean, live, strict=True):
@@ -83,7 +82,6 @@ class AveragedWeights:
 
     @torch.no_grad()
     def copy_to_module(self) -> None:
-        """Give the module the average as its weights."""
         for live, mean in zip(self._live, self._mean, strict=True):
             live.detach().copy_(mean)
 

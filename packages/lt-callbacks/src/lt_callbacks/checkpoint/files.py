@@ -141,7 +141,6 @@ class CheckpointFiles:
         return False
 
     def name_of(self, path: str) -> str | None:
-        """Return ``path`` relative to the folder, or None where it lies outside."""
         return relative_name(path, self.folder)
 
     def exists(self, path: str) -> bool:

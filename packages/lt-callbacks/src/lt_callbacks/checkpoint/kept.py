@@ -52,13 +52,11 @@ class KeptCheckpoints:
 
     @property
     def files(self) -> CheckpointFiles:
-        """The folder of the present run."""
         assert self._files is not None
         return self._files
 
     @property
     def opened(self) -> bool:
-        """Whether the folder is known."""
         return self._files is not None
 
     def open(self, trainer: TrainerAPI, owner: Checkpoint, folder: str) -> None:
@@ -161,7 +159,6 @@ class KeptCheckpoints:
         return path in files.written or not files.exists(path) or files.owns(path)
 
     def others(self) -> list[Checkpoint]:
-        """Return the other callbacks of the run that save checkpoints."""
         callbacks = self._trainer.callbacks if self._trainer is not None else []
         return [cb for cb in callbacks if isinstance(cb, Checkpoint) and cb is not self._owner]
 
@@ -194,7 +191,6 @@ class KeptCheckpoints:
         return self.ranking
 
     def write_ahead(self, trainer: TrainerAPI, write: Callable[[TrainerAPI, str], None]) -> None:
-        """Write what the next boundary will write."""
         for path in self.saves.paths():
             save = self.saves.unwritten(path)
             if save is None or save.read:

@@ -257,7 +257,6 @@ class ModelCheckpoint(Checkpoint):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over the lists of a killed or finished run; paths that lead out of its folder are dropped."""
         there = str(state_dict.get("dirpath") or self.dirpath or "")
         self._last_global_step_saved = int(state_dict.get("last_global_step_saved", 0))
         self._waits = bool(state_dict.get("waits", False))
@@ -391,11 +390,9 @@ class ModelCheckpoint(Checkpoint):
             self._kept.files.retire_ledger()
 
     def on_saved(self, path: str) -> None:
-        """A checkpoint is with the writer: links and deletions follow it, and are left out where it fails."""
         self._kept.written(path)
 
     def on_save_failed(self, path: str, error: BaseException) -> None:
-        """A checkpoint could not be written: keep what it would have replaced."""
         self._kept.failed(path)
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
@@ -404,7 +401,6 @@ class ModelCheckpoint(Checkpoint):
             trainer.print(kept)
 
     def kept_paths(self) -> set[str]:
-        """Return the files of the ranking, the last one, and those that are asked for and not written yet."""
         return self._kept.paths()
 
     def owns(self, path: str) -> bool:

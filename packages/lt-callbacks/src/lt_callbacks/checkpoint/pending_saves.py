@@ -38,11 +38,9 @@ class PendingSaves:
         return iter(list(self._saves))
 
     def add(self, path: str, save: PendingSave) -> None:
-        """Take note of a save."""
         self._saves[path] = save
 
     def clear(self) -> None:
-        """Forget all."""
         self._saves.clear()
 
     def unwritten(self, path: str) -> PendingSave | None:
@@ -69,7 +67,6 @@ class PendingSaves:
         return [link for save in self._saves.values() if not save.given for link, _ in save.links]
 
     def drop_link(self, path: str) -> None:
-        """Give no save the other name ``path``."""
         for save in self._saves.values():
             save.links = [link for link in save.links if link[0] != path]
 

@@ -38,12 +38,10 @@ class TunedAttribute:
         )
 
     def get(self) -> Any:
-        """Return the present value."""
         holder, key = self._places[0]
         return holder[key] if isinstance(holder, MutableMapping) else getattr(holder, key)
 
     def set(self, value: Any) -> None:
-        """Set the value in every place."""
         for holder, key in self._places:
             if isinstance(holder, MutableMapping):
                 holder[key] = value

@@ -33,7 +33,6 @@ class Action:
     longest: float = 0.0
 
     def reset(self) -> None:
-        """Forget all calls."""
         self.calls, self.total, self.own, self.longest = 0, 0.0, 0.0, 0.0
 
     def add(self, seconds: float, inside: float) -> None:

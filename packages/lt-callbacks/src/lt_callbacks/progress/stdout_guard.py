@@ -27,7 +27,6 @@ class StdoutGuard:
         self._logs = LogRedirect()
 
     def open(self) -> None:
-        """Replace the streams."""
         if self._replaced:
             return
         for name in ("stdout", "stderr"):
@@ -69,7 +68,6 @@ class LogRedirect:
                     self._moved.append((handler, old))
 
     def close(self) -> None:
-        """Move them back."""
         for handler, old in self._moved:
             handler.setStream(old)
         self._moved = []

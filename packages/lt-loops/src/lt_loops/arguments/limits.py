@@ -49,12 +49,10 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return those with which a Trainer starts."""
         return cls(**{name: getattr(settings, name) for name in LIMITS})
 
     @contextmanager
     def overridden(self, **values: Any) -> Iterator[None]:
-        """Have other values count for a while."""
         before = {name: getattr(self, name) for name in LIMITS}
         self._take(values)
         try:

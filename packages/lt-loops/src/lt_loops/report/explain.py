@@ -45,7 +45,6 @@ class Imagined:
 
     @property
     def world_size(self) -> int:
-        """Processes in the job."""
         return self.per_node * self.nodes
 
     def on(self, rank: int) -> Strategy:

@@ -38,11 +38,9 @@ class Ahead:
         self.due = int(min(due, self.num_batches, NEVER))
 
     def count(self, num_batches: int | float) -> None:
-        """Note how many batches this epoch has."""
         self.num_batches = num_batches
 
     def step_by(self, window: int) -> None:
-        """Note how many micro-batches make an optimizer step."""
         self.window = window
 
     def batch_of_step(self, step: int) -> int:
@@ -62,5 +60,4 @@ class Ahead:
         return window if self.full else max(1, min(window, self.num_batches - index))
 
     def at_end(self) -> bool:
-        """Return whether no batch of this epoch is left."""
         return self.position.exhausted or self.position.batch >= self.num_batches

@@ -28,7 +28,6 @@ class CallbackStates(Owner):
         self.all, self._trainer, self._module, self._quiet = callbacks, trainer, module, quiet
 
     def use(self, callbacks: list[Callback]) -> None:
-        """Have these be called from here on, in this order."""
         self.all[:] = callbacks
 
     def states(self, gaps: Gaps) -> dict[str, Any]:

@@ -185,7 +185,6 @@ class Evaluation(Owner):
         return self._made[stage]
 
     def feeds_made(self, stage: str) -> list[Feed] | None:
-        """Return the feeds of a stage if they are made already."""
         return self._made.get(stage)
 
     def drop_outdated(self) -> None:
@@ -196,7 +195,6 @@ class Evaluation(Owner):
                 feed.close()
 
     def open_feeds(self) -> list[Feed]:
-        """Return all feeds that were made."""
         return [feed for feeds in self._made.values() for feed in feeds]
 
     @property
@@ -224,7 +222,6 @@ class Evaluation(Owner):
         return 0 if self._half is None else self._half.batches
 
     def goes_on(self, take_sums: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Go on behind those batches."""
         assert self._half is not None
         half, self._half = self._half, None
         self._steps.update(half.steps)
@@ -242,7 +239,6 @@ class Evaluation(Owner):
         self._before = None
 
     def validated(self) -> None:
-        """Note that the validation due here is done."""
         self._ahead.position.mark_validated()
         self._until_due = AgreedTime()
         interval = self._limits.val_check_interval
@@ -274,7 +270,6 @@ class Evaluation(Owner):
             self._half = None if half is None else _Half(**half)
 
     def go_on_from(self, last: Evaluation) -> None:
-        """Go on counting where another fit stands."""
         self._steps.update(last._steps)
         self._multiples.load(last._multiples.counted)
 

@@ -53,7 +53,6 @@ class Job:
 
     @property
     def datamodule(self) -> DataSource | None:
-        """The datamodule, if one was given."""
         return self.loaders.datamodule
 
     @property

@@ -113,7 +113,6 @@ class Log(Owner):
         self._recorder.load_state_dict(sums)
 
     def write_row(self) -> None:
-        """Send the row of step values that is due."""
         if self.active and self._row_is_due():
             self.send(self._recorder.step_values("train"))
 
@@ -232,7 +231,6 @@ class Log(Owner):
             warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 
     def each(self, action: Callable[[Logger], Any]) -> None:
-        """Do ``action`` with every logger."""
         for logger in self._loggers:
             self.guarded(logger, lambda logger=logger: action(logger))  # type: ignore[misc]
 

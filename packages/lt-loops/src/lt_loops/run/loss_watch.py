@@ -73,7 +73,6 @@ class LossWatch:
     # ---- no loss at all ----------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> None:
-        """Count the batches without a loss anew."""
         self._missing = 0
         if self._steps != _SAID:
             self._steps = self._position.step

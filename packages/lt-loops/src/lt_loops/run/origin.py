@@ -37,7 +37,6 @@ class Origin:
         self.saved = self.saved._replace(place=place)
 
     def go_on_from(self, last: Origin) -> None:
-        """Go on with the run of another fit."""
         self.header = last.header
 
     def next_header(self, step: int, epoch: int, *, weights_only: bool) -> Header:

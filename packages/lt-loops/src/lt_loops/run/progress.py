@@ -171,7 +171,6 @@ class Multiples:
         self._began_seconds = 0.0
 
     def load(self, counted: tuple[str, int] | None) -> None:
-        """Go on counting from there."""
         self.counted = counted
 
     def passed(self, every: Duration) -> int:

@@ -65,7 +65,6 @@ class Saves:
         self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
 
     def request(self, request: SaveRequest) -> None:
-        """Have a checkpoint written at the next boundary."""
         self.requests.append(request)
         self._ahead.look_up()
 

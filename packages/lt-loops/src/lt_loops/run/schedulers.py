@@ -38,7 +38,6 @@ class Schedulers:
         self._own_step: Callable[..., Any] | None = None
 
     def configure(self, configs: list[SchedulerConfig]) -> None:
-        """Step these from here on."""
         self.configs, own = configs, is_overridden(self._module, "lr_scheduler_step", LightningModule)
         self._own_step = adapted(self._module.lr_scheduler_step, "lr_scheduler_step") if own else None
 
@@ -72,7 +71,6 @@ class Schedulers:
             config.stepped = reached
 
     def end_epoch(self) -> None:
-        """Step the schedulers that go by epochs."""
         if self._module.automatic_optimization:
             self.step("epoch", self._ahead.position.epoch + 1)
 

@@ -79,7 +79,6 @@ class Feeds:
         return bool(every) and self._position.epoch - self._loaders.epochs.get(kind, 0) >= every
 
     def forget(self, kind: str) -> None:
-        """Have the loaders of ``kind`` asked for again."""
         self._loaders.forget(kind)
 
     def train(self, *, by_seed: bool = False) -> Feed:
@@ -120,7 +119,6 @@ class Feeds:
         return batches_per_step(samples, self._loaders.as_first_asked("train", self._position), self._strategy)
 
     def evaluation(self, kind: str) -> list[Feed]:
-        """Return a feed for each loader of ``validate``, ``test`` or ``predict``."""
         loaders, strategy = checked_loaders(self._loaders.as_first_asked(kind, self._position), kind), self._strategy
         if self._settings.overfit_batches and kind == "validate":
             loaders = [in_order(loader) for loader in loaders]

@@ -44,7 +44,6 @@ class HookCalls:
         return found
 
     def call_first(self, name: str, call: Callable[..., Any]) -> None:
-        """Have the loop's own ``call`` come before the hooks ``name``."""
         self._own.setdefault(name, []).append(call)
         self.forget()
 
