@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lt_core.errors import LogError, did_you_mean, nearest_name, warn
@@ -92,3 +93,11 @@ def loss_of(outputs: Any) -> Tensor | None:
     """Return the loss in what ``training_step`` returned, shape ``()``, or None."""
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     return loss if isinstance(loss, Tensor) else None
+
+
+def on_any_rank(trainer: TrainerAPI, decision: bool) -> bool:
+    """Return whether any rank decided so; all ranks call this."""
+    if trainer.world_size == 1:
+        return decision
+    device = trainer.strategy.device
+    return bool(trainer.strategy.all_reduce(torch.tensor(float(decision), device=device), "max") > 0)

@@ -9,10 +9,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from lt_callbacks.arguments import choice, whole
-from lt_callbacks.monitored import loss_of
+from lt_callbacks.monitored import loss_of, on_any_rank
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, LtError
@@ -96,7 +94,7 @@ class SpikeDetection(Callback):
         tensor = loss_of(outputs)
         loss = float(tensor.detach()) if tensor is not None else None
         spike = loss is not None and batch_idx >= self.warmup and self._is_spike(loss)
-        if self._on_any_rank(trainer, spike):
+        if on_any_rank(trainer, spike):
             self._write_down(trainer, batch_idx)
             raise TrainingSpikeException(
                 f"The loss jumped at batch {batch_idx} of epoch {trainer.current_epoch}"
@@ -121,12 +119,6 @@ class SpikeDetection(Callback):
         distance = abs(loss - mean)
         far = self.atol is not None and distance >= self.atol
         return far or (self.rtol is not None and distance >= abs(self.rtol * mean))
-
-    def _on_any_rank(self, trainer: TrainerAPI, spike: bool) -> bool:
-        if trainer.world_size == 1:
-            return spike
-        strategy = trainer.strategy
-        return bool(strategy.all_reduce(torch.tensor(float(spike), device=strategy.device), "max") > 0)
 
     def _write_down(self, trainer: TrainerAPI, batch_idx: int) -> None:
         self.bad_batches += [number for number in (batch_idx - 1, batch_idx) if number >= 0]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lt_callbacks.arguments import choice, number, whole
-from lt_callbacks.monitored import Monitor
+from lt_callbacks.monitored import Monitor, on_any_rank
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.duration import UNITS, Duration, multiples
@@ -185,7 +185,7 @@ class EarlyStopping(Callback):
         if self.verbose and self.wait_count == 0 and not message:
             better = f" by {abs(float(current - best_before)):.5g}" if torch.isfinite(best_before) else ""
             trainer.print(f"{self.monitor} got better{better}; best so far: {float(current):.5g}.")
-        if self._any_rank(trainer, bool(message)):
+        if on_any_rank(trainer, bool(message)):
             self._stop(trainer, self._rule, message)
 
     def _validate_condition_metric(self, logs: dict[str, Tensor]) -> bool:
@@ -259,9 +259,3 @@ class EarlyStopping(Callback):
     def _improve(self, current: Tensor) -> None:
         self.best_score, self._best_at = current, self._now
         self.wait_count = 0
-
-    def _any_rank(self, trainer: TrainerAPI, stop: bool) -> bool:
-        if trainer.world_size == 1:
-            return stop
-        strategy = trainer.strategy
-        return bool(strategy.all_reduce(torch.tensor(float(stop), device=strategy.device), "max") > 0)

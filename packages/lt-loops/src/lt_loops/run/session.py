@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -18,6 +17,7 @@ from lt_core.errors import did_you_mean, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_loops.report.memory import out_of_memory
 from lt_loops.run.frame import Run
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.signals import Signals
@@ -79,9 +79,8 @@ class Session:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             _explain(run.losses, run.module, error)
             if isinstance(error, torch.OutOfMemoryError):
-                self._try(
-                    partial(_say_what_holds_memory, error, run.module, run.training.optimizers, run.strategy.device)
-                )
+                holders = run.module, run.training.optimizers, run.strategy.device
+                self._try(lambda: error.add_note(f"lt: {out_of_memory(*holders)}"))
             self._try(run.training.settle)  # on_exception may save, and weights and position must agree then
             self._try(partial(run.saves.give_up, error))
             # who hears of the error finds the files that are named
@@ -190,12 +189,6 @@ def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -
         slip = re.search(r"unexpected keyword argument '(\w+)'", text)
         meant = did_you_mean(slip[1], takes) if slip else ""  # what Python 3.13 says of it was cut off
         error.args = (f"{who}: self.{found[1]}() {found[2]}.{meant} It takes {', '.join(takes)}. [LT505]",)
-
-
-def _say_what_holds_memory(error: BaseException, *holders: Any) -> None:
-    from lt_loops.report.memory import out_of_memory
-
-    error.add_note(f"lt: {out_of_memory(*holders)}")
 
 
 _MEANINGS = {

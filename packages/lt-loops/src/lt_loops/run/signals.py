@@ -54,16 +54,13 @@ class Signals:
         if not first and number == signal.SIGINT:
             raise KeyboardInterrupt
         if first and number == signal.SIGINT and self._strategy.rank == 0:
-            _say_at_once(self._promise())
+            saves = self._stage == "fit" and any(callback.role == "checkpoint" for callback in self._callbacks)
+            then = " A checkpoint is saved there." if saves else ""
+            _say_now(f"lt: Ctrl-C: {self._stage} ends after this batch.{then} Press Ctrl-C again to stop now.")
         self._stopping.receive_signal(number)
 
-    def _promise(self) -> str:
-        saves = self._stage == "fit" and any(callback.role == "checkpoint" for callback in self._callbacks)
-        then = " A checkpoint is saved there." if saves else ""
-        return f"lt: Ctrl-C: {self._stage} ends after this batch.{then} Press Ctrl-C again to stop now."
 
-
-def _say_at_once(text: str) -> None:
+def _say_now(text: str) -> None:
     """Write a line to standard error from within a signal handler.
 
     The handler may have interrupted a write to the same stream, whose buffer then refuses another one: the line goes to

@@ -51,7 +51,6 @@ class Stopping(Owner):
             self._leave(number)
 
     def ended_elsewhere(self, reason: str) -> None:
-        """Take over why the run ended in other processes."""
         self.reason = reason
 
     def agree_with_ranks(self) -> None:
@@ -124,15 +123,12 @@ class Stopping(Owner):
         self._announced = self._announced or first
         return first
 
-    def may_stop_early(self) -> bool:
-        """Return whether ``min_epochs`` and ``min_steps`` are reached, before which nobody can stop early."""
+    def fulfils_request(self) -> bool:
+        """Return whether training ends here as somebody wants it to; not before ``min_epochs`` and ``min_steps``."""
         limits, position = self._limits, self._position
         epochs = position.epoch + self._ahead.at_end()
-        return epochs >= (limits.min_epochs or 0) and position.step >= (limits.min_steps or 0)
-
-    def fulfils_request(self) -> bool:
-        """Return whether training ends here because somebody wants it to."""
-        return self.requested and self.may_stop_early()
+        enough = epochs >= (limits.min_epochs or 0) and position.step >= (limits.min_steps or 0)
+        return self.requested and enough
 
     def ends_epoch(self) -> bool:
         """Return whether training ends here, in the middle of an epoch or at its end; notes why."""

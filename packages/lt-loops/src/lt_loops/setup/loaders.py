@@ -35,7 +35,11 @@ class Loaders(Owner):
     def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
         """Note where loaders may come from; ``given`` holds arguments by kind."""
         self.module, self.datamodule = module, datamodule
-        self.given = {kind: value for kind, value in given.items() if value is not None and not _is_none(kind, value)}
+        # an empty list of loaders to evaluate on says that there are none
+        none = [
+            kind for kind, value in given.items() if kind != "train" and isinstance(value, list | tuple) and not value
+        ]
+        self.given = {kind: value for kind, value in given.items() if value is not None and kind not in none}
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
         self.generators: dict[str, dict[str, Any]] = {}
@@ -145,11 +149,6 @@ class Loaders(Owner):
             if owner is not None and is_overridden(owner, Stage(kind).loader, DataSource):
                 return owner
         return None
-
-
-def _is_none(kind: str, loaders: Any) -> bool:
-    """Return whether an empty list says that there is nothing to evaluate on."""
-    return kind != "train" and isinstance(loaders, (list, tuple)) and not loaders
 
 
 def module_of(model: Any, stage: str) -> tuple[LightningModule, bool]:

@@ -49,7 +49,8 @@ def _warn_of_hooks(owner: object, base: type, known: frozenset[str]) -> None:
 
 def _warn_of_settings(owner: object, known: Iterable[str]) -> None:
     """Warn of attributes of a module or datamodule that are nearly, but not quite, one that lt reads (``known``)."""
-    names = {name for part in (owner, *type(owner).__mro__) if _is_users(part) for name in vars(part)}
+    kinds = (kind for kind in type(owner).__mro__ if kind.__module__.partition(".")[0] not in _NOT_THE_USERS)
+    names = {name for part in (owner, *kinds) for name in vars(part)}
     for name in sorted(names.difference(known, _TORCHS)):
         near = nearest_name(name, known, slip=True)
         if near is not None:
@@ -58,10 +59,6 @@ def _warn_of_settings(owner: object, known: Iterable[str]) -> None:
                 "attribute of your own, another name avoids this note.",
                 code="LT184",
             )
-
-
-def _is_users(part: object) -> bool:
-    return not (isinstance(part, type) and part.__module__.partition(".")[0] in _NOT_THE_USERS)
 
 
 _TORCHS = frozenset(vars(nn.Module()))
