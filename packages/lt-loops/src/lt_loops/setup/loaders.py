@@ -36,9 +36,7 @@ class Loaders(Owner):
         """Note where loaders may come from; ``given`` holds arguments by kind."""
         self.module, self.datamodule = module, datamodule
         # an empty list of loaders to evaluate on says that there are none
-        none = [
-            kind for kind, value in given.items() if kind != "train" and isinstance(value, list | tuple) and not value
-        ]
+        none = {kind for kind, value in given.items() if isinstance(value, list | tuple) and not value} - {"train"}
         self.given = {kind: value for kind, value in given.items() if value is not None and kind not in none}
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
