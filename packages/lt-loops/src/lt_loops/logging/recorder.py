@@ -36,7 +36,8 @@ class RunRecorder(Recorder):
 
     Attributes:
         slots: slots of the present phase and loader by name; read by ``LightningModule.log``.
-        batch: the present batch, from which the weight of a mean is taken.
+        batch: the present batch, from which the weight of a mean is taken; its size alone once that was asked for, so
+            that nothing here keeps it on the device while the next one is computed with.
         rank: number of this process in the job.
         gather: returns what each rank hands to it, as one exchange; None where there is one rank.
         module: the run's module, in which metric objects are found by name.
@@ -63,8 +64,6 @@ class RunRecorder(Recorder):
         self.phase: str = "outside"
         self.loader_idx: int | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
-        self._sized: Any = None
-        self._size = 1
         self._warned_of_shared = False
         self._aside: list[tuple[Any, dict[str, Any]]] = []
         self._unmute: Callable[[], Any] | None = None
@@ -267,10 +266,9 @@ class RunRecorder(Recorder):
         """Return the number of samples in the present batch, worked out once for each; 1 in hooks of no batch."""
         if not self.phase.endswith("_batch"):
             return 1
-        if self._sized is not self.batch:
-            self._size = batch_size_of(self.batch)
-            self._sized = self.batch
-        return self._size
+        if self.batch.__class__ is not _Size:
+            self.batch = _Size(batch_size_of(self.batch))
+        return int(self.batch)
 
     def resolve(self, name: str, given: Given, batch_size: int | None = None) -> Slot | _Deferred:
         """Return the slot of a first call, or raise for a call that cannot be recorded.
@@ -492,6 +490,10 @@ class RunRecorder(Recorder):
 def _metrics_in(slots: list[Slot]) -> list[Any]:
     """Return the metric objects that were logged in this epoch, each once."""
     return list({id(slot.metric): slot.metric for slot in slots if slot.metric is not None and slot.updated}.values())
+
+
+class _Size(int):
+    """The size of a batch, in its place."""
 
 
 class _CallbackMetrics(dict[str, Tensor]):
