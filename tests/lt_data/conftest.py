@@ -41,6 +41,13 @@ class Noisy(Dataset):
         return torch.tensor([float(index), *draw()])
 
 
+class Halves(Noisy):
+    """Samples augmented by one normal number of numpy's each, of which it makes two at a time."""
+
+    def __getitem__(self, index):
+        return torch.tensor([float(index), numpy.random.randn() if numpy is not None else random.gauss(0, 1)])
+
+
 class Owner(Noisy):
     """Samples that are augmented by generators of the dataset's own."""
 

@@ -1,11 +1,12 @@
 """Draws from the process's generators are noticed, whoever makes them."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from lt_data.resume import generators
+from lt_data.resume import generators, workers
 
 np = pytest.importorskip("numpy")
 DRAWS = {
@@ -13,6 +14,7 @@ DRAWS = {
     "python": random.random,
     "python, half of a pair": lambda: random.gauss(0, 1),
     "numpy": np.random.rand,
+    "numpy, half of a pair": np.random.randn,
 }
 
 
@@ -28,3 +30,22 @@ def test_a_look_at_the_generators_sees_each_draw_and_changes_nothing(draw, fast,
         after = generators.probe()
         assert after != before
         before = after
+
+
+def test_a_worker_makes_a_state_only_where_something_was_drawn(monkeypatch):
+    made, state, drawing = [], generators.host_state, [False]
+
+    def collate(samples):
+        if drawing[0]:
+            random.random()
+        return samples
+
+    monkeypatch.setattr(workers, "host_state", lambda: made.append(1) or state())
+    monkeypatch.setattr(workers, "get_worker_info", lambda: SimpleNamespace(id=0, dataset=[1, 2]))
+    traveling = workers.Traveling(collate, None)
+    first, second = traveling([1]), traveling([2])
+    drawing[0] = True
+    third = traveling([3])
+    assert first[2][0] != third[2][0] == state()
+    assert second[2] is None
+    assert len(made) == 2

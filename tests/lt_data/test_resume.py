@@ -46,6 +46,10 @@ SOME = [(0, 1), (0, 6), (1, 0), (1, 1), (1, 3)]
 
 WITH_WORKERS = {
     "workers": (lambda kit: DataLoader(kit.Noisy(), 2, shuffle=True, num_workers=2), SOME),
+    "workers that draw half of a pair": (
+        lambda kit: DataLoader(kit.Halves(5), 1, num_workers=1),
+        [(0, 1), (0, 2), (1, 3)],
+    ),
     "persistent workers": (
         lambda kit: DataLoader(kit.Noisy(), 2, shuffle=True, num_workers=2, persistent_workers=True),
         SOME,

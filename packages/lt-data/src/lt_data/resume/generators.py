@@ -73,7 +73,7 @@ def unplain(state: dict[str, Any]) -> HostState:
 
 
 def probe() -> tuple[Any, ...]:
-    """Return something that changes when one of the three generators is drawn from; 3 µs, a tenth of a full state."""
+    """Return something that changes when one of the three generators is drawn from; 3 µs, where a state takes 50."""
     return _bytes_of(torch.get_rng_state()), _python_probe(), _numpy_probe()
 
 
@@ -184,9 +184,10 @@ def _numpy_state() -> tuple[str | bytes | None, tuple[int, int, float]]:
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None, (0, 0, 0.0)
-    state = numpy.random.get_state()
-    if isinstance(state, tuple):
-        return state[1].tobytes(), (int(state[2]), int(state[3]), float(state[4]))
+    state = numpy.random.get_state(legacy=False)  # which takes a third of the time of a tuple
+    if state["bit_generator"] == "MT19937":
+        twister = state["state"]
+        return twister["key"].tobytes(), (int(twister["pos"]), int(state["has_gauss"]), float(state["gauss"]))
     return json.dumps(state, default=_dump_array), (0, 0, 0.0)  # the user chose another bit generator
 
 
@@ -218,10 +219,12 @@ def _numpy_probe() -> object:
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None
-    bits = numpy.random.get_bit_generator()
-    if type(bits).__name__ != "MT19937":
-        return str(bits.state)
-    return ctypes.string_at(bits.ctypes.state_address, 625 * 4)  # key and position
+    bits, around = numpy.random.get_bit_generator(), numpy.random.get_state.__self__
+    if type(bits).__name__ != "MT19937" or sys.implementation.name != "cpython":
+        return str(numpy.random.get_state(legacy=False))
+    head, whole = object.__basicsize__, type(around).__basicsize__
+    # key and position; and the object around them, which holds the second half of a pair of normal numbers
+    return ctypes.string_at(bits.ctypes.state_address, 625 * 4), ctypes.string_at(id(around) + head, whole - head)
 
 
 def _bytes_of(state: Tensor) -> bytes:

@@ -16,6 +16,7 @@ from lt_data.resume.generators import (
     host_state,
     owned_states,
     plain,
+    probe,
     set_host_state,
     set_owned_states,
 )
@@ -41,7 +42,9 @@ def is_stateful(dataset: Any) -> bool:
 
 
 class Traveling:
-    """A collate function that sends the worker's state along with each batch where it changed: 50 µs in the worker."""
+    """A collate function that sends the worker's state along with each batch where it changed, which it looks up in a
+    few µs; a new state costs 50.
+    """
 
     def __init__(self, collate: Callable[[Any], Any], full_batch: int | None) -> None:
         """Wrap the user's ``collate``.
@@ -51,6 +54,7 @@ class Traveling:
         self.collate = collate
         self.full_batch = full_batch
         self._last: WorkerState | None = None
+        self._looked: tuple[Any, ...] | None = None
 
     def __call__(self, samples: Any) -> Parcel:
         """Return the batch of ``samples`` as a parcel."""
@@ -60,7 +64,10 @@ class Traveling:
         dataset = worker.dataset
         used_up = getattr(dataset, "used_up", self.full_batch is not None and len(samples) < self.full_batch)
         place = dataset.state_dict() if is_stateful(dataset) else None  # type: ignore[attr-defined]
-        state = (host_state(), owned_states(find_owned((dataset, self.collate))), place, bool(used_up))
+        look, last = probe(), self._last
+        host = host_state() if last is None or look != self._looked else last[0]
+        self._looked = look
+        state = (host, owned_states(find_owned((dataset, self.collate))), place, bool(used_up))
         if place is None and state == self._last:
             return [batch, worker.id, None]
         self._last = state
