@@ -20,25 +20,34 @@ pytestmark = pytest.mark.fsdp
 
 
 class Noisy(LightningModule):
-    def __init__(self):
+    def __init__(self, drawn=None):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        self.drawn = drawn
 
     def training_step(self, batch, batch_idx):
         return self.net(batch).square().mean()
+
+    def on_train_end(self):
+        if self.drawn is not None:
+            drawn = self.trainer.strategy.gather_objects(torch.rand(()).item())
+            if self.global_rank == 0:
+                torch.save(drawn, self.drawn)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=0.05)
 
 
-def fitted(folder, epochs, ckpt_path=None):
+PLAN = {"net.0": "colwise", "net.1": "rowwise"}
+
+
+def fitted(folder, epochs, ckpt_path=None, devices=4, drawn=None, batch_size=4, **arguments):
     seed_everything(3, verbose=False)
-    strategy = ModelParallel(
-        mesh={"data_shard": 2, "tensor": 2}, parallelize={"net.0": "colwise", "net.2": "rowwise"}, launcher="fork"
-    )
+    arguments = arguments or {"mesh": {"data_shard": 2, "tensor": 2}, "parallelize": PLAN}
+    strategy = ModelParallel(launcher="fork", **arguments)
     trainer = Trainer(
         accelerator="cpu",
-        devices=4,
+        devices=devices,
         strategy=strategy,
         max_epochs=epochs,
         callbacks=[ModelCheckpoint(folder, filename="middle", every_n_train_steps=2, save_top_k=1)],
@@ -46,10 +55,9 @@ def fitted(folder, epochs, ckpt_path=None):
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    module = Noisy()
-    trainer.fit(
-        module, DataLoader(torch.arange(96.0).view(24, 4) / 96, batch_size=4, shuffle=True), ckpt_path=ckpt_path
-    )
+    module = Noisy(drawn)
+    loader = DataLoader(torch.arange(96.0).view(24, 4) / 96, batch_size=batch_size, shuffle=True)
+    trainer.fit(module, loader, ckpt_path=ckpt_path)
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
@@ -60,6 +68,30 @@ def test_a_run_over_data_and_tensor_resumes_bit_for_bit_with_dropout(tmp_path):
     resumed = fitted(tmp_path / "part", 2, tmp_path / "part" / "middle.ckpt")
     for name, value in whole.items():
         assert torch.equal(resumed[name], value), name
+
+
+@pytest.mark.filterwarnings("ignore:ModelCheckpoint. the resumed run kept its checkpoints")
+def test_random_numbers_go_on_by_the_part_of_the_data_where_the_mesh_is_another(tmp_path):
+    """With as many parts each goes on with its own, on fewer ranks too; with others none is taken for another's."""
+    whole, middle, drawn = tmp_path / "whole", tmp_path / "part" / "middle.ckpt", tmp_path / "drawn"
+    expected = fitted(whole, 2, drawn=drawn)
+    first, same, second, _ = torch.load(drawn)
+    assert first == same
+    fitted(tmp_path / "part", 1)
+    found = fitted(
+        tmp_path / "two", 2, middle, devices=2, drawn=drawn, mesh={"data_shard": 2}, auto_wrap_policy={nn.Linear}
+    )
+    assert torch.load(drawn) == [first, second]
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
+    fitted(
+        tmp_path / "four", 2, middle, drawn=drawn, batch_size=2, mesh={"data_shard": 4}, auto_wrap_policy={nn.Linear}
+    )
+    assert len(set(torch.load(drawn))) == 4
+    fitted(tmp_path / "back", 3, tmp_path / "four" / "middle.ckpt", drawn=drawn)
+    one, other, third, fourth = torch.load(drawn)
+    assert (one, third) == (other, fourth)
+    assert one != third
 
 
 def state_of(strategy, module, optimizer):

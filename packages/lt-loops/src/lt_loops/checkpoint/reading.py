@@ -36,7 +36,8 @@ def read_checkpoint(
             "weights call module.load_state_dict(...) yourself.",
             code="LT601",
         )
-    saved = Saved(tree, path, resumes, strategy.rank, strategy.world_size)
+    parts = strategy.gather_objects(tuple(strategy.data_shard))
+    saved = Saved(tree, path, resumes, strategy.rank, parts)
     if resumes:
         check_resumable(saved)
     found = origin.read(saved)

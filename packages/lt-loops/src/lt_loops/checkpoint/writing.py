@@ -7,8 +7,8 @@ layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_s
 - ``position``: the counters (``Position``),
 - ``pending``: counts of an unfinished accumulation window,
 - ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
-- ``ranks``: for each rank its random generators, those from which its loaders drew as they were made, the sums of the
-  epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates
+- ``ranks``: for each rank its part of the data, its random generators, those from which its loaders drew as they were
+  made, the sums of the epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates
   in manual optimization, and what its strategy keeps for itself,
 - ``loggers``: version and place in the files of each logger (None where it failed), ``precision``: the scaler.
 
@@ -47,16 +47,18 @@ def checkpoint_of(
     The ``owners`` are asked in their order; ``gaps`` takes note of the optional parts that fail; ``loops`` are the
     counters as Lightning keeps them.
     """
-    epoch = position.epoch if position.batch else max(position.epoch - 1, 0)  # as Lightning: the last one begun
-    header = origin.next_header(position.step, epoch, weights_only=contents.weights_only)
+    header = origin.next_header(position.step, position.last_epoch, weights_only=contents.weights_only)
     tree: dict[str, Any] = {
         **header.entry(),  # first, so that it stands in the file's first bytes
-        "epoch": epoch,
+        "epoch": position.last_epoch,
         "global_step": position.step,
         "pytorch-lightning_version": LAYOUT_VERSION,
         "lt_version": _version(),
     }
-    ranks = [] if contents.weights_only else strategy.gather_objects(_joined(owner.rank_state() for owner in owners))
+    ranks: list[Any] = []
+    if not contents.weights_only:
+        mine = {"part": list(strategy.data_shard), **_joined(owner.rank_state() for owner in owners)}
+        ranks = strategy.gather_objects(mine)
     tree |= _joined(owner.layout_state(contents, gaps) for owner in owners)
     if not contents.weights_only:
         shared = _joined(owner.shared_state(gaps) for owner in owners)

@@ -128,7 +128,6 @@ class TrainingData(Owner):
         return self._batches
 
     def exhaust(self) -> None:
-        """Note that no batch of this epoch is left, or is to be read."""
         self._ahead.position.exhausted = True
 
     def pause(self) -> None:
@@ -157,7 +156,6 @@ class TrainingData(Owner):
         self._begun = self._begun or self._clock - self._ahead.position.passed
 
     def stop_clock(self) -> None:
-        """Add the present stretch of training to the position's seconds."""
         self._ahead.position.seconds, self._clock = self.seconds, None
         self._note_passed()
 
@@ -174,7 +172,6 @@ class TrainingData(Owner):
 
     @property
     def seconds(self) -> float:
-        """Seconds of training so far."""
         return self._ahead.position.seconds + (0.0 if self._clock is None else time.perf_counter() - self._clock)
 
     # ---- a resume ----------------------------------------------------------------------------------------------------
@@ -194,7 +191,7 @@ class TrainingData(Owner):
         return {"feed": self.place()}
 
     def restore(self, stage: Restore, saved: Saved) -> None:
-        """Go on where a rank stood, in batches of their present size; on another number of ranks generators stay."""
+        """Go on where a rank stood, in batches of their present size; generators stay where data is cut otherwise."""
         if stage is Restore.PLACE:
             place = saved.mine["feed"]
             if place is not None and self.feed is not None:
@@ -202,15 +199,15 @@ class TrainingData(Owner):
                 self._place = place
                 if not self._ahead.position.exhausted:
                     self._ahead.position.stand_at(self.feed.batches_done)
-            if saved.same_ranks:
-                self._generators = saved.mine["generators"]
+            state = saved.mine if saved.same_ranks else saved.in_my_part
+            if state is not None:
+                self._generators = state["generators"]
         elif stage is Restore.PLACE_OF_OTHERS and saved.place is not None:
             epoch, batch, _ = saved.place
             if self.feed is not None and batch:
                 self.feed.load_state_dict({"epoch": epoch, "batches": batch, "before": capture_generators()})
 
     def go_on_from(self, last: TrainingData) -> None:
-        """Go on where the data of another fit stands."""
         self._place = last._place
 
     def put_generators_back(self) -> None:

@@ -38,8 +38,8 @@ class Saved(NamedTuple):
         tree: the whole file.
         path: of the file.
         resumes: whether a fit goes on; else only weights and what belongs to them count.
-        rank: whose place is to be taken, where as many ranks go on.
-        world_size: how many ranks go on.
+        rank: whose place is to be taken, where the same ranks go on.
+        parts: of the data, as number and count: what each of the ranks that go on reads.
         place: epoch, batch and step at which another library's run stood; None for files of lt.
     """
 
@@ -47,7 +47,7 @@ class Saved(NamedTuple):
     path: str
     resumes: bool
     rank: int
-    world_size: int
+    parts: list[tuple[int, int]]
     place: tuple[int, int, int] | None = None
 
     @property
@@ -63,13 +63,22 @@ class Saved(NamedTuple):
 
     @property
     def same_ranks(self) -> bool:
-        """Whether as many ranks go on as there were; else what belongs to a rank begins anew."""
-        return self.shared.get("world_size") == self.world_size
+        """Whether as many ranks go on as there were, each in its part; else what belongs to a rank begins anew."""
+        parts = [tuple(state["part"]) for state in self.by_rank if "part" in state]  # older files lack them
+        return self.shared.get("world_size") == len(self.parts) and parts in ([], self.parts)
+
+    @property
+    def in_my_part(self) -> Mapping[str, Any] | None:
+        """That of a rank with this one's part of the data; None where it was cut otherwise."""
+        own = self.parts[self.rank]
+        return next((state for state in self.by_rank if tuple(state.get("part", ())) == own), None)
 
     @property
     def mine(self) -> Mapping[str, Any]:
         """That of the rank whose place this one takes."""
-        return self.by_rank[self.rank if self.same_ranks else 0] if self.by_rank else {}
+        if not self.by_rank:
+            return {}
+        return self.by_rank[self.rank] if self.same_ranks else self.in_my_part or self.by_rank[0]
 
 
 class Owner:

@@ -69,7 +69,6 @@ class Training(Owner):
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        """The optimizers, in declared order."""
         return self.made.optimizers
 
     @property
@@ -82,12 +81,10 @@ class Training(Owner):
     # ---- what is trained ---------------------------------------------------------------------------------------------
 
     def configure(self, made: Optimization) -> None:
-        """Train with what ``configure_optimizers`` returned."""
         self.made = made
         self.schedulers.configure(made.schedulers)
 
     def placed(self, optimizers: list[Optimizer]) -> None:
-        """Train with the optimizers as the strategy has set them up."""
         self.made.optimizers = optimizers
 
     def replace(self, optimizers: list[Optimizer]) -> None:
@@ -103,7 +100,6 @@ class Training(Owner):
     # ---- how ---------------------------------------------------------------------------------------------------------
 
     def mark_dirty(self) -> None:
-        """Have the plan made again at the next boundary."""
         self.dirty = True
         self._ahead.look_up()
 
@@ -117,7 +113,6 @@ class Training(Owner):
         self.micro_batch_size = samples
 
     def hold_back(self, several: Waiting) -> None:
-        """Have ``several`` do steps together."""
         self.held_back = several
 
     def let_go(self) -> None:
@@ -191,7 +186,6 @@ class Training(Owner):
         return self._strategy.capabilities.sharded_parameters and self.has_open_gradients
 
     def restore(self, stage: Restore, saved: Saved) -> None:
-        """Go on where an earlier run stood."""
         if stage is Restore.DATA and saved.shared:
             self._ahead.position.load_state_dict(saved.shared["position"])
         elif stage is Restore.OPTIMIZERS:
@@ -238,7 +232,7 @@ class Training(Owner):
         self.micro_batch_size = saved.shared.get("micro_batch_size", 0)
         parts = [saved.mine] if saved.same_ranks else saved.by_rank
         pending = {"kept": [*range(len(self.optimizers))], **saved.shared["pending"]}  # older files lack these numbers
-        share = 1 if saved.same_ranks else saved.world_size if pending["weighted"] else len(parts)
+        share = 1 if saved.same_ranks else len(saved.parts) if pending["weighted"] else len(parts)
         if pending["weighted"]:
             pending["weight"] = sum(part.get("weight", pending["weight"]) for part in parts) / share
         self.pending.load_state_dict(pending)
