@@ -1,5 +1,6 @@
 """Names of Lightning under `lt.compat`: every public one of 2.6 is answered, from whatever path it is imported."""
 
+import json
 import pickle
 import sys
 import warnings
@@ -113,6 +114,7 @@ def test_mixed_precision_takes_lightnings_arguments(name):
     mixed = name("plugins:MixedPrecision")
     assert mixed("16-mixed", "cpu").name == mixed("16-mixed", "cuda").precision == "16-mixed"
     assert name("plugins:DoublePrecision")().precision == "64-true"
+    assert name("plugins:HalfPrecision")("bf16-true").precision == "bf16-true"
     assert name(":Trainer")(**QUIET, plugins=[mixed("bf16-mixed", "cpu")]).precision_plugin.precision == "bf16-mixed"
     assert isinstance(name(":Trainer")(**QUIET, precision="bf16-mixed").precision_plugin, mixed)
 
@@ -160,6 +162,16 @@ def test_detect_says_whether_it_is_this_environment(name, monkeypatch):
     assert slurm.detect()
     assert slurm(auto_requeue=False).global_rank() == 1
     assert name("plugins.environments:LightningEnvironment").detect()
+
+
+def test_the_cluster_environment_is_one_of_lightnings_classes_and_knows_the_job_before_it_runs(name):
+    trainer = name(":Trainer")(**QUIET, strategy="ddp", devices=2)
+    environment = trainer.strategy.cluster_environment
+    assert isinstance(environment, name("plugins.environments:LightningEnvironment"))
+    assert not isinstance(
+        trainer._accelerator_connector.cluster_environment, name("plugins.environments:SLURMEnvironment")
+    )
+    assert (environment.world_size(), environment.creates_processes_externally) == (2, False)
 
 
 # ---- the Trainer's parts ---------------------------------------------------------------------------------------------
@@ -330,6 +342,31 @@ def test_the_command_line_reads_lightnings_variables(name, monkeypatch):
     command = name("cli:LightningCLI")
     cli = command(name("demos.boring_classes:BoringModel"), run=False, args=[], parser_kwargs={"default_env": True})
     assert cli.trainer.max_epochs == 7
+
+
+@pytest.mark.parametrize(
+    ("argument", "kind", "given", "attribute"),
+    [
+        ("strategy", "DDPStrategy", {"find_unused_parameters": True}, "ddp_arguments"),
+        ("profiler", "SimpleProfiler", {"filename": "perf"}, "filename"),
+        ("plugins", "MixedPrecision", {"precision": "bf16-mixed"}, "precision"),
+        ("plugins", "SLURMEnvironment", {"auto_requeue": False}, "auto_requeue"),
+    ],
+)
+def test_a_file_names_lightnings_classes_without_their_modules(name, argument, kind, given, attribute):
+    text = json.dumps({"class_path": kind, "init_args": given})
+    words = [f"--trainer.{argument}", text, "--trainer.accelerator=cpu", "--trainer.devices=2"]
+    cli = name("cli:LightningCLI")(name("demos.boring_classes:BoringModel"), run=False, args=words)
+    made = cli.config_init.trainer[argument]
+    assert type(made).__name__ == kind
+    assert str(next(iter(given.values()))) in str(getattr(made, attribute))
+
+
+def test_a_logger_that_a_script_imports_is_found_by_its_bare_name_too(name):
+    assert name("loggers:CSVLogger") is lt.loggers.CSVLogger
+    fabric = import_module("lightning.fabric.loggers").CSVLogger
+    assert fabric(root_dir="there").save_dir == "there"
+    assert isinstance(lt.loggers.CSVLogger("here"), fabric)
 
 
 # ---- profilers and the summary ---------------------------------------------------------------------------------------

@@ -171,7 +171,8 @@ class _Answer(ModuleType):
             from lt_compat.lightning.trainer import trainer_class
 
             return trainer_class()
-        if origin := BEFORE.get(f"{self._below}:{name}") or BEFORE.get(name):
+        place = "fabric" if "fabric" in self.__name__ else self._below
+        if origin := BEFORE.get(f"{place}:{name}") or BEFORE.get(name):
             return _imported(origin)
         found = counterpart(self._below, name)
         if found is not None and found.name:

@@ -20,6 +20,8 @@ __all__ = ["precision_named"]
 _CARRIED = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin")
 """Arguments of Lightning's strategies, in their order."""
 
+_TRUE = {"DoublePrecision": "64-true", "HalfPrecision": "16-true"}
+
 _WITHOUT_EFFECT = ("model_averaging_period", "save_distributed_checkpoint")
 
 _STRATEGIES = {
@@ -89,8 +91,8 @@ def _mixed(base: Any) -> Any:
     return initialize
 
 
-def _double(base: Any) -> Any:
-    return lambda self: base.__init__(_answers(self, "64-true"), "64-true")
+def _true(default: str) -> Any:
+    return lambda base: lambda self, precision=default: base.__init__(_answers(self, precision), precision)
 
 
 @cache
@@ -135,6 +137,8 @@ def _lightning_cli() -> type:
             len(given) < 3 and arguments.get("trainer_class") is None
         ):  # the fifth, after save_config_callback and _kwargs
             arguments["trainer_class"] = trainer_class()
+        for name in (*_STRATEGIES, *_TRUE, "MixedPrecision"):  # a file finds a class by its bare name once it is made
+            _class(name)
         base.__init__(self, model_class, datamodule_class, *given, **arguments)
 
     def init_parser(self: Any, **options: Any) -> Any:
@@ -149,13 +153,13 @@ def _class(name: str) -> Any:
         return _derived(name, _STRATEGIES[name], _strategy)
     if name in _LOGGERS:
         return _derived(name, _LOGGERS[name], _logger)
-    if name == "DoublePrecision":
-        return _derived(name, "lt_strategies.precision.dtypes:TruePrecision", _double)
+    if name in _TRUE:
+        return _derived(name, "lt_strategies.precision.dtypes:TruePrecision", _true(_TRUE[name]))
     return {"MixedPrecision": _mixed_precision, "LightningCLI": _lightning_cli}[name]()
 
 
 def __getattr__(name: str) -> Any:
     """Make a class when it is first asked for, and once: a process that was sent its object finds it here."""
-    if name in (*_STRATEGIES, *_LOGGERS, "DoublePrecision", "MixedPrecision", "LightningCLI"):
+    if name in (*_STRATEGIES, *_LOGGERS, *_TRUE, "MixedPrecision", "LightningCLI"):
         return _class(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from signal import Signals
 from typing import Any
 
 from lt_core import plugins
@@ -39,7 +40,8 @@ class ClusterEnvironment:
     @classmethod
     def of(cls, facts: Environment) -> ClusterEnvironment:
         """Return lt's environment by Lightning's names."""
-        made = ClusterEnvironment.__new__(cls)
+        name = "lt" if facts.name == "local" else facts.name  # which lt's launchers take the place of
+        made = object.__new__(next((kind for kind in cls.__subclasses__() if kind.detects == name), cls))
         made.facts = facts
         return made
 
@@ -117,7 +119,9 @@ class SLURMEnvironment(ClusterEnvironment):
 
     detects = "slurm"
     auto_requeue = True
-    requeue_signal: Any = None
+
+    def __init__(self, auto_requeue: bool = True, requeue_signal: Signals | None = None) -> None:
+        super().__init__(auto_requeue=auto_requeue, requeue_signal=requeue_signal)
 
     @staticmethod
     def job_id() -> int | None:

@@ -101,7 +101,7 @@ def _devices(strategy: Any, trainer: Any) -> list[Any]:
 def _environment(strategy: Any, trainer: Any) -> ClusterEnvironment:
     if strategy.one_process:
         raise AttributeError("A strategy of one process has no cluster_environment, here as in Lightning.")
-    return ClusterEnvironment.of(strategy.environment)
+    return AcceleratorConnector(trainer=trainer).cluster_environment
 
 
 def _module(strategy: Any, trainer: Any) -> Any:
@@ -217,9 +217,11 @@ class AcceleratorConnector:
     parallel_devices = _parallel_devices
 
     @property
-    def cluster_environment(self) -> Any:
-        """Who this process is."""
-        return ClusterEnvironment.of(self._trainer.strategy.environment)
+    def cluster_environment(self) -> ClusterEnvironment:
+        """Who this process is, also before the strategy starts the others."""
+        made = ClusterEnvironment.of(self._trainer.strategy.environment)
+        made.set_world_size(self._trainer.world_size)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name in ("strategy", "accelerator", "precision_plugin", "num_nodes", "num_devices", "device_ids"):

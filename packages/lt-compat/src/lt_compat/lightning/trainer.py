@@ -8,16 +8,19 @@ from enum import Enum
 from functools import cache, wraps
 from typing import Any
 
+from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
 from lt_compat.lightning.connectors import CheckpointConnector, Results
-from lt_compat.lightning.environments import as_environment
+from lt_compat.lightning.environments import ClusterEnvironment, as_environment
 from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, StrategyFace
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, kept
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
-from lt_compat.lightning.profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
+from lt_core.environment import Environment
 from lt_core.errors import CheckpointError, silenced, warn
+from lt_core.launcher import Launcher
+from lt_core.precision import Precision
 from lt_core.states import RunningStage, TrainerFn, TrainerStatus
 
 __all__ = ["trainer_class", "trusting"]
@@ -143,6 +146,8 @@ def trainer_class() -> type:
         with silenced(_codes_filtered_by_text()):
             base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
 
+    part = Precision | CheckpointIO | Environment | Launcher | ClusterEnvironment | str
+    initialize.__annotations__ = {**base.__init__.__annotations__, "plugins": part | list[part] | None}
     made: Any = Trainer
     made.__init__ = initialize
     for name in ("validate", "test", "predict"):

@@ -25,10 +25,11 @@ lt_compat.lightning.constructors:SingleDeviceStrategy = SingleDeviceStrategy
 lt_compat.lightning.constructors:XLAStrategy = XLAStrategy
 lt_compat.lightning.constructors:MixedPrecision = MixedPrecision MixedPrecisionPlugin NativeMixedPrecisionPlugin
 lt_compat.lightning.constructors:DoublePrecision = DoublePrecision DoublePrecisionPlugin
+lt_compat.lightning.constructors:HalfPrecision = HalfPrecision
 lt_compat.lightning.constructors:precision_named = FSDPPrecision DeepSpeedPrecision XLAPrecision
 lt_compat.lightning.constructors:LightningCLI = LightningCLI
-lt_compat.lightning.constructors:CSVLogger = CSVLogger
-lt_compat.lightning.constructors:TensorBoardLogger = TensorBoardLogger
+lt_compat.lightning.constructors:CSVLogger = fabric:CSVLogger
+lt_compat.lightning.constructors:TensorBoardLogger = fabric:TensorBoardLogger
 lt_compat.lightning.environments:ClusterEnvironment = ClusterEnvironment
 lt_compat.lightning.environments:KubeflowEnvironment = KubeflowEnvironment
 lt_compat.lightning.environments:LSFEnvironment = LSFEnvironment
@@ -43,10 +44,10 @@ lt_compat.lightning.wrapped:FabricOptimizer = _FabricOptimizer
 lt_compat.lightning.wrapped:FabricDataLoader = _FabricDataLoader
 lt_compat.lightning.wrapped:is_wrapped = is_wrapped
 lt_compat.lightning.wrapped:DistributedSamplerWrapper = DistributedSamplerWrapper
-lt_compat.lightning.profilers:Profiler = Profiler BaseProfiler AbstractProfiler
-lt_compat.lightning.profilers:PassThroughProfiler = PassThroughProfiler
-lt_compat.lightning.profilers:SimpleProfiler = SimpleProfiler
-lt_compat.lightning.profilers:AdvancedProfiler = AdvancedProfiler
+lt_compat.lightning._profilers:Profiler = Profiler BaseProfiler AbstractProfiler
+lt_compat.lightning._profilers:PassThroughProfiler = PassThroughProfiler
+lt_compat.lightning._profilers:SimpleProfiler = SimpleProfiler
+lt_compat.lightning._profilers:AdvancedProfiler = AdvancedProfiler
 lt_compat.lightning.summary:LayerSummary = LayerSummary
 lt_compat.lightning.summary:ModelSummary = summarize utilities.model_summary:ModelSummary
 lt_compat.lightning.summary:get_human_readable_count = get_human_readable_count
@@ -127,7 +128,8 @@ def _read(table: str) -> dict[str, str]:
 
 
 BEFORE = _read(_TABLE)
-"""Names whose lt namesake has other arguments, with where ``lt.compat`` takes them from; with a path, only there."""
+"""Names whose lt namesake has other arguments, with where ``lt.compat`` takes them from; with a path, or
+``fabric``, only there."""
 
 
 @cache
