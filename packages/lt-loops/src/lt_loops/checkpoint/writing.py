@@ -8,8 +8,8 @@ layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_s
 - ``pending``: counts of an unfinished accumulation window,
 - ``loaders``: the epoch in which loaders of each kind were asked for, ``eval_steps``: evaluation batches logged,
 - ``ranks``: for each rank its part of the data, its random generators, those from which its loaders drew as they were
-  made, the sums of the epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that the user accumulates
-  in manual optimization, and what its strategy keeps for itself,
+  made, the sums of the epoch's metrics, its place in the data, the gradients of an unfinished window, also of one that
+  the user accumulates in manual optimization, and what its strategy keeps for itself,
 - ``loggers``: version and place in the files of each logger (None where it failed), ``precision``: the scaler.
 
 Where an optional part (a logger, a callback, a datamodule) failed, the key ``gaps`` says which, and why.
