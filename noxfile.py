@@ -29,6 +29,7 @@ BESIDE = {"lt": ("lt-huggingface", "lt-recipes"), "lt-compat": ("lt-loops",)}
 SPECIAL = ("cuda", "mps", "xla", "ddp", "fsdp", "conformance", "faults", "multinode", "slow")
 ORDINARY = f"not ({' or '.join(SPECIAL)})"
 PATIENCE = runpy.run_path(str(ROOT / "tests" / "patience.py"))["PATIENCE"]
+RELEASE = runpy.run_path(str(ROOT / "tools" / "release.py"))
 MISSING_NAMESPACES = runpy.run_path(str(ROOT / "tests" / "namespaces.py"))["missing_namespaces"]
 TIMEOUT = f"--timeout={PATIENCE + 60:.0f}"  # seconds for one test, a little longer than what a test itself waits
 SPREAD = ("-n", "auto", "--dist", "loadfile")  # a worker for each core
@@ -282,27 +283,55 @@ def isolated(session: nox.Session, package: str) -> None:
 
     For lt-strategies some on two ranks too.
     """
-    folder = ROOT / "tests" / import_name(package)
-    wheels = build_wheels(session, sorted({*own_siblings(package), *BESIDE.get(package, ()), "lt-testing"}))
+    run_alone(session, package)
+
+
+@nox.session(name="oldest-core")
+def oldest_core(session: nox.Session) -> None:
+    """Each package's tests as in `isolated`, beside the oldest published lt-core that it admits; `-- lt-loops`: one."""
+    tags = {package: RELEASE["oldest_core"](package) for package in session.posargs or PACKAGES}
+    if not any(tags.values()):
+        session.skip("needs a published lt-core that is admitted: today's is the oldest")
+    for package, tag in tags.items():
+        if tag is not None:
+            run_alone(session, package, tag)
+
+
+def run_alone(session: nox.Session, package: str, core: str | None = None) -> None:
+    """Run a package's tests beside what it declares, or beside the lt-core of a tag in place of today's."""
+    beside = {*own_siblings(package), *BESIDE.get(package, ()), "lt-testing"} - ({"lt-core"} if core else set())
+    wheels = build_wheels(session, sorted(beside))
+    if core is not None:
+        wheels.append(str(RELEASE["wheel_of"](core, ROOT / ".nox" / "wheels")))
     pins = constraints(session)
     python = fill_environment(session, "isolated", "-c", pins, *wheels, *RUNNER)
-    command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *SPREAD, str(folder), *session.posargs)
+    folder = ROOT / "tests" / import_name(package)
+    command = (python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *SPREAD, str(folder))
+    posargs = () if core else session.posargs
     # torch says so in every process without numpy; scripts that tests start must not print it
     env = {"PYTHONWARNINGS": "ignore:Failed to initialize NumPy:UserWarning"}
-    session.run(*command, env=env, external=True)
+    session.run(*command, *posargs, env=env, external=True)
     if package in ON_RANKS:  # what ranks need of other packages shows only where there are two
         session.run(python, "-m", "pytest", TIMEOUT, str(ROOT / ON_RANKS[package]), external=True)
 
 
 @nox.session
 def minimums(session: nox.Session) -> None:
-    """The ordinary tests, and those of sharded models, on the lowest versions that the packages declare (torch 2.9)."""
-    projects = [word for package in PACKAGES for word in ("-e", f"packages/{package}")]
+    """The ordinary tests, and those of sharded models, on the lowest versions that the packages declare (torch 2.9).
+
+    From the first published lt-core on, the oldest that all packages admit is among them, without tests of today's.
+    """
+    admitted = [RELEASE["oldest_core"](package) for package in PACKAGES if package != "lt-core"]
+    core = max(admitted, key=lambda tag: RELEASE["Version"](tag.rpartition("-v")[2])) if all(admitted) else None
+    ours = [package for package in PACKAGES if package != "lt-core" or core is None]
+    projects = [word for package in ours for word in ("-e", f"packages/{package}")]
+    projects += [] if core is None else [str(RELEASE["wheel_of"](core, ROOT / ".nox" / "wheels"))]
     runner = ("pytest==9.2.*", "pytest-timeout==2.4.*", "pytest-xdist==3.8.*")
     beside = ("scikit-learn==1.9.*", "torchvision==0.24.*", "torchmetrics==1.*", "rich==13.*", "safetensors==0.5.*")
     lowest = ("--resolution", "lowest-direct")
     python = fill_environment(session, "minimums", *lowest, *projects, *runner, *beside)
-    chosen = session.posargs or (*SPREAD, "tests")
+    tests = ["tests"] if core is None else [f"tests/{import_name(package)}" for package in ours]
+    chosen = session.posargs or (*SPREAD, *tests)
     session.run(python, "-m", "pytest", "-m", ORDINARY, TIMEOUT, *chosen, external=True)
     if not session.posargs:  # where torch changes most from one version to the next
         sharded = ("-m", "fsdp and not (slow or cuda or conformance)", TIMEOUT, *files_with("fsdp"))

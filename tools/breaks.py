@@ -3,12 +3,14 @@
 uv run python tools/breaks.py           of every package, against its newest tag, or 0.1's snapshot before the first
 uv run python tools/breaks.py --check   fails where there are some and no fragment `*.removal.md` tells users of them
 
-A break is a name, a member, an argument or an entry point that is gone, an argument that must be given and need not
-before, and a default that is another. `tools/release.py` refuses a release with any that raises less than the minor
-version.
+A break is a name, a member, a base of a class, an argument or an entry point that is gone, an argument or a field that
+must be given and need not before, a default that is another, a method that is now a property or needs an object, and a
+property that is now a method, or can no longer be set. `tools/release.py` refuses a release with any that raises less
+than the minor version.
 """
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -36,7 +38,7 @@ def described(text: str) -> Described:
         elif " = lt" in plain and plain.startswith("lt."):
             found[plain.partition(" ")[0]] = ""  # a name of lt, whose origin is described elsewhere
         elif line.startswith("        "):
-            found[f"{owner}.{name}"] = plain
+            found[f"{owner}.{name}{' as one that can be set' if plain == f'{name} can be set' else ''}"] = plain
         else:
             owner = f"{package}:{name}"
             found[owner] = plain
@@ -79,6 +81,11 @@ def breaks(old: str, new: str) -> Iterator[str]:
             if ":" not in owner or owner in now:  # a class that is gone is one break, not one for each member
                 yield f"{place} is gone"
             continue
+        yield from (f"{place} {what}" for what in turned(line, now[here]))
+        if line.startswith("class "):
+            known = [base for base in bases(line) if is_known(base, before)]
+            yield from (f"{place} is no {base}" for base in known if base not in ancestors(place, now))
+            yield from (f"{field} must be given" for field in fields(place, now) if field not in before)
         old_arguments, new_arguments = arguments(line), arguments(now[here])
         if old_arguments is not None and new_arguments is not None:
             yield from (f"{place}: {what}" for what in narrowed(old_arguments, new_arguments))
@@ -89,13 +96,48 @@ def breaks(old: str, new: str) -> Iterator[str]:
 def inherited(place: str, now: Described) -> str | None:
     """Return the place of a member in a base of its class that is described too; None where there is none."""
     owner, _, member = place.rpartition(".")
-    bases = re.findall(r"\w+", now.get(owner, "").partition("(")[2])
-    for base in [each for each in now if ":" in each and each.rpartition(":")[2] in bases]:
+    for base in [each for each in now if ":" in each and each.rpartition(":")[2] in bases(now.get(owner, ""))]:
         found = f"{base}.{member}"
         found = found if found in now else inherited(found, now) or ""
         if found:
             return found
     return None
+
+
+def bases(line: str) -> list[str]:
+    """Return the names of the bases in a class's line."""
+    return re.findall(r"[\w.]+", line.partition("(")[2])
+
+
+def is_known(base: str, described: Described) -> bool:
+    """Return whether users know a base: it is promised too, Python's own, or another library's."""
+    return "." in base or hasattr(builtins, base) or any(each.endswith(f":{base}") for each in described)
+
+
+def ancestors(place: str, now: Described) -> set[str]:
+    """Return the names of all bases of a class, as far as they are described."""
+    found = set(bases(now.get(place, "")))
+    for each in [each for each in now if each.rpartition(":")[2] in found and each != place]:
+        found |= ancestors(each, now)
+    return found
+
+
+def fields(place: str, now: Described) -> list[str]:
+    """Return the fields without a default of a class that is made by its fields."""
+    if f"{place}.__init__" in now:
+        return []
+    own = [key for key in now if key.startswith(f"{place}.") and ": " in now[key] and arguments(now[key]) is None]
+    return [key for key in own if not default(now[key])]
+
+
+def turned(old: str, new: str) -> Iterator[str]:
+    """Yield what no longer holds of how a member is reached: of an object or its class, called or not."""
+    reached = {"method", "property", "classmethod", "staticmethod"}
+    before, after = ((re.findall(r"^@(\w+) ", line) or ["method" if arguments(line) else ""])[0] for line in (old, new))
+    if {before, after} <= reached and "property" in (before, after) and before != after:
+        yield f"is now a {after}"
+    elif before in ("classmethod", "staticmethod") and after == "method":
+        yield "needs an object"
 
 
 def default(line: str) -> str:
@@ -128,19 +170,19 @@ def promised(folder: Path) -> str:
     return "".join(path.read_text("utf-8") for path in (folder / "api.txt", *others) if path.exists())
 
 
-def last_release(package: str) -> str:
+def last_release(package: str, root: Path = ROOT) -> str:
     """Return the api.txt of a package's newest tag; before the first one, that of the snapshot of 0.1, or nothing."""
     tags = subprocess.run(
         ["git", "tag", "--list", f"{package}-v*", "--sort=-version:refname"],
-        cwd=ROOT,
+        cwd=root,
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
     if tags:
         shown = ["git", "show", f"{tags[0]}:packages/{package}/api.txt"]
-        return subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    kept = ROOT / "tests" / "workspace" / "of_0_1" / f"{package}.txt"
+        return subprocess.run(shown, cwd=root, capture_output=True, text=True, check=True).stdout
+    kept = root / "tests" / "workspace" / "of_0_1" / f"{package}.txt"
     return kept.read_text("utf-8") if kept.exists() else ""
 
 

@@ -7,8 +7,9 @@ In this order, and nothing is written before the checks have passed:
    breaks users' code (tools/breaks.py) goes with a raised minor version and a fragment `*.removal.md`.
 3. The version in the package's pyproject.toml is raised and its changelog is built (towncrier).
 4. Sdist and wheel are built twice, and both builds have the same bytes; they go to dist/.
-5. The package's own tests and those of its dependents pass against that wheel, the tests on several ranks pass, and so
-   does each published dependent: the wheel of its newest tag, with the tests of that tag, against the new wheel.
+5. The package's own tests and those of its dependents pass against that wheel, its own ones beside the oldest published
+   lt-core that it admits too, the tests on several ranks pass, and so does each published dependent: the wheel of its
+   newest tag, with the tests of that tag, against the new wheel.
 6. One commit, one tag `lt-core-vX.Y.Z`. Nothing is pushed: the last line says how.
 
 A failure in 3 to 5 puts the package's folder back as it was.
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +31,11 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).parent))
-from breaks import breaks, promised  # type: ignore[import-not-found]  # the script beside this one
+from breaks import breaks, last_release, promised  # type: ignore[import-not-found]  # the script beside this one
 
 ROOT = Path(__file__).parent.parent
 UV = os.environ.get("UV", "uv")
+CORE = "lt-core"
 ON_RANKS = ("tests-ddp", "tests-fsdp", "conformance")  # what `isolated` leaves out
 ORDINARY = "not (cuda or xla or ddp or fsdp or conformance or faults or multinode or slow)"  # as in the noxfile
 
@@ -142,6 +145,35 @@ def published_dependents(package: str) -> list[tuple[str, str]]:
     return [(name, place) for name, place, _ in dependents(package) if place == newest_tag(name)]
 
 
+def oldest_core(package: str) -> str | None:
+    """Return the tag of the oldest published lt-core that a package admits, or None where no published one is."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
+    ranges = [each.specifier for each in requirements(text) if each.name == CORE]
+    tags = run("git", "tag", "--list", f"{CORE}-v*", "--sort=version:refname").split()
+    versions = {tag: Version(tag.removeprefix(f"{CORE}-v")) for tag in tags}
+    return next((tag for tag in tags if ranges and all(r.contains(versions[tag]) for r in ranges)), None)
+
+
+@contextmanager
+def tree_of(tag: str) -> Iterator[Path]:
+    """Check a tag out beside this tree, for as long as it is looked at."""
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(scratch) / "tree"
+        run("git", "worktree", "add", "--detach", str(tree), tag)
+        try:
+            yield tree
+        finally:
+            run("git", "worktree", "remove", "--force", str(tree))
+
+
+def wheel_of(tag: str, folder: Path) -> Path:
+    """Build the wheel of a package as it was when it was tagged; return its path."""
+    package, _, version = tag.rpartition("-v")
+    with tree_of(tag) as tree:
+        run(UV, "build", "-q", "--wheel", "--package", package, "-o", str(folder), cwd=tree)
+    return next(folder.glob(f"{package.replace('-', '_')}-{version}-*.whl"))
+
+
 # The checks
 
 
@@ -187,22 +219,23 @@ def check_ranges(release: Release) -> None:
 
 
 def check_breaks(release: Release) -> None:
-    """Check that what breaks users' code since the newest tag goes with a raised minor version and is in the changelog.
+    """Check that what breaks users' code since the last release goes with a raised minor version and a changelog entry.
+
+    Before a package's first release the snapshot of 0.1 counts as one.
 
     Raises:
         ReleaseError: it does not; the message lists what breaks.
     """
-    api = release.folder / "api.txt"
-    tag = newest_tag(release.package)
-    if tag is None or not api.exists():
+    if not (release.folder / "api.txt").exists():
         return
-    before = run("git", "show", f"{tag}:packages/{release.package}/api.txt")
-    broken = list(breaks(before, promised(release.folder)))
+    broken = list(breaks(last_release(release.package, ROOT), promised(release.folder)))
     if not broken:
         return
     listed = "\n  ".join(broken)
     if release.new.release[:2] == release.old.release[:2]:
-        raise ReleaseError(f"{release.new} may break nothing of {tag}; raise the minor version for:\n  {listed}")
+        raise ReleaseError(
+            f"{release.new} may break nothing of {release.old}; raise the minor version for:\n  {listed}"
+        )
     if not list((release.folder / "changelog.d").glob("*.removal.md")):
         raise ReleaseError(f"no fragment changelog.d/*.removal.md tells users of:\n  {listed}")
 
@@ -237,6 +270,8 @@ def test_workspace(release: Release) -> None:
     for name in sorted(names):
         print(f"tests of {name} against {release.package} {release.new}")
         run(sys.executable, "-m", "nox", "-s", f"isolated({name})")
+    print(f"tests of {release.package} beside the oldest published {CORE}")
+    run(sys.executable, "-m", "nox", "-s", "oldest-core", "--", release.package)
     print("tests on several ranks")
     run(sys.executable, "-m", "nox", "-s", *ON_RANKS)
 
@@ -246,13 +281,8 @@ def test_published(release: Release) -> None:
     wheel = next((ROOT / "dist").glob(f"{release.package.replace('-', '_')}-{release.new}-*.whl"))
     for name, tag in published_dependents(release.package):
         print(f"tests of {tag} against {release.package} {release.new}")
-        with tempfile.TemporaryDirectory() as scratch:
-            tree = Path(scratch) / "tree"
-            run("git", "worktree", "add", "--detach", str(tree), tag)
-            try:
-                test_tag(name, tree, wheel)
-            finally:
-                run("git", "worktree", "remove", "--force", str(tree))
+        with tree_of(tag) as tree:
+            test_tag(name, tree, wheel)
 
 
 def test_tag(name: str, tree: Path, wheel: Path) -> None:

@@ -29,12 +29,12 @@ def sessions():
 
 
 def named(path):
-    """Yield the word after each `nox -s`, and all words of a stage of CI."""
+    """Yield the word after each `nox -s`, and all words of a row of CI."""
     for line in path.read_text("utf-8").splitlines():
         for match in re.finditer(r"nox -s \"?([a-z][\w-]*)", line):
             yield match[1]
-        if line.startswith("stage uv run nox -s "):
-            yield from line.removeprefix("stage uv run nox -s ").split()
+        if row := re.match(r"(stage )?uv run nox -s ([^>]+)", line):
+            yield from row[2].split()
 
 
 def test_every_named_session_exists():
