@@ -2,7 +2,7 @@ import copy
 import gc
 import sys
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -13,7 +13,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
 from lt_core import plugins
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, LtWarning
 from lt_core.strategy import Strategy
 from lt_strategies.precision.bitsandbytes import Bitsandbytes
 from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
@@ -193,6 +193,18 @@ def test_an_optimizer_without_any_gradient_steps_without_the_scaler():
     optimizer = torch.optim.SGD(small_module().parameters(), lr=0.1)
     precision.unscale(optimizer)
     assert precision.step(optimizer, lambda: True)
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+@pytest.mark.parametrize("make", [Mixed, lambda: TruePrecision("bf16-true"), ScaledMixed, TruePrecision])
+def test_a_gpu_that_emulates_bfloat16_is_said(make, emulated, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not emulated)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    precision = make()
+    said = emulated and precision.dtype is torch.bfloat16
+    with pytest.warns(LtWarning, match=r"Tesla T4 emulates bfloat16.*LT736") if said else nullcontext():
+        precision.open(torch.device("cuda", 0))
 
 
 def test_transformer_engine_says_what_to_install():

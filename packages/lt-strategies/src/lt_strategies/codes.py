@@ -10,6 +10,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT712",
         "LT728",
         "LT732",
+        "LT736",
         "LT755",
     }
 )

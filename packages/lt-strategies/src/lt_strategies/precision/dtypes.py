@@ -12,7 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lt_core.batch import map_batch
-from lt_core.errors import ConfigError, did_you_mean
+from lt_core.errors import ConfigError, did_you_mean, warn
 from lt_core.precision import Precision
 
 __all__ = ["Mixed", "ScaledMixed", "TruePrecision", "bf16_mixed", "bf16_true", "double", "half_true"]
@@ -34,6 +34,9 @@ class TruePrecision(Precision):
             hint = did_you_mean(name, _TRUE)
             raise ConfigError(f"TruePrecision({name!r}): expected one of {', '.join(_TRUE)}.{hint}", code="LT730")
         self.name, self.dtype = name, _TRUE[name]
+
+    def open(self, device: torch.device) -> None:
+        _tell_emulated(device, self.dtype)
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         module._apply(self._convert)  # type: ignore[no-untyped-call]  # module.to() would make complex ones real
@@ -103,6 +106,7 @@ class Mixed(Precision):
 
     def open(self, device: torch.device) -> None:
         self._device_type = device.type
+        _tell_emulated(device, self.dtype)
 
     def wrap_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         device_type, dtype = self._device_type, self.dtype
@@ -218,6 +222,18 @@ class _StandIn:
 
     def step(self) -> bool:
         return self.take_step()
+
+
+def _tell_emulated(device: torch.device, dtype: torch.dtype) -> None:
+    """Warn of a GPU that computes bfloat16 as 32 bits and more, which torch does without a word."""
+    if dtype is not torch.bfloat16 or device.type != "cuda" or not torch.cuda.is_available():
+        return
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        warn(
+            f"{torch.cuda.get_device_name(device)} emulates bfloat16, which takes longer than 32 bits. Take "
+            "precision='16-mixed', or leave precision out.",
+            code="LT736",
+        )
 
 
 def _has_gradients(optimizer: Optimizer | _StandIn) -> bool:
