@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from lt_core import plugins
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.interface import Interface
 
@@ -201,8 +202,6 @@ def opened() -> dict[str, Accelerator]:
     and torch's own.
     """
     if "torch_xla" in sys.modules and "xla" not in _opened:  # which torch does not know as an accelerator
-        from lt_core import plugins
-
         if (found := plugins.find("accelerators", "xla")) is not None:
             _opened["xla"] = found()
     own = torch.accelerator.current_accelerator()

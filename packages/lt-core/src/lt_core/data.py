@@ -13,6 +13,7 @@ from lt_core import plugins
 from lt_core.batch import move_to_device
 from lt_core.errors import ConfigError
 from lt_core.interface import Interface
+from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 
 __all__ = ["DataSource", "Feed", "each_loader", "holds_loaders", "length_of", "make_feed", "set_epoch"]
@@ -154,8 +155,6 @@ class Feed(Interface):
         return self._deliver(self._open())
 
     def _open(self) -> Iterator[Any]:
-        from lt_core.seed import capture_generators, restore_generators
-
         self._turn += 1
         self._done, state, self._resume = 0, self._resume, None
         if state is None or state["before"] is None or state["epoch"] != self._epoch:

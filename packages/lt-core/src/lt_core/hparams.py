@@ -26,14 +26,7 @@ from lt_core.files._hparams_form import (
     opened,
 )
 
-__all__ = [
-    "AttributeDict",
-    "HyperparametersMixin",
-    "makes_new",
-    "plain_hparams",
-    "saved_hparams",
-    "settle_hparams",
-]
+__all__ = ["AttributeDict", "HyperparametersMixin", "makes_new", "plain_hparams", "saved_hparams", "settle_hparams"]
 
 
 class AttributeDict(dict[str, Any]):

@@ -17,17 +17,7 @@ from urllib.parse import urlsplit
 
 from lt_core.errors import PluginError, did_you_mean
 
-__all__ = [
-    "BROUGHT_BY",
-    "GROUPS",
-    "OF_ARGUMENT",
-    "ROLES",
-    "find",
-    "install_hint",
-    "load",
-    "names",
-    "rescan",
-]
+__all__ = ["BROUGHT_BY", "GROUPS", "OF_ARGUMENT", "ROLES", "find", "install_hint", "load", "names", "rescan"]
 
 
 GROUPS = (

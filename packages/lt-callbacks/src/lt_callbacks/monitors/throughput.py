@@ -109,8 +109,6 @@ class ThroughputMonitor(Callback):
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self.measure_flops and self._flops_per_batch is None:
-            from torch.utils.flop_counter import FlopCounterMode
-
             self._counter = FlopCounterMode(display=False)
             self._counter.__enter__()  # type: ignore[no-untyped-call]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -14,7 +15,7 @@ from torch import profiler as torch_profiler
 from lt_callbacks.arguments import whole
 from lt_callbacks.profilers.simple import SimpleProfiler
 from lt_core.checkpoint import is_remote, local_folder
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, did_you_mean
 from lt_core.rank import process_rank
 
 __all__ = ["PyTorchProfiler"]
@@ -121,12 +122,11 @@ class PyTorchProfiler(SimpleProfiler):
         return str(folder) if is_remote(folder) else Path(folder)
 
     def _make(self) -> torch_profiler.profile:
-        from torch.profiler import ProfilerActivity, profile, schedule
-
         kwargs = dict(self._profiler_kwargs)
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        kinds = torch_profiler.ProfilerActivity
+        activities = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_available() else [])]
         kwargs.setdefault("activities", activities)
-        kwargs.setdefault("schedule", schedule(wait=1, warmup=1, active=3, repeat=1))
+        kwargs.setdefault("schedule", torch_profiler.schedule(wait=1, warmup=1, active=3, repeat=1))
         kwargs.setdefault("record_shapes", self._by_shapes)
         kwargs.setdefault("acc_events", True)  # the table is read after a cycle's end, which would clear it
         theirs = kwargs.pop("on_trace_ready", None)
@@ -138,7 +138,7 @@ class PyTorchProfiler(SimpleProfiler):
             elif self._exports:
                 self._export(profiler)
 
-        return profile(on_trace_ready=ready, **kwargs)
+        return torch_profiler.profile(on_trace_ready=ready, **kwargs)
 
     def _note(self, profiler: torch_profiler.profile) -> None:
         """Keep the table of operators; where nothing was traced there is none."""
@@ -152,21 +152,13 @@ class PyTorchProfiler(SimpleProfiler):
         self._operators = averages.table(sort_by=key, row_limit=self._row_limit, **self._table_kwargs)
 
     def _export(self, profiler: torch_profiler.profile) -> None:
-        from torch.profiler import tensorboard_trace_handler
-
         with local_folder(self.trace_dir) as folder:
             worker = f"{self.stage}-rank{process_rank()}"
-            tensorboard_trace_handler(str(folder), worker_name=worker)(profiler)
+            torch_profiler.tensorboard_trace_handler(str(folder), worker_name=worker)(profiler)
 
 
 def _check(given: dict[str, Any]) -> None:
-    import inspect
-
-    from torch.profiler import profile
-
-    from lt_core.errors import did_you_mean
-
-    known = set(inspect.signature(profile.__init__).parameters) - {"self"}
+    known = set(inspect.signature(torch_profiler.profile.__init__).parameters) - {"self"}
     for name in given:
         if name not in known:
             raise ConfigError(

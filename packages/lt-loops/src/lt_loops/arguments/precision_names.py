@@ -39,10 +39,7 @@ _SPELLINGS = {
 }
 
 
-_EITHER = {
-    **dict.fromkeys(("half", "float16", "fp16"), "16"),
-    "bfloat16": "bf16",
-}
+_EITHER = {**dict.fromkeys(("half", "float16", "fp16"), "16"), "bfloat16": "bf16"}
 """Words that say which bits, and not whether weights have them too."""
 
 
