@@ -77,6 +77,17 @@ def test_the_job_ends_at_the_deadline_only(tmp_path):
     assert job.wait(20).text.startswith("Rank 1 of 2 hangs in train batch 6")
 
 
+def test_on_a_device_all_ranks_that_hang_are_shown_since_one_that_waits_looks_like_the_cause(tmp_path):
+    reads = 'File "/home/me/train.py", line 15 in training_step'  # loss.item(), while NCCL waits for the other rank
+    job = Job(tmp_path, [reads, HANGS], deadline=300.0)
+    for rank in job.ranks:
+        job.page.write(rank, Line(1, job.now, STEPPING, job.batches, "train", on_device=True))
+    text = job.wait(310).text
+    assert "stands where it reads a value" in text
+    assert "Rank 0 stood here:" in text
+    assert "Rank 1 stood here:" in text
+
+
 def test_a_rank_that_moves_and_hangs_again_is_reported_again(tmp_path):
     job = Job(tmp_path, [WAITS, HANGS])
     job.wait(61)

@@ -211,9 +211,14 @@ class Watch:
         )
         if not suspects and len(stacks) > 1:
             head += " All ranks wait for one another: did they make different calls?"
+        if len(suspects) > 1 and lines[rank].on_device:
+            head += (
+                " Others hang too. A rank that waits for another one by its device stands where it reads a value: the "
+                "cause is the rank that stands elsewhere."
+            )
         if silent:
             head += " It does not answer either: stopped, or stuck in a system call."
-        places = _shown(stacks, [rank] if suspects else sorted(stacks))
+        places = _shown(stacks, suspects or sorted(stacks))
         return Verdict(rank, "\n\n".join([head, *places, *self._calls()]), hangs=True)
 
     def _report_stuck(self) -> None:
