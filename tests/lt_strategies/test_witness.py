@@ -21,13 +21,13 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
-def by_hand(folder, fault, who, **environment):
+def by_hand(folder, fault, who, launcher="script", **environment):
     """Start two ranks by their variables, one of which has a fault; return what each said and its status."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(OTHERS)}
     job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "FACTS": str(folder)}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(JOB), "script", fault, str(who)],
+            [sys.executable, str(JOB), launcher, fault, str(who)],
             env={**kept, **job, "RANK": str(rank), "OMP_NUM_THREADS": "1", **environment},
             stderr=subprocess.PIPE,
             text=True,
@@ -53,6 +53,41 @@ def test_a_killed_rank_is_named_with_its_place(tmp_path):
     assert status == [1, -9]
     assert "Rank 1 of 2 is gone without a word, " in said[0]
     assert "gloo" not in said[0]
+
+
+def test_ranks_of_another_package_s_launcher_watch_themselves_too(tmp_path):
+    said, status = by_hand(tmp_path, "hang", 1, "another's", DEADLINE="10")
+    assert status == [1, 1]
+    assert "Rank 1 of 2 hangs in train batch 4 of this run: no batch was done for 10 s" in said[0]
+    assert "in fault" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("kill", ["Rank 1 of 2 is gone without a word, "]),
+        pytest.param(
+            "hang",
+            ["Rank 1 of 2 hangs in train batch 4 of this run", "in fault", "By torch's flight recorder"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_others_say_so_although_torchrun_ends_them_as_soon_as_one_is_gone(tmp_path, fault, words):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(OTHERS)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(JOB)]
+    done = subprocess.run(
+        [*command, "script", fault, "1"],
+        env={**kept, "FACTS": str(tmp_path), "OMP_NUM_THREADS": "1", "DEADLINE": "10"},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    said = "".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith("[rank0]:"))
+    assert done.returncode == 1
+    for each in words:
+        assert each in said
 
 
 def test_where_the_rank_that_holds_the_store_is_killed_that_is_said(tmp_path):

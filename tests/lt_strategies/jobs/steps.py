@@ -1,9 +1,9 @@
 """A small training on the Strategy interface alone, with a fault on demand.
 
-Arguments: launcher name, and what is to happen (``none``, ``raise``, ``kill``, ``exit``, ``exit-0``, ``sys.exit``,
-``hang``, ``mid-backward``, ``after``, ``unequal``), on which rank; ``raise-once`` and ``raise-twice`` raise in the
-first attempts of a job that is restarted. The folder in FACTS gets one file for each rank's process, and the fault's
-time.
+Arguments: launcher name (``another's``: one that knows nothing of watching), and what is to happen (``none``,
+``raise``, ``kill``, ``exit``, ``exit-0``, ``sys.exit``, ``hang``, ``mid-backward``, ``after``, ``unequal``), on which
+rank; ``raise-once`` and ``raise-twice`` raise in the first attempts of a job that is restarted. The folder in FACTS
+gets one file for each rank's process, and the fault's time.
 """
 
 import os
@@ -17,7 +17,7 @@ from torch import nn
 
 from lt_core import plugins
 from lt_core.environment import Environment
-from lt_core.launcher import RunResult
+from lt_core.launcher import Launcher, RunResult
 from lt_core.precision import Precision
 from lt_core.strategy import Placement
 from lt_strategies import DDP, LaunchedEnvironment, Plain, Torchrun
@@ -75,6 +75,16 @@ class Net(nn.Module):
 
 
 def run(strategy):
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return train(strategy)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # as lt's loops have one in a run
+    try:
+        return train(strategy)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def train(strategy):
     strategy.open()
     (FACTS / f"pid_{strategy.rank}").write_text(str(os.getpid()))
     error = None
@@ -108,7 +118,7 @@ def main():
     for _ in range(2):
         strategy = DDP(step_deadline=float(os.environ.get("DEADLINE", "600")))
         environment = Torchrun.detect() or LaunchedEnvironment.detect() or Plain.detect() or Environment()
-        launcher = plugins.load("launchers", LAUNCHER)()
+        launcher = Launcher() if LAUNCHER == "another's" else plugins.load("launchers", LAUNCHER)()
         local = environment.local_world_size if environment.processes_exist else WORLD
         nodes = environment.world_size // local if environment.processes_exist else 1
         devices = tuple(range(local))

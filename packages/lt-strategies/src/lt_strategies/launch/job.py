@@ -101,7 +101,8 @@ class Seat(Supervisor):
         """
         accelerator = getattr(getattr(strategy, "placement", None), "accelerator", None)
         on_device = getattr(accelerator, "device_type", "cpu") != "cpu"
-        self._line = self._line._replace(batches=0, phase="", on_device=on_device)
+        thread = threading.get_ident()  # an actor's thread is not the process's first
+        self._line = self._line._replace(batches=0, phase="", on_device=on_device, thread=thread)
         self._mark(page.RUNNING)
         try:
             strategy.supervisor = self

@@ -13,10 +13,11 @@ import faulthandler
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.distributed.distributed_c10d import Store
@@ -84,6 +85,10 @@ class Witness(Seat):
 
     def wait_for_verdict(self, seconds: float) -> Verdict | None:
         """Return why another rank failed, or which one is gone without a word; waits for it to be known."""
+        with _held_back(signal.SIGTERM):
+            return self._verdict()
+
+    def _verdict(self) -> Verdict | None:
         store = group.last_store()
         end, before = time.monotonic() + max(_PATIENCE, self.world_size / 64), dict[int, bytes]()
         try:
@@ -187,6 +192,19 @@ class _Self:
 
     def send(self, number: int) -> None:
         os.kill(os.getpid(), number)
+
+
+@contextlib.contextmanager
+def _held_back(number: int) -> Iterator[None]:
+    """Ignore a signal that torchrun, srun and mpirun send as soon as a rank is gone: the others are to say which."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _line(store: Store, rank: int) -> bytes:

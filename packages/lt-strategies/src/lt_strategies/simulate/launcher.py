@@ -16,7 +16,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from lt_core.environment import Environment
 from lt_core.errors import ConfigError, RankError
 from lt_core.launcher import Launcher, RunResult
-from lt_core.ranks import Ranks
+from lt_core.ranks import Ranks, Supervisor
 from lt_core.seed import capture_generators, restore_generators
 from lt_strategies import group
 from lt_strategies.simulate.recorder import Call, NotYetSent, Recorder, Sent
@@ -70,6 +70,7 @@ class SimulateLauncher(Launcher):
                     restore_generators(generators)
                     ran, own, mine = copy.deepcopy((fn, args, strategy))
                     mine.join(_environment(strategy, rank))
+                    mine.supervisor = Supervisor()  # no rank hangs here that would have to watch itself
                     recorder = Recorder(sent, chosen)
                     try:
                         with _printed_if_it_ends(), group.imagined(rank, size, store), recorder:
