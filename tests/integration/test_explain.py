@@ -153,6 +153,41 @@ class Wide(LightningModule):
         return torch.optim.AdamW(self.parameters())
 
 
+class Learns(Wide):
+    def training_step(self, batch):
+        seen = self.layer(batch[0].repeat(1, 250))  # 8 x 1000 that the layer keeps
+        self.log("loss", seen.mean())
+        return seen.relu().square().mean()  # as many for relu, which square keeps too
+
+
+class ReadsANumber(Learns):
+    def training_step(self, batch):
+        return super().training_step(batch) * batch[0].mean().item()
+
+
+def test_activations_of_a_batch_are_counted_where_a_step_runs_without_memory(explained):
+    model = Learns()
+    text = explained(model=model, samples=100_000, devices=8, num_nodes=128, accelerator="cuda", strategy="fsdp")
+    assert "optimizers <0.001: <0.001 together\n  activations of a batch: <0.001 more, or less where" in text
+    assert not hasattr(model, "layer")
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("32-true", "0.800"), ("bf16-true", "0.400")])
+def test_activations_are_of_the_run_s_precision(capsys, precision, expected):
+    trainer = Trainer(accelerator="cpu", precision=precision, logger=False, enable_checkpointing=False)
+    batch = [torch.empty(100_000, 4)]  # 100,000 x 1000 values twice, of 4 bytes
+    drawn = torch.get_rng_state()
+    assert f"activations of a batch: {expected} more" in trainer.explain(Learns(), [batch])
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+def test_activations_that_need_a_run_are_said_not_to_be_counted(explained):
+    assert "activations: not counted: " in explained(model=ReadsANumber())
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    stream = DataLoader(torch.utils.data.ChainDataset([]), batch_size=2)
+    assert "not counted: for this loader give train_dataloaders=[a batch]" in trainer.explain(Learns(), stream)
+
+
 class AsksTheTrainer(Wide):
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=1 / self.trainer.estimated_stepping_batches)

@@ -623,7 +623,8 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         Args:
             model: a module whose memory is counted, and whose ``train_dataloader`` may be asked for batches.
-            train_dataloaders: loaders to count; default: the model's, or those of the last run.
+            train_dataloaders: loaders to count, whose first samples show what a step keeps; default: the model's, or
+                those of the last run.
             devices: devices on each node, in place of the Trainer's.
             num_nodes: nodes, in place of the Trainer's.
             accelerator: kind of device, in place of the Trainer's: ``"cuda"`` where no GPU is.

@@ -87,7 +87,7 @@ def explain(trainer: TrainerView, model: Any, loaders: Any, place: Imagined) -> 
     """Return the plan of a fit as text, with the memory of ``model`` and the batches of ``loaders`` where not None."""
     parts = [
         _places(trainer, place),
-        memory(model, trainer.precision_plugin, place.on(0)) if isinstance(model, LightningModule) else "",
+        memory(model, trainer.precision_plugin, place.on(0), loaders) if isinstance(model, LightningModule) else "",
         _data(trainer, loaders, place.on(0)),
         _times(trainer),
         _callbacks(trainer),

@@ -9,26 +9,39 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader, IterableDataset
 
+from lt_core.arguments import matched
+from lt_core.batch import map_batch
+from lt_core.data import holds_loaders
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_core.seed import preserve_generators
 from lt_core.strategy import Strategy, SupportsStages
 from lt_loops.setup.optimizers import parse_optimizers
 
 
-def memory(module: LightningModule, precision: Precision, strategy: Strategy) -> str:
-    """Return what parameters, gradients and optimizers take on a rank, as text.
+def memory(module: LightningModule, precision: Precision, strategy: Strategy, loaders: Any) -> str:
+    """Return what parameters, gradients, optimizers, and activations of a batch of ``loaders`` take on a rank, as text.
 
     The module is copied to torch's meta device, ``configure_model`` called there, and the optimizers take a step of
     nothing, so that what they keep is counted and not guessed. ``strategy`` is as it would stand on a rank.
     """
     try:
-        model = _copied(module)
+        model: LightningModule = _copied(module, "meta")
+        with torch.device("meta"):
+            model.configure_model()
         precision.convert_module(model)
     except Exception as error:  # a module that cannot be copied, or needs a run to make its layers
         return f"Memory: not counted, the module cannot be made without memory: {error}"
+    held = _held(model, strategy)
+    return held if loaders is None else f"{held}\n  {_activations(model, precision, loaders)}"
+
+
+def _held(model: LightningModule, strategy: Strategy) -> str:
     trained = [param for param in model.parameters() if param.requires_grad]
     for param in trained:
         param.grad = torch.zeros_like(param)
@@ -88,13 +101,46 @@ def out_of_memory(module: nn.Module, optimizers: Iterable[Optimizer], device: to
     )
 
 
-def _copied(module: LightningModule) -> LightningModule:
-    """Return a copy of the module with all layers, on the meta device."""
-    memo: dict[int, Any] = {id(tensor): _on_meta(tensor) for tensor in (*module.parameters(), *module.buffers())}
-    model = copy.deepcopy(module, memo)
-    with torch.device("meta"):
-        model.configure_model()
-    return model
+def _activations(module: LightningModule, precision: Precision, loaders: Any) -> str:
+    """Return what a training step of one batch keeps for backward, as text: it runs on tensors without memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
+
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    precision = copy.copy(precision)
+    try:
+        precision.open(torch.device("cpu"))
+        with preserve_generators():
+            batch = precision.convert_input(_first_batch(loaders))
+            with FakeTensorMode(allow_non_fake_inputs=True) as fake, saved_tensors_hooks(keep, keep):
+                model: LightningModule = _copied(module, "cpu")
+                step = precision.wrap_step(matched(model.training_step, ("batch", "batch_idx")) or model.training_step)
+                step(map_batch(lambda item: fake.from_tensor(item) if isinstance(item, Tensor) else item, batch), 0)
+    except Exception as error:  # whatever a user's loader or step asks of a run
+        return f"activations: not counted: {str(error).partition(chr(10))[0]}"
+    own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    size = sum(tensor.untyped_storage().nbytes() for number, tensor in kept.items() if number not in own)
+    return f"activations of a batch: {_gb(size)} more, or less where layers are split over ranks or computed again"
+
+
+def _first_batch(loaders: Any) -> Any:
+    """Return a batch without workers, and not from a sampler or stream that would go on from there."""
+    if isinstance(loaders, (list, tuple)) and not holds_loaders(loaders):
+        return loaders[0]
+    if not isinstance(loaders, DataLoader) or isinstance(loaders.dataset, IterableDataset) or not loaders.batch_size:
+        raise TypeError("for this loader give train_dataloaders=[a batch]")
+    return next(iter(DataLoader(loaders.dataset, loaders.batch_size, collate_fn=loaders.collate_fn)))
+
+
+def _copied(module: nn.Module, device: str) -> Any:
+    """Return a copy of the module with all its tensors on ``device``, without values."""
+    tensors = (*module.parameters(), *module.buffers())
+    memo: dict[int, Any] = {id(tensor): _elsewhere(tensor, device) for tensor in tensors}
+    return copy.deepcopy(module, memo)
 
 
 def _states(model: LightningModule) -> dict[Tensor, int]:
@@ -123,9 +169,9 @@ def _parts(strategy: Strategy) -> int:
     return prod(size for name, size in sizes.items() if name.startswith(spread) and "replicate" not in name)
 
 
-def _on_meta(tensor: Tensor) -> Tensor:
-    meta = tensor.detach().to("meta")
-    return nn.Parameter(meta, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else meta
+def _elsewhere(tensor: Tensor, device: str) -> Tensor:
+    empty = torch.empty_like(tensor, device=device, requires_grad=False)
+    return nn.Parameter(empty, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
