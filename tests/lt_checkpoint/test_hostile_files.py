@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from lt_checkpoint._archive import Archive
-from lt_checkpoint._pickle_check import RefusedError, dry_run
+from lt_checkpoint._pickle_calls import RefusedError
+from lt_checkpoint._pickle_check import dry_run
 from lt_checkpoint._safe_read import read_checkpoint, verify_checkpoint
 from lt_core import CheckpointError, CheckpointIO, ConfigError, LightningModule
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 
-from lt_checkpoint._pickle_check import CutOffError, RefusedError, dry_run, first_item
+from lt_checkpoint._pickle_calls import RefusedError
+from lt_checkpoint._pickle_check import CutOffError, dry_run, first_item
 from lt_core.files.checkpoint_header import HEADER_KEY, Header
 
 _FIRST_BYTES = 4096

@@ -17,32 +17,25 @@ import pickletools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from lt_checkpoint import _stand_ins as stand_ins
-
-STORAGE_BYTES = {
-    **dict.fromkeys(("BoolStorage", "ByteStorage", "CharStorage", "UntypedStorage"), 1),
-    **dict.fromkeys(("BFloat16Storage", "HalfStorage", "ShortStorage"), 2),
-    **dict.fromkeys(("FloatStorage", "IntStorage"), 4),
-    **dict.fromkeys(("ComplexFloatStorage", "DoubleStorage", "LongStorage"), 8),
-    "ComplexDoubleStorage": 16,
-}
-"""Bytes of one element, by the name of a storage's class in ``torch``."""
-
-DTYPE_BYTES = {
-    **dict.fromkeys(("bool", "uint8", "int8"), 1),
-    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
-    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
-    **dict.fromkeys(("float32", "int32", "uint32", "complex32"), 4),
-    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
-    "complex128": 16,
-}
-"""Bytes of one element, by the name of a dtype in ``torch``."""
-
-
-class RefusedError(Exception):
-    """A pickle that is damaged, or does more than build plain data and tensors; the message says what."""
+from lt_checkpoint._pickle_calls import (
+    CALLS,
+    DEVICE_TENSOR,
+    FOREIGN,
+    OTHER,
+    STORAGE_BYTES,
+    Global,
+    Ordered,
+    RefusedError,
+    Storage,
+    checked_key,
+    checked_value,
+    is_count,
+    is_plain_name,
+    kind_of,
+)
 
 
 class CutOffError(RefusedError):
@@ -53,32 +46,6 @@ MAX_DEPTH = 1000
 """Containers in containers; what lt saves has at most 200."""
 
 _TOO_DEEP = f"its pickle nests containers more than {MAX_DEPTH} deep"
-
-
-class _Global(NamedTuple):
-    """A name that the pickle looks up."""
-
-    name: str
-
-
-class _Storage(NamedTuple):
-    """A tensor's data, to be read from the archive."""
-
-    key: str
-    num_bytes: int
-    item_bytes: int
-
-
-class _Made(NamedTuple):
-    """What a call returns."""
-
-    kind: str
-
-
-class _Ordered(dict[Any, Any]):
-    """An ``OrderedDict``: the one plain type that takes a state. A tensor's hooks are ``sealed``: they stay empty."""
-
-    sealed = False
 
 
 @dataclass(slots=True)
@@ -203,20 +170,20 @@ class _Machine:
         self.stack.append(self.memo[index])
 
     def pack(self, count: int) -> None:
-        items = tuple(map(_checked_value, self.stack[-count:]))
+        items = tuple(map(checked_value, self.stack[-count:]))
         if len(items) != count:
             raise RefusedError("its pickle is senseless (a tuple of nothing)")
         self.stack[-count:] = [items]
 
     def pack_mark(self) -> None:
         items = self.pop_mark()
-        self.stack.append(tuple(map(_checked_value, items)))
+        self.stack.append(tuple(map(checked_value, items)))
 
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
-            raise RefusedError(f"its pickle appends to a {_kind(target)}")
-        target.extend(map(_checked_value, items))
+            raise RefusedError(f"its pickle appends to a {kind_of(target)}")
+        target.extend(map(checked_value, items))
 
     def set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -224,204 +191,58 @@ class _Machine:
 
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        if type(target) not in (dict, _Ordered) or len(items) % 2 or getattr(target, "sealed", False):
-            raise RefusedError(f"its pickle sets items of a {_kind(target)}")
+        if type(target) not in (dict, Ordered) or len(items) % 2 or getattr(target, "sealed", False):
+            raise RefusedError(f"its pickle sets items of a {kind_of(target)}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            target[_checked_key(key)] = _checked_value(value)
+            target[checked_key(key)] = checked_value(value)
 
     def look_up(self) -> None:
         module, name = self.line(), self.line()
         if module == "__builtin__":  # protocol 2 writes Python 2's names
             module, name = "builtins", {"long": "int", "unicode": "str"}.get(name, name)
         full = f"{module}.{name}"
-        if full not in _CALLS and not _is_plain_name(module, name):
+        if full not in CALLS and not is_plain_name(module, name):
             if not stand_ins.known(full):
                 raise RefusedError(f"it names {full}, which is no plain data and is not imported")
             self.found.foreign.add(full)
-        if full == _DEVICE_TENSOR:
+        if full == DEVICE_TENSOR:
             self.found.device_tensors = True
-        self.stack.append(_Global(full))
+        self.stack.append(Global(full))
 
     def call(self) -> None:
         args, function = self.stack.pop(), self.stack.pop()
-        if type(function) is not _Global or type(args) is not tuple:
-            raise RefusedError(f"its pickle calls a {_kind(function)}")
-        if function.name in _CALLS:
-            result = _CALLS[function.name](args)
+        if type(function) is not Global or type(args) is not tuple:
+            raise RefusedError(f"its pickle calls a {kind_of(function)}")
+        if function.name in CALLS:
+            result = CALLS[function.name](args)
             if result is None:
                 raise RefusedError(f"it calls {function.name} with arguments that do not fit")
         elif stand_ins.is_callable(function.name):
-            result = {} if stand_ins.is_dict(function.name) else _FOREIGN
+            result = {} if stand_ins.is_dict(function.name) else FOREIGN
         else:
             raise RefusedError(f"it calls {function.name}")
         self.stack.append(result)
 
     def build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
-        if type(target) is _Ordered and type(state) is dict and set(state) <= {"_metadata"}:
+        if type(target) is Ordered and type(state) is dict and set(state) <= {"_metadata"}:
             return  # versions of a state dict's modules
-        if target is not _FOREIGN:
-            raise RefusedError(f"it changes the inside of a {_kind(target)}")
+        if target is not FOREIGN:
+            raise RefusedError(f"it changes the inside of a {kind_of(target)}")
 
     def storage(self) -> None:
         reference = self.stack.pop()
         if type(reference) is not tuple or len(reference) not in (5, 6) or reference[0] != "storage":
             raise RefusedError("it points to something that is no tensor's data")
         _, kind, key, location, numel = reference[:5]
-        name = kind.name.rpartition(".")[2] if type(kind) is _Global else ""
+        name = kind.name.rpartition(".")[2] if type(kind) is Global else ""
         item = STORAGE_BYTES.get(name, 0)
-        fits = item and type(key) is str and type(location) is str and _is_count(numel)
+        fits = item and type(key) is str and type(location) is str and is_count(numel)
         if not fits or reference[5:] not in ((), (None,)):
             raise RefusedError("it points to a tensor's data in a senseless way")
         if self.found.storages.setdefault(key, numel * item) != numel * item:
             raise RefusedError(f"it gives the tensor's data {key!r} two sizes")
-        self.stack.append(_Storage(key, numel * item, item))
-
-
-# ---- what may be named and called ------------------------------------------------------------------------------------
-
-
-def _is_plain_name(module: str, name: str) -> bool:
-    """Return whether the name stands for a dtype or a storage class, which are values and never called."""
-    return (module == "torch" and (name in STORAGE_BYTES or name in DTYPE_BYTES or name in _LAYOUTS)) or (
-        module == "torch.storage" and name == "UntypedStorage"
-    )
-
-
-_DEVICE_TENSOR = "torch._utils._rebuild_device_tensor_from_cpu_tensor"
-_LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-_TENSOR, _SIZE, _LAYOUT, _OTHER, _FOREIGN = map(_Made, ("tensor", "size", "layout", "value", "foreign"))
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**62
-
-
-def _are_counts(values: Any) -> bool:
-    return type(values) is tuple and all(map(_is_count, values))
-
-
-def _fits(storage: Any, offset: Any, size: Any, stride: Any, item_bytes: int) -> bool:
-    """Return whether a tensor of this shape lies inside its storage."""
-    if not (_is_count(offset) and _are_counts(size) and _are_counts(stride) and len(size) == len(stride)):
-        return False
-    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if 0 not in size else offset - 1
-    return type(storage) is _Storage and (last + 1) * item_bytes <= storage.num_bytes
-
-
-def _tensor_v2(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, [metadata])``."""
-    storage, offset, size, stride, requires_grad, hooks, *metadata = args
-    fits = type(storage) is _Storage and _fits(storage, offset, size, stride, storage.item_bytes)
-    return _TENSOR if fits and _rest_fits(requires_grad, hooks, metadata) else None
-
-
-def _tensor_v3(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, [metadata])``."""
-    storage, offset, size, stride, requires_grad, hooks, dtype, *metadata = args
-    item = DTYPE_BYTES.get(dtype.name.removeprefix("torch."), 0) if type(dtype) is _Global else 0
-    fits = item > 0 and _fits(storage, offset, size, stride, item)
-    return _TENSOR if fits and _rest_fits(requires_grad, hooks, metadata) else None
-
-
-def _rest_fits(requires_grad: Any, hooks: Any, metadata: list[Any]) -> bool:
-    if type(hooks) is _Ordered and not hooks:
-        hooks.sealed = True
-    elif hooks is not None:
-        return False
-    flags = all(m is None or (type(m) is dict and set(m) <= {"conj", "neg"}) for m in metadata)
-    return type(requires_grad) is bool and flags and len(metadata) <= 1
-
-
-def _tensor(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_tensor(storage, offset, size, stride)``."""
-    storage, offset, size, stride = args
-    item = storage.item_bytes if type(storage) is _Storage else 0
-    return _TENSOR if item and _fits(storage, offset, size, stride, item) else None
-
-
-def _parameter(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_parameter(tensor, requires_grad, hooks)``."""
-    tensor, requires_grad, hooks = args
-    return _TENSOR if tensor is _TENSOR and _rest_fits(requires_grad, hooks, []) else None
-
-
-def _device_tensor(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_device_tensor_from_cpu_tensor(tensor, dtype, device, requires_grad)``, as for XLA."""
-    tensor, dtype, device, requires_grad = args
-    named = type(dtype) is _Global and dtype.name.removeprefix("torch.") in DTYPE_BYTES
-    return _TENSOR if tensor is _TENSOR and named and type(device) is str and type(requires_grad) is bool else None
-
-
-def _sparse(args: tuple[Any, ...]) -> Any:
-    """Check ``_rebuild_sparse_tensor(layout, (tensors, size, [coalesced]))``; torch checks the indices themselves."""
-    layout, parts = args
-    if layout != _LAYOUT or type(parts) is not tuple:
-        return None
-    return _TENSOR if all(part in (_TENSOR, _SIZE, None, True, False) for part in parts) else None
-
-
-def _ordered(args: tuple[Any, ...]) -> Any:
-    pairs = args[0] if args else []
-    if len(args) > 1 or type(pairs) is not list:
-        return None
-    return _Ordered({_checked_key(key): _checked_value(value) for key, value in pairs})
-
-
-def _counter(args: tuple[Any, ...]) -> Any:
-    return dict(args[0]) if len(args) == 1 and type(args[0]) is dict else None
-
-
-def _set(args: tuple[Any, ...]) -> Any:
-    if len(args) != 1 or type(args[0]) is not list:
-        return None
-    return _OTHER if all(_checked_key(item) is item for item in args[0]) else None
-
-
-def _encode(args: tuple[Any, ...]) -> Any:
-    """Check ``_codecs.encode(text, "latin1")``, which is how protocol 2 writes bytes."""
-    fits = len(args) == 2 and type(args[0]) is str and args[1] in ("latin1", "latin-1")
-    return args[0].encode("latin-1") if fits else None
-
-
-def _bytearray(args: tuple[Any, ...]) -> Any:
-    return _OTHER if not args or (len(args) == 1 and type(args[0]) is bytes) or _encode(args) is not None else None
-
-
-def _complex(args: tuple[Any, ...]) -> Any:
-    return _OTHER if len(args) == 2 and all(type(part) is float for part in args) else None
-
-
-def _size(args: tuple[Any, ...]) -> Any:
-    return _SIZE if len(args) == 1 and _are_counts(args[0]) else None
-
-
-def _device(args: tuple[Any, ...]) -> Any:
-    return _OTHER if 1 <= len(args) <= 2 and type(args[0]) is str and all(map(_is_count, args[1:])) else None
-
-
-def _layout(args: tuple[Any, ...]) -> Any:
-    return _LAYOUT if len(args) == 1 and str(args[0]).removeprefix("torch.") in _LAYOUTS else None
-
-
-_CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
-    "torch._utils._rebuild_tensor_v2": _tensor_v2,
-    "torch._utils._rebuild_tensor_v3": _tensor_v3,
-    "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
-    _DEVICE_TENSOR: _device_tensor,
-    "torch._utils._rebuild_sparse_tensor": _sparse,
-    "torch.serialization._get_layout": _layout,
-    "torch.Size": _size,
-    "torch.device": _device,
-    "collections.OrderedDict": _ordered,
-    "collections.Counter": _counter,
-    "builtins.set": _set,
-    "builtins.complex": _complex,
-    "builtins.bytearray": _bytearray,
-    "_codecs.encode": _encode,
-}
-"""What may be called, and what checks the arguments: returns the result's stand-in, or None where they do not fit."""
+        self.stack.append(Storage(key, numel * item, item))
 
 
 def _check_depth(root: Any) -> None:
@@ -437,28 +258,6 @@ def _check_depth(root: Any) -> None:
             return
         level = inside
     raise RefusedError(_TOO_DEEP)
-
-
-def _checked_value(value: Any) -> Any:
-    """Return what may be kept in a container: everything but functions, which a pickle may only call."""
-    if type(value) is _Global and (value.name in _CALLS or stand_ins.is_callable(value.name)):
-        raise RefusedError(f"it keeps {value.name} as if it were data")
-    return value
-
-
-def _checked_key(key: Any, depth: int = 0) -> Any:
-    """Return a dict's key if it is an atom, a name or a shallow tuple of these: hashing is quick and runs no code."""
-    if type(key) is tuple and depth < 3 and all(_checked_key(part, depth + 1) is part for part in key):
-        return key
-    if key is None or type(key) in (str, int, float, bool, bytes, _Global, _Made):
-        return _checked_value(key)
-    raise RefusedError(f"it uses a {_kind(key)} as a key")
-
-
-def _kind(value: Any) -> str:
-    if type(value) is _Global:
-        return value.name
-    return value.kind if type(value) is _Made else type(value).__name__.removeprefix("_")
 
 
 def _opcode_name(opcode: int) -> str:
@@ -491,7 +290,7 @@ _HANDLERS: dict[int, Callable[[_Machine], None]] = {
     pickle.EMPTY_DICT[0]: lambda m: m.stack.append({}),
     pickle.EMPTY_LIST[0]: lambda m: m.stack.append([]),
     pickle.EMPTY_TUPLE[0]: lambda m: m.stack.append(()),
-    pickle.EMPTY_SET[0]: lambda m: m.stack.append(_OTHER),
+    pickle.EMPTY_SET[0]: lambda m: m.stack.append(OTHER),
     pickle.TUPLE[0]: _Machine.pack_mark,
     pickle.TUPLE1[0]: lambda m: m.pack(1),
     pickle.TUPLE2[0]: lambda m: m.pack(2),

@@ -20,7 +20,8 @@ import torch
 
 from lt_checkpoint import _stand_ins as stand_ins
 from lt_checkpoint._archive import Archive, DamagedError
-from lt_checkpoint._pickle_check import Findings, RefusedError, dry_run
+from lt_checkpoint._pickle_calls import RefusedError
+from lt_checkpoint._pickle_check import Findings, dry_run
 from lt_core.errors import CheckpointError, ConfigError, MissingCheckpointError, did_you_mean, near_files, warn
 
 _one_at_a_time = threading.Lock()
