@@ -673,6 +673,21 @@ def test_args_get_dataloader_idx_only_where_there_are_several_loaders(trainer, l
     assert model.got == {"step": count, "start": count, "end": count, "predict": count}
 
 
+@pytest.mark.parametrize(("loaders", "given"), [(1, {None}), (2, {0, 1})])
+def test_a_default_of_dataloader_idx_stays_where_there_is_one_loader(trainer, loaders, given):
+    seen = set()
+
+    class Asks(Doubles):
+        def validation_step(self, batch, batch_idx, dataloader_idx=None):
+            seen.add(dataloader_idx)
+
+        def on_validation_batch_end(self, outputs, batch, batch_idx, dataloader_idx=None):
+            seen.add(dataloader_idx)
+
+    trainer().validate(Asks(), [numbers()] * loaders)
+    assert seen == given
+
+
 def without(model, place, **parts):
     """Take parts of a module away, in its class or on the instance."""
     if place == "class":
@@ -710,3 +725,5 @@ def test_both_halves_that_are_none_say_nothing(trainer, place):
 def test_a_step_that_is_none_is_not_defined(trainer, place):
     with pytest.raises(HookError, match=r"test needs .*test_step"):
         trainer().test(without(OwnLoaders(), place, test_step=None), numbers())
+    with pytest.raises(HookError, match=r"predict needs .*predict_step:"):
+        trainer().predict(without(OwnLoaders(), place, predict_step=None), numbers())

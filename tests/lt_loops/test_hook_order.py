@@ -420,6 +420,10 @@ def test_hooks_with_args_and_kwargs_get_by_name_what_lightning_gives_by_name(tra
 
         def configure_gradient_clipping(self, *args, **kwargs):
             seen["clip"] = (len(args), kwargs)
+            super().configure_gradient_clipping(*args, **kwargs)
+
+        def clip_gradients(self, *args, **kwargs):
+            seen["clips"] = (len(args), kwargs)
 
     class Other(Callback):
         def setup(self, *args, **kwargs):
@@ -427,8 +431,9 @@ def test_hooks_with_args_and_kwargs_get_by_name_what_lightning_gives_by_name(tra
 
     trainer(gradient_clip_val=0.5, callbacks=Other()).fit(Own(), loader(8))
     stage = {"stage": "fit"}
-    clip = {"gradient_clip_val": 0.5, "gradient_clip_algorithm": None}
-    assert seen == {"setup": (0, stage), "callback": (2, stage), "teardown": (0, stage), "clip": (1, clip)}
+    clip = (1, {"gradient_clip_val": 0.5, "gradient_clip_algorithm": None})
+    once = {"setup": (0, stage), "callback": (2, stage), "teardown": (0, stage)}
+    assert seen == {**once, "clip": clip, "clips": clip}
 
 
 class AnswersAnyHook(Callback):

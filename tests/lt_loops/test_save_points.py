@@ -165,3 +165,16 @@ def test_what_a_callback_of_a_trial_asks_for_as_it_ends_is_saved(trainer, net, l
 
     trainer(max_epochs=1).fit(Module(), loader(8))
     assert torch.load(tmp_path / "trial.ckpt", weights_only=True)["global_step"] == 2
+
+
+def test_a_save_at_an_epochs_end_is_in_the_epoch_that_its_file_names(trainer, net, loader, tmp_path):
+    class Noting(net):
+        seen = ()
+
+        def on_save_checkpoint(self, checkpoint):
+            self.seen += ((self.current_epoch, checkpoint["epoch"]),)
+
+    asks, module = Asks("on_train_epoch_end", tmp_path / "end.ckpt"), Noting()
+    trains = trainer(max_epochs=2, callbacks=asks)
+    trains.fit(module, loader(8))
+    assert (module.seen, trains.current_epoch) == (((0, 0), (1, 1)), 2)

@@ -61,7 +61,9 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip the gradients of ``optimizer``; they are unscaled already."""
-        self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        self.clip_gradients(
+            optimizer, gradient_clip_val=gradient_clip_val, gradient_clip_algorithm=gradient_clip_algorithm
+        )
 
     def clip_gradients(
         self,

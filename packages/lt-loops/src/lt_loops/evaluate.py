@@ -222,7 +222,8 @@ def read(
 def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:
     """Return how many of ``batch, batch_idx, dataloader_idx`` a function takes after ``first``.
 
-    ``*args``, which hands on to a method of the parent's, gets ``dataloader_idx`` only where there are several loaders.
+    ``*args``, which hands on to a method of the parent's, and a parameter with a default get ``dataloader_idx`` only
+    where there are several loaders.
     """
     spread = len(first) + len(OFFERED[: 3 if several else 2])
     return count_arguments(function, (*first, *OFFERED), spread) - len(first)

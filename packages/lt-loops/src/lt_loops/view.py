@@ -380,7 +380,8 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def current_epoch(self) -> int:
-        return self._position.epoch
+        saving = self._run is not None and self._run.saving
+        return self._position.last_epoch if saving else self._position.epoch
 
     @property
     def global_step(self) -> int:

@@ -99,7 +99,7 @@ class Run:
         self.compile_report: CompileReport | None = None
         self.history = History()
         self.outputs: Any = None
-        self.phase, self.status, self.begun = "", "running", False
+        self.phase, self.status, self.begun, self.saving = "", "running", False, False
         if last is not None:
             self.position.load_state_dict(last.position.state_dict())
             self.training.go_on_from(last.training)
@@ -178,11 +178,9 @@ class Run:
             callback._log_as(None)
 
     def show(self) -> None:
-        """Have users read of this run from here on."""
         self._shows(self)
 
     def open_log(self, profiler: Profiler | None = None) -> None:
-        """Begin to send values to the loggers."""
         history = self.history if self.stage == "fit" else None
         self.log = Log(
             *(self.loggers, self.recorder, self.ahead, self.strategy, self.trainer, self.module, self.progress),
@@ -190,7 +188,6 @@ class Run:
         )
 
     def placed(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
-        """Go on with the model and the optimizers as the strategy has set them up."""
         self.weights.placed(model)
         self.training.placed(optimizers)
 
@@ -217,7 +214,6 @@ class Run:
         return checkpoint_of(contents, self.origin, self.position, self.owners, self.strategy, gaps, loops), gaps.error
 
     def look_ahead(self) -> None:
-        """Work out the next batch at which the loop must look up."""
         self.ahead.run_until(min(owner.next_due() for owner in self.owners))
 
     def say(self, make: Callable[[], str]) -> None:
@@ -226,11 +222,14 @@ class Run:
             self.trainer.print(text)
 
     def save(self) -> None:
-        """Write the checkpoints that hooks have asked for."""
-        self.saves.serve(self.capture, self.log.each)
+        """Write the checkpoints that hooks have asked for; those of a save hear of the epoch that has ended."""
+        self.saving = True
+        try:
+            self.saves.serve(self.capture, self.log.each)
+        finally:
+            self.saving = False
 
     def use_callbacks(self, callbacks: list[Callback]) -> None:
-        """Have these be called from here on, in this order."""
         self.callback_states.use(callbacks)
         self.hooks.forget()
 
@@ -246,7 +245,6 @@ class Run:
             self.loggers[:] = loggers
 
     def enter_phase(self, phase: str) -> None:
-        """Do something else from here on."""
         self.phase = phase
 
     def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -255,7 +253,6 @@ class Run:
         return batches if profiler is None else _measured(profiler, batches)
 
     def keep_outputs(self, outputs: Any) -> None:
-        """Keep what the caller gets."""
         self.outputs = outputs
 
     def finish(self) -> None:
@@ -264,7 +261,6 @@ class Run:
         self.end("finished" if self.stopping.signal is None else "interrupted")
 
     def end(self, status: str) -> None:
-        """Note how it ended."""
         self.status = status
 
     def call(self, name: str, *args: Any, phase: str | None = None) -> None:
@@ -275,7 +271,6 @@ class Run:
             hook(*args)
 
     def result(self) -> RunResult:
-        """Return what the run leaves behind."""
         crosses, gaps = self.strategy.capabilities.returns_results, Gaps(objects=True)
         states = self.callback_states.states(gaps) if crosses else {}  # else the Trainer has the objects themselves
         files = self.log.places(gaps) if crosses else []

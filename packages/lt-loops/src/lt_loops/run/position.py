@@ -51,8 +51,12 @@ class Position:
 
     @property
     def batches(self) -> int:
-        """Training batches done, on this rank."""
         return self.total_batches + self.batch
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch begun, which a file names, as Lightning's do."""
+        return self.epoch if self.batch else max(self.epoch - 1, 0)
 
     def next_epoch(self, samples: int) -> None:
         """Move to the start of the next epoch; ``samples`` were consumed in this one."""
@@ -85,7 +89,6 @@ class Position:
             self.epoch = here
 
     def mark_validated(self) -> None:
-        """Note that the validation due here is done."""
         self.validated, self.validated_seconds = self.batch, self.seconds
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,7 +125,6 @@ class Pending:
         self.divisor, self.counted, self.weight, self.kept = divisor, 0, 0.0, []
 
     def add_weight(self, weight: float | Tensor) -> float | Tensor:
-        """Add the weight of a micro-batch's loss; return it."""
         self.weighted = True
         self.weight = self.weight + weight
         return weight

@@ -129,7 +129,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread
     Args:
         function: a bound method.
         offered: names of the arguments that the loop has, in order: ``("batch", "batch_idx", "dataloader_idx")``.
-        spread: how many of them ``*args`` gets; by default all.
+        spread: how many of them ``*args`` and optional parameters get; by default all.
 
     Raises:
         HookError: when required parameters cannot be filled; shows both signatures.
@@ -148,7 +148,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread
                 raise unfit(function, _name_of(function), offered)
             continue
         optional = parameter.default is not parameter.empty
-        if optional and (taken >= len(offered) or parameter.name not in offered):
+        if optional and (taken >= len(offered) or parameter.name not in offered[:spread]):
             break
         taken += 1
     if not 0 < taken <= len(offered):
