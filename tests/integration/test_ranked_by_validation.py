@@ -74,6 +74,12 @@ def test_training_that_ends_before_a_validation_says_where_its_state_is(tmp_path
     assert torch.load(tmp_path / "interrupted.ckpt")["global_step"] == 5
 
 
+@pytest.mark.parametrize("schedule", [{"every_n_train_steps": 100}, {"every_n_epochs": 9}])
+def test_a_fit_that_ends_before_any_checkpoint_is_due_says_so(tmp_path, schedule, capsys):
+    fit(tmp_path, schedule=schedule)
+    assert f"No checkpoint: one is due every {next(iter(schedule.values()))}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("monitor", "steps"), [("step_now", {2, 6}), ("mean", {5, 6})])
 def test_a_metric_of_training_is_ranked_where_it_is_there(tmp_path, monitor, steps):
     assert set(fit(tmp_path, monitor=monitor)) == {f"step={step}.ckpt" for step in steps}

@@ -114,6 +114,16 @@ def test_a_test_over_several_loaders_of_unknown_length_counts_all_batches(capsys
     assert capsys.readouterr().out.startswith("Testing  6  ")
 
 
+def test_a_bar_may_ask_whether_another_loader_has_begun():
+    bar, trainer = TQDMProgressBar(), make_trainer()
+    bar.setup(trainer, trainer.lightning_module, "test")
+    answers = []
+    for _ in range(2):
+        bar.on_test_start(trainer, trainer.lightning_module)
+        answers.append([bar.has_dataloader_changed(i) for i in (0, 0, 1, 1)])
+    assert answers == [[True, False, True, False]] * 2
+
+
 def test_the_run_version_and_logged_values_stand_beside_the_bar():
     class Versioned(Logger):
         version = 7

@@ -193,6 +193,21 @@ def test_a_subclass_may_leave_layers_away_and_one_layer_be_made_plain():
     assert [name for name, _ in net.named_buffers() if name.endswith("_mask")] == pruned[1:]
 
 
+def test_a_subclass_may_take_the_module_whose_pruning_becomes_permanent():
+    class Notes(ModelPruning):
+        def make_pruning_permanent(self, module):
+            self.module = module
+            super().make_pruning_permanent(module)
+
+    callback = Notes("l1_unstructured", amount=0.5, use_lottery_ticket_hypothesis=False)
+    trainer = start(callback)
+    net = trainer.lightning_module
+    train(callback, trainer, 1)
+    callback.on_train_end(trainer, net)
+    assert callback.module is net
+    assert not [name for name, _ in net.named_buffers() if name.endswith("_mask")]
+
+
 def test_two_that_prune_other_parameters_or_by_other_methods_have_states_of_their_own():
     net = Net()
     kinds = [

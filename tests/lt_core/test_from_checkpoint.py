@@ -239,6 +239,19 @@ def test_hyperparameters_that_init_no_longer_takes_are_left_out(path):
     assert Newer.load_from_checkpoint(save(Model(3), path)).hparams == {"width": 3}
 
 
+def test_a_value_that_nearly_fits_a_parameter_of_another_name_is_told(path):
+    class Renamed(LightningModule):
+        def __init__(self, width, with_bias=True):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = nn.Linear(width, 2)
+
+    with pytest.warns(UserWarning, match=r"bias=True.*'with_bias', which keeps its default.*LT517") as told:
+        Renamed.load_from_checkpoint(save(Model(3), path))
+    Renamed.load_from_checkpoint(path, with_bias=False)
+    assert len(told) == 1
+
+
 def test_an_instantiator_is_understood_and_nothing_is_called(path):
     state = Model(3).state_dict()
     hparams = {"width": 3, "_instantiator": "os.system"}

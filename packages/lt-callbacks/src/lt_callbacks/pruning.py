@@ -176,7 +176,7 @@ class ModelPruning(Callback):
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self._make_permanent:
-            self.make_pruning_permanent()
+            self.make_pruning_permanent(pl_module)
 
     def make_pruning_permanent(self, module: nn.Module | None = None) -> None:
         """Put ``weight`` in place of ``weight_orig`` and ``weight_mask``, in all layers or those of ``module``."""

@@ -380,6 +380,8 @@ class ModelCheckpoint(Checkpoint):
         finished = bool(trainer.strategy.broadcast(not trainer.interrupted))
         if not finished or self.dirpath is None:
             return
+        if self.save_top_k and not self._last_global_step_saved and not trainer.fast_dev_run:
+            trainer.print(f"No checkpoint: one is due {self._schedule}; training ended at step {trainer.global_step}.")
         self._kept.forget_missing(trainer)  # somebody deleted them meanwhile, or the whole folder
         if self.kept_paths() and self._last_global_step_saved > self._interrupted_at:
             for path in dict.fromkeys([self._kept.interrupted, self.format_checkpoint_name({}, "interrupted")]):

@@ -59,6 +59,7 @@ class ProgressBar(Callback):
         self._outer_left, self._outer_done = 0.0, 0
         self._outer_behind = False
         self._done = self._loader = self._before_loader = 0
+        self._asked_for: int | None = None
         self._last_draw, self._next_draw = -math.inf, math.inf
         self._samples_before = 0
         self._weight: float | None = None
@@ -179,6 +180,11 @@ class ProgressBar(Callback):
         """Batches to predict of the present loader."""
         return self.trainer.num_predict_batches[self._loader]
 
+    def has_dataloader_changed(self, dataloader_idx: int) -> bool:
+        """Return whether this evaluation asks about another loader than the last time; True at first."""
+        before, self._asked_for = self._asked_for, dataloader_idx
+        return before != dataloader_idx
+
     @property
     def _val_batches(self) -> Sequence[int | float]:
         trainer = self.trainer
@@ -284,6 +290,7 @@ class ProgressBar(Callback):
         self._outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
         self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), self._outer is not None
         self._loader = self._before_loader = 0
+        self._asked_for = None
         if self._outer is not None:
             description = f"{self._outer.description} · {description}"
         self._begin(

@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from argparse import Namespace
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path, PurePath
 from typing import IO, Any
@@ -178,6 +178,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     if unknown and not takes_all:
         _check_unknown(cls, unknown, named)
     if not takes_all:
+        _warn_of_renamed(cls, saved, named, named.keys() - arguments.keys())
         arguments = {name: value for name, value in arguments.items() if name in named}
     by_name = checkpoint.get(prefix + "hparams_by_name", {})
     missing = [name for name, p in named.items() if p.default is p.empty and name not in arguments]
@@ -216,6 +217,17 @@ def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any])
         f"{'It is' if len(unknown) == 1 else 'They are'} ignored.",
         code="LT517",
     )
+
+
+def _warn_of_renamed(cls: type[Any], saved: Mapping[str, Any], named: Mapping[str, Any], left: Iterable[str]) -> None:
+    """Say which values of the file go nowhere, while a parameter of nearly that name keeps its default."""
+    for name in saved.keys() - named.keys():
+        if (near := nearest_name(name, left)) is not None and named[near].default is not inspect.Parameter.empty:
+            warn(
+                f"{cls.__qualname__}.load_from_checkpoint: the file holds {name}={saved[name]!r}, which __init__ does "
+                f"not take, and nothing for {near!r}, which keeps its default. If it was renamed, pass {near}=...",
+                code="LT517",
+            )
 
 
 def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
