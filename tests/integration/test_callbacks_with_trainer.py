@@ -28,6 +28,7 @@ from lt_callbacks.monitors.nan_guard import NonFiniteError
 from lt_core import Callback, LightningModule
 from lt_core.errors import CheckpointError, ConfigError, LogError
 from lt_core.logger import Logger
+from lt_loggers import TensorBoardLogger
 from lt_loops import Trainer
 from lt_testing import assert_resumes_exactly
 
@@ -424,6 +425,20 @@ def test_checkpoints_of_a_logger_without_a_folder_have_its_name_and_version(tmp_
     trainer = Trainer(accelerator="cpu", logger=logger, max_epochs=1, default_root_dir=tmp_path, **SILENT_BAR)
     trainer.fit(Net())
     assert Path(trainer.checkpoint_callback.best_model_path).parent == tmp_path / "mine" / "version_3" / "checkpoints"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Elsewhere, lambda folder: Elsewhere(""), lambda folder: TensorBoardLogger(folder, sub_dir="events")],
+    ids=["save_dir", "no save_dir", "sub_dir"],
+)
+def test_auto_finds_checkpoints_where_a_logger_has_them(make, tmp_path):
+    arguments = {"accelerator": "cpu", "default_root_dir": tmp_path, **SILENT_BAR}
+    (tmp_path / "logs").mkdir()
+    for epochs in (1, 2):
+        trainer = Trainer(logger=make(tmp_path / "logs"), max_epochs=epochs, **arguments)
+        trainer.fit(Net(), ckpt_path="auto")
+        assert trainer.elapsed("epochs", at_start=True) == epochs - 1
 
 
 def test_a_logger_that_knows_no_tensors_gets_numbers_and_names_the_folder_of_checkpoints(tmp_path):

@@ -93,3 +93,14 @@ def test_a_profiler_begins_when_the_logger_knows_where_it_writes():
 
     fit(logger=Late(), profiler=(notes := Notes()))
     assert notes.seen == ("fit", "claimed")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_logger_that_shares_no_folder_need_not_take_the_others():
+    class Alone(Logger):
+        def claim_version(self):
+            claimed.append(self)
+
+    claimed = []
+    fit(logger=(alone := Alone()))
+    assert claimed == [alone]

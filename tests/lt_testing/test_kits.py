@@ -5,7 +5,8 @@ import torch
 
 from lt_core import Accelerator, Callback, CheckpointIO, Precision
 from lt_core.checkpoint import OneFile
-from lt_testing import AcceleratorKit, CallbackKit, CheckpointKit, PrecisionKit
+from lt_core.logger import Logger
+from lt_testing import AcceleratorKit, CallbackKit, CheckpointKit, LoggerKit, PrecisionKit
 
 
 class TestCPU(AcceleratorKit):
@@ -229,3 +230,16 @@ def test_a_test_of_a_kit_cannot_be_replaced_without_a_reason(kit):
     with pytest.raises(TypeError, match=r"mark it xfail\(reason=...\)"):
         type("TestMine", (kit,), {name: replacement})
     type("TestDeclared", (kit,), {"__test__": False, name: pytest.mark.xfail(reason="known")(replacement)})
+
+
+class Astray(Logger):
+    """Says where a run's files are, and not where those of all runs are."""
+
+    def __init__(self, folder):
+        self.log_dir = str(folder / "run_0")
+
+
+def test_a_logger_whose_checkpoints_auto_would_not_find_is_found(tmp_path):
+    kit = type("Kit", (LoggerKit,), {"make_logger": lambda self, save_dir: Astray(save_dir)})()
+    with pytest.raises(AssertionError, match=r"expected log_dir below root_dir.*root_dir=None"):
+        kit.test_the_folder_of_a_run_lies_in_that_of_the_experiment(tmp_path)

@@ -196,6 +196,16 @@ class LoggerKit(Kit):
 
     # ---- trouble -----------------------------------------------------------------------------------------------------
 
+    def test_the_folder_of_a_run_lies_in_that_of_the_experiment(self, tmp_path: Path) -> None:
+        """There ``ckpt_path="auto"`` looks for the checkpoints of earlier runs."""
+        logger = self.make_logger(tmp_path)
+        logger.claim_version()
+        if logger.log_dir is not None:
+            root = logger.root_dir or Path(logger.save_dir or "", str(logger.name or ""))
+            wanted = "expected log_dir below root_dir: there ckpt_path='auto' looks for checkpoints of earlier runs"
+            found = f"{wanted}; found log_dir={logger.log_dir!r}, root_dir={logger.root_dir!r}"
+            assert Path(root) in Path(logger.log_dir).parents, found
+
     def test_a_removed_folder_is_made_again(self, tmp_path: Path) -> None:
         logger = self.make_logger(tmp_path)
         logger.log_metrics({"a": 1.0}, 0)

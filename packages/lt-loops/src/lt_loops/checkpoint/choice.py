@@ -214,8 +214,11 @@ def _folders(trainer: TrainerAPI) -> list[str]:
     writers = _writers(trainer)
     folders = {str(cb.dirpath) for cb in writers if getattr(cb, "dirpath", None)}
     if any(getattr(cb, "dirpath", None) is None for cb in writers):
-        roots = [logger.root_dir for logger in trainer.loggers if logger.root_dir]
-        folders |= {str(path) for root in roots for path in Path(root).glob("*/checkpoints")}
         root = trainer.default_root_dir
+        # where a logger names no folder, they have its name and version
+        placed = [each for each in trainer.loggers if each.root_dir or each.save_dir or each.version]
+        roots = {each.root_dir or Path(each.save_dir or root, str(each.name or "")) for each in placed}
+        patterns = ("*/checkpoints", "*/*/checkpoints")  # the second: of a logger with a folder of its own in the run's
+        folders |= {str(path) for each in roots for pattern in patterns for path in Path(each).glob(pattern)}
         folders.add(f"{root.rstrip('/')}/checkpoints" if is_remote(root) else str(Path(root, "checkpoints")))
     return sorted(folders)

@@ -189,7 +189,7 @@ def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Sa
         state = states[index] if index < len(states) else None
         if state is not None and strategy.rank == 0:
             log.guarded(logger, partial(logger.load_state_dict, state))
-        version = logger.claim_version(beside=loggers[:index]) if strategy.rank == 0 else None
+        version = logger.claim_version(beside=tuple(loggers[:index])) if strategy.rank == 0 else None
         if strategy.world_size > 1:
             version = strategy.broadcast(version)
             if version is not None and strategy.rank != 0:
