@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection, R2Score
 
+from lt_callbacks import ProgressBar
 from lt_core import Callback, LightningModule
 from lt_core.logger import Logger
 from lt_loops import Trainer
@@ -102,10 +103,11 @@ class Exchanges(Callback):
         self.count = 0
 
 
-class SeesBatches(Callback):
-    """Looks at what was logged, after each batch."""
+class SeesBatches(ProgressBar):
+    """Looks at what was logged, after each batch, as a bar of one's own does."""
 
     def __init__(self):
+        super().__init__()
         self.seen = []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):

@@ -20,7 +20,8 @@ class CallbackBase:
             ``"checkpoint"``, or none. The default is left out where the user gives one of the same role. That of an
             ``"exception_checkpoint"`` stays; ``ckpt_path="last"`` looks into the ``dirpath`` of both.
         batch_hooks_every: which optimizer steps its training batch hooks must see one by one where several are one
-            CUDA graph (``Trainer(steps_per_execution=...)``): 1 for each, n for every n-th, 0 for none in particular.
+            CUDA graph (``Trainer(steps_per_execution=...)``): 1 for each, n for every n-th, 0 for none in particular;
+            a subclass with such a hook of its own has 1 where it says nothing.
             In between ``outputs`` is empty, and weights and counters are those of the last step that was done.
     """
 
@@ -31,6 +32,12 @@ class CallbackBase:
     role: str = ""
     batch_hooks_every: int = 1
     _logs_as: Any = None  # the module of the run that goes on
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        hooks = vars(cls).keys() & {"on_train_batch_start", "on_train_batch_end"}
+        if hooks and "batch_hooks_every" not in vars(cls):
+            cls.batch_hooks_every = 1
 
     @property
     def state_key(self) -> str:
