@@ -235,6 +235,8 @@ def test_a_test_of_a_kit_cannot_be_replaced_without_a_reason(kit):
 class Astray(Logger):
     """Says where a run's files are, and not where those of all runs are."""
 
+    log_dir = None
+
     def __init__(self, folder):
         self.log_dir = str(folder / "run_0")
 
