@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from numbers import Integral, Real
 
 import torch
 
 from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
+from lt_core.plugins import install_hint
 from lt_core.trainer import TrainerAPI
 
 
@@ -88,3 +90,11 @@ def require_logger(who: str, trainer: TrainerAPI) -> None:
             f"{who} sends to loggers, and the Trainer has none. Take Trainer(logger=True), or remove the callback.",
             code="LT533",
         )
+
+
+def require_package(who: str, package: str, brought_by: str, instead: str = "") -> None:
+    """Raise where ``package`` cannot be imported; ``instead`` is another way out than to install ``brought_by``."""
+    try:
+        import_module(package.replace("-", "_"))
+    except ImportError as error:
+        raise ConfigError(f"{who} needs {package}: {install_hint(brought_by)}{instead}", code="LT173") from error

@@ -7,10 +7,9 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from lt_callbacks.arguments import choice, number, whole
+from lt_callbacks.arguments import choice, number, require_package, whole
 from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_callbacks.monitored import loss_of
-from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
@@ -67,12 +66,9 @@ class LearningRateCurve:
         Raises:
             ConfigError: where matplotlib is not installed.
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ConfigError(
-                f"The plot needs matplotlib: {plugins.install_hint('lt-callbacks[plot]')}", code="LT173"
-            ) from error
+        require_package("The plot", "matplotlib", "lt-callbacks[plot]")
+        import matplotlib.pyplot as plt
+
         figure, axes = plt.subplots() if ax is None else (ax.figure, ax)
         axes.plot(self.results["lr"], self.results["loss"])
         if self.mode == "exponential":

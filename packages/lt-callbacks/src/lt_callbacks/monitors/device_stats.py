@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lt_callbacks.arguments import require_logger
+from lt_callbacks.arguments import require_logger, require_package
 from lt_callbacks.filtered import LoggedSteps, in_evaluation
-from lt_core import plugins
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
@@ -39,14 +37,8 @@ class DeviceStatsMonitor(Callback):
         on_cpu = trainer.accelerator.device_type == "cpu"
         self._reads_cpu = on_cpu if self._cpu_stats is None else self._cpu_stats
         if self._reads_cpu:
-            try:
-                import psutil  # noqa: F401
-            except ImportError as error:
-                raise ConfigError(
-                    f"DeviceStatsMonitor reads the CPU with psutil: {plugins.install_hint('lt-callbacks[psutil]')}, or "
-                    "take cpu_stats=False.",
-                    code="LT173",
-                ) from error
+            who, instead = "DeviceStatsMonitor, which reads the CPU,", ", or take cpu_stats=False."
+            require_package(who, "psutil", "lt-callbacks[psutil]", instead)
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self._at_start.is_due(trainer, coming=True):

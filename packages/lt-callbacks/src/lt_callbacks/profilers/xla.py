@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
+from lt_callbacks.arguments import require_package
 from lt_callbacks.profilers.simple import SimpleProfiler
-from lt_core import plugins
-from lt_core.errors import ConfigError
 
 __all__ = ["XLAProfiler"]
 
@@ -36,12 +35,7 @@ class XLAProfiler(SimpleProfiler):
         self.port = port
         self._server: Any = None
         self._before: dict[str, tuple[int, float]] = {}
-        try:
-            import torch_xla  # noqa: F401
-        except ImportError as error:
-            raise ConfigError(
-                f"XLAProfiler needs torch-xla: {plugins.install_hint('lt-strategies[xla]')}", code="LT173"
-            ) from error
+        require_package("XLAProfiler", "torch-xla", "lt-strategies[xla]")
 
     def start(self, stage: str, log_dir: str | None) -> None:
         super().start(stage, log_dir)

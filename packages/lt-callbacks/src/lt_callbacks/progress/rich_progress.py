@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from lt_callbacks.arguments import require_package
 from lt_callbacks.progress.history import History
 from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.notebook import has_widgets
 from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import LogRedirect
-from lt_core import plugins
 from lt_core.arguments import checks_arguments
-from lt_core.errors import ConfigError
 from lt_core.trainer import TrainerAPI
 
 if TYPE_CHECKING:
@@ -81,12 +80,7 @@ class RichProgressBar(ProgressBar):
         console_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(refresh_rate)
-        try:
-            import rich  # noqa: F401
-        except ImportError as error:
-            raise ConfigError(
-                f"RichProgressBar needs rich: {plugins.install_hint('lt-callbacks[rich]')}", code="LT173"
-            ) from error
+        require_package("RichProgressBar", "rich", "lt-callbacks[rich]")
         self._leave = leave
         self.theme = theme if theme is not None else RichProgressBarTheme()
         self._console_kwargs = console_kwargs or {}

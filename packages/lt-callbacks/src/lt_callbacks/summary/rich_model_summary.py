@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lt_callbacks.arguments import require_package
 from lt_callbacks.summary.model_summary import ModelSummary
 from lt_callbacks.summary.module_table import ModuleTable
-from lt_core import plugins
-from lt_core.errors import ConfigError
 
 __all__ = ["RichModelSummary"]
 
@@ -25,12 +24,7 @@ class RichModelSummary(ModelSummary):
 
     def __init__(self, max_depth: int = 1, **summarize_kwargs: Any) -> None:
         super().__init__(max_depth, **summarize_kwargs)
-        try:
-            import rich  # noqa: F401
-        except ImportError as error:
-            raise ConfigError(
-                f"RichModelSummary needs rich: {plugins.install_hint('lt-callbacks[rich]')}", code="LT173"
-            ) from error
+        require_package("RichModelSummary", "rich", "lt-callbacks[rich]")
 
     @staticmethod
     def summarize(table: ModuleTable, header_style: str = "bold magenta", **summarize_kwargs: Any) -> None:
