@@ -275,6 +275,27 @@ def test_loops_count_batches_and_epochs(name):
     assert not hasattr(trainer.strategy, "cluster_environment")  # of one process, as in Lightning
 
 
+def test_the_loop_of_prediction_holds_what_there_is_so_far(name):
+    class Writes(name("callbacks:BasePredictionWriter")):
+        def on_predict_batch_end(self, trainer, *given):
+            super().on_predict_batch_end(trainer, *given)
+            seen.append(trainer.predict_loop.current_batch_indices)
+
+        def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
+            assert len(predictions) == 2
+
+    class Model(name("demos.boring_classes:BoringModel")):
+        def on_predict_epoch_end(self):
+            loop = self.trainer.predict_loop
+            seen.append((len(loop.predictions), loop.epoch_batch_indices))
+
+    seen: list[Any] = []
+    trainer = name(":Trainer")(**QUIET, callbacks=[Writes("epoch")])
+    trainer.predict(Model(), torch.utils.data.DataLoader(torch.ones(5, 32), batch_size=3))
+    assert seen == [[0, 1, 2], [3, 4], (2, [[[0, 1, 2], [3, 4]]])]
+    assert trainer.predict_loop.epoch_batch_indices == []
+
+
 def test_a_connector_that_lt_has_not_names_the_way_of_lt(name):
     with pytest.raises(AttributeError, match=r"_data_connector is not there: give loaders to fit.*LT917"):
         _ = name(":Trainer")(**QUIET)._data_connector

@@ -33,6 +33,25 @@ def make_trainer(**arguments):
     return Trainer(**{"accelerator": "cpu", "max_epochs": 1, **quiet, **arguments})
 
 
+def test_a_module_prints_by_the_bar(capsys):
+    class Bar(ProgressBar):
+        def print(self, *args, **kwargs):
+            said.append(args)
+
+    class Speaks(Net):
+        def on_train_epoch_end(self):
+            self.print("epoch", self.current_epoch)
+
+    said, bar = [], Bar()
+    make_trainer(callbacks=[bar], enable_progress_bar=True).fit(Speaks(), loader())
+    bar.disable()
+    make_trainer(callbacks=[bar], enable_progress_bar=True).fit(Speaks(), loader())
+    Speaks().print("alone")
+    assert said == [("epoch", 0)]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line in ("epoch 0", "alone")] == ["epoch 0", "alone"]
+
+
 def test_a_subclass_adds_to_the_metrics_that_checkpoints_go_by(tmp_path):
     class Mine(ModelCheckpoint):
         def _monitor_candidates(self, trainer):

@@ -244,9 +244,11 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         return None if trainer is None or trainer.world_size == 1 else trainer.strategy
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print on rank 0 only, without tearing the progress bar."""
+        """Print on rank 0 only, by the progress bar, which may have a ``print`` of its own."""
         trainer = self._trainer
-        (trainer.print if trainer is not None else print)(*args, **kwargs)
+        bar: Any = getattr(trainer, "progress_bar_callback", None)
+        shown = trainer is not None and trainer.is_global_zero and getattr(bar, "is_enabled", False)
+        (bar.print if shown else print if trainer is None else trainer.print)(*args, **kwargs)
 
     # ---- files -------------------------------------------------------------------------------------------------------
 

@@ -105,13 +105,14 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
         set_up(run)
         run.enter_phase("predict")
         collected: list[list[Any]] = [[] for _ in run.evaluation.feeds("predict")]
+        if return_predictions:  # hooks may look at what there is
+            run.keep_outputs(collected[0] if len(collected) == 1 else collected)
         with gradients_off(run.job, run.strategy):
             for loader_idx, output in _predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output)
-        if return_predictions:
-            if run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
-                collected = _in_order(run.strategy, run.evaluation.feeds("predict"), collected)
+        if return_predictions and run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
+            collected = _in_order(run.strategy, run.evaluation.feeds("predict"), collected)
             run.keep_outputs(collected[0] if len(collected) == 1 else collected)
         elif run.strategy.world_size > 1:
             run.strategy.barrier("predict_end")  # what the ranks' writers wrote is there when predict returns

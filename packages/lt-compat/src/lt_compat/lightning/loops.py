@@ -229,7 +229,18 @@ class PredictLoop:
         return self
 
     @property
+    def predictions(self) -> list[Any]:
+        """What ``predict_step`` has returned so far; for several loaders a list of such lists."""
+        return getattr(vars(self.trainer)["_run"], "outputs", None) or []
+
+    @property
+    def current_batch_indices(self) -> list[int]:
+        """The places of the present batch's samples in the data set."""
+        return list(self.trainer.predict_indices(getattr(self.trainer.recorder, "loader_idx", None) or 0) or ())
+
+    @property
     def epoch_batch_indices(self) -> list[Any]:
-        """For each loader the samples' places in its data set, in the order of the predictions."""
-        loaders = range(len(self.trainer.num_predict_batches))
-        return [self.trainer.predict_indices(number) for number in loaders]
+        """For each loader those of all its batches, where a callback writes predictions at the end of the epoch."""
+        writer = import_module("lt_callbacks").BasePredictionWriter
+        writers = (each for each in self.trainer.callbacks if isinstance(each, writer))
+        return next((list(each._indices) for each in writers if each.interval.on_epoch), [])
