@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from lt_core.batch import batch_size_of
+from lt_core.batch import batch_size_of, move_to_device
 
 
 class Pair(NamedTuple):
@@ -55,3 +55,12 @@ def test_the_first_dimension_that_tensors_share_is_the_size(batch, size):
 def test_tensors_that_disagree_are_told_and_the_first_one_is_taken(batch):
     with pytest.warns(UserWarning, match=r"different first dimensions.*3.*5.*batch_size=n.*LT510"):
         assert batch_size_of(batch) == 3
+
+
+@pytest.mark.parametrize("target, blocks", [("cpu", True), ("mps", True), ("cuda", False)])
+def test_only_copies_to_a_device_may_be_under_way_when_the_call_is_over(target, blocks, monkeypatch):
+    """From one, torch copies into pinned memory without waiting, and what is read there first is anything."""
+    late = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device, non_blocking=False: late.append(non_blocking))
+    move_to_device({"x": torch.ones(2)}, target)
+    assert late == [not blocks]

@@ -21,13 +21,14 @@ def move_to_device(batch: Any, device: torch.device | str) -> Any:
     """Return ``batch`` with everything that has a ``.to`` on ``device``.
 
     Containers (dict, list, tuple, namedtuple, dataclass) keep their types; tensors that are there already stay the same
-    objects. Copies from pinned memory do not block.
+    objects. Copies from pinned memory to a device do not block; what comes from one is there when this returns.
     """
     target = torch.device(device)
+    late = target.type not in ("cpu", "mps")
 
     def move(item: Any) -> Any:
         if isinstance(item, Tensor):
-            return item.to(target, non_blocking=target.type != "mps")
+            return item.to(target, non_blocking=late)
         return item.to(target)
 
     return map_batch(move, batch)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import pickle
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
@@ -127,8 +129,11 @@ class Distributed(Strategy):
     def gather_objects(self, value: Any) -> list[Any]:
         self._agree("gather_objects")
         found: list[Any] = [None] * self.world_size
-        dist.all_gather_object(found, value, group=self._opened.control)
-        return found
+        if self.device.type == "cpu":
+            dist.all_gather_object(found, value, group=self._opened.control)
+            return found
+        dist.all_gather_object(found, _packed(value), group=self._opened.control)
+        return [pickle.loads(packed) for packed in found]
 
     def broadcast(self, value: Any, src: int = 0) -> Any:
         self._agree(f"broadcast from rank {src}")
@@ -247,6 +252,19 @@ class Distributed(Strategy):
                     "the same module on every rank; seeds may differ, the structure may not.",
                     code="LT710",
                 )
+
+
+class _HostPickler(pickle.Pickler):
+    """Pickles tensors of a device as those of the CPU: they would be read onto the GPU that has the sender's number."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = obj.__class__
+        return obj.detach().cpu().__reduce_ex__(4) if kind is Tensor and obj.device.type != "cpu" else NotImplemented
+
+
+def _packed(value: Any) -> bytes:
+    _HostPickler(buffer := io.BytesIO()).dump(value)
+    return buffer.getvalue()
 
 
 def own_part(tensor: Tensor) -> Tensor:
