@@ -885,3 +885,17 @@ def test_a_rank_that_did_not_log_a_name_in_one_epoch_shows_its_steps_in_the_next
         rank.join()
     assert seen[0, 0] == ({}, {"rare_epoch": 1.0})
     assert seen[1, 0] == ({"rare_step": 10.0}, {"rare_epoch": 10.5})
+
+
+def test_a_rank_that_has_had_no_sample_takes_part_in_the_exchange_of_a_row():
+    recorder, module = RunRecorder(), LightningModule()
+    module._attach_run(None, recorder)
+    recorder.enter("train_batch")
+    recorder.mute(True)  # a stand-in's batch
+    module.log("alone", 1.0)
+    module.log("shared", 1.0, sync_dist=True)
+    recorder.mute(False)
+    exchanged = []
+    recorder.gather = lambda mine: exchanged.append(mine) or [mine, {}]
+    assert recorder.step_values("train") == {}
+    assert exchanged == [{}]

@@ -278,6 +278,11 @@ class RunRecorder(Recorder):
                 name.
         """
         if self.deferred is not None and self.slots is None:
+            if self.deferred is _DROPPED and given.sync_dist and self.phase == "train_batch":
+                # at a row the ranks exchange it: all must know of it, so that none waits for one without a sample
+                self.slots = self._page(self.phase, self.loader_idx)
+                self._slot_of(name, given)
+                self.slots = None
             return _Deferred(self.deferred, name, given)
         slot = self._slot_of(name, given)
         if batch_size is not None:
