@@ -564,11 +564,9 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self._run.saves.request(SaveRequest(name, contents, owner, mark, write))
 
     def remove_checkpoint(self, path: str | PathLike[str]) -> None:
-        """Delete a checkpoint."""
         self.strategy.remove_checkpoint(self.checkpoint_io, path)
 
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Send numbers to the loggers now, at ``step`` (default: the last optimizer step)."""
         if self._run is not None:
             self._run.log.send(metrics, step)
 
@@ -654,7 +652,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         call_event(self, event, *args, **kwargs)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print on rank 0 only."""
         if self.is_global_zero:
             print(*args, **kwargs)  # noqa: T201  (this is what print is for)
 

@@ -75,12 +75,10 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def model(self) -> nn.Module | None:
-        """The same module as the strategy set it up; None before the first run."""
         return None if self._run is None else self._run.model
 
     @property
     def datamodule(self) -> DataSource | None:
-        """The datamodule of the present or last run, if one was given."""
         return None if self._run is None else self._run.job.datamodule
 
     @property
@@ -338,7 +336,6 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def training(self) -> bool:
-        """Whether ``fit`` runs, outside of its validation."""
         return self._doing == "train"
 
     @property
@@ -375,7 +372,6 @@ class TrainerView(Collectives, TrainerAPI):
 
     @property
     def stop_reason(self) -> str:
-        """Why the last fit ended, as a short text."""
         return "" if self._run is None else self._run.stopping.reason
 
     @property
@@ -463,7 +459,6 @@ class TrainerView(Collectives, TrainerAPI):
         return self._counts("predict")
 
     def window_of(self, epoch: int) -> int:
-        """Return how many micro-batches make an optimizer step in ``epoch``."""
         return self._limits.window_of(epoch)
 
     @property

@@ -20,7 +20,7 @@ from lt_loops.run.ahead import Ahead
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""
 
-EachLogger = Callable[["Callable[[Logger], Any]"], None]
+EachLogger = Callable[[Callable[[Logger], Any]], None]
 """Does something with every logger; one that fails is reported."""
 
 
