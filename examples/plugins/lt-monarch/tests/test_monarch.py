@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from types import SimpleNamespace
 
 import cloudpickle
@@ -14,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt import LightningModule, Trainer
 from lt.callbacks import ModelCheckpoint
-from lt_core.errors import ConfigError, LtWarning
+from lt_core.errors import ConfigError, LtWarning, RankError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement
 from lt_strategies import DDP
@@ -78,6 +79,23 @@ def test_a_killed_rank_is_replaced_the_other_keeps_its_process_and_the_fit_ends_
     stayed, replaced = ((killed / f"pids.{rank}").read_text().split() for rank in (0, 1))
     assert stayed[0] == stayed[1]
     assert replaced[0] != replaced[1]
+
+
+def test_a_rank_that_hangs_is_named_with_its_line():
+    strategy = DDP(step_deadline=5)
+    strategy.place(Placement(devices=(0, 1), launcher=MonarchLauncher()))
+
+    def run():
+        strategy.open()
+        strategy.supervisor.ready()
+        strategy.supervisor.batch_done("train")
+        if strategy.rank == 1:
+            time.sleep(10_000)
+        strategy.barrier("never")
+        return RunResult()
+
+    with pytest.raises(RankError, match=r"Rank 1 of 2 hangs in train batch 2 of this run(.|\n)*line \d+ in run"):
+        strategy.launch(run)
 
 
 def test_as_many_hosts_as_nodes_are_wanted():

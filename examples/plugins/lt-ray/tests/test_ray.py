@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,8 +43,8 @@ class TestDDPOnRay(StrategyConformance):
         return "ddp"
 
 
-def placed():
-    strategy = plugins.load("strategies", "ddp")()
+def placed(**arguments):
+    strategy = plugins.load("strategies", "ddp")(**arguments)
     strategy.place(Placement(devices=(0, 1), launcher=RayLauncher()))
     return strategy
 
@@ -73,6 +74,22 @@ def test_a_killed_actor_is_named_by_its_rank():
         return RunResult()
 
     with pytest.raises((RankError, RuntimeError), match="Rank 1 of 2 died"):
+        strategy.launch(run)
+
+
+def test_a_rank_that_hangs_is_named_with_its_line():
+    strategy = placed(step_deadline=5)
+
+    def run():
+        strategy.open()
+        strategy.supervisor.ready()
+        strategy.supervisor.batch_done("train")
+        if strategy.rank == 1:
+            time.sleep(10_000)
+        strategy.barrier("never")
+        return RunResult()
+
+    with pytest.raises(RankError, match=r"Rank 1 of 2 hangs in train batch 2 of this run(.|\n)*test_ray.py.* in run"):
         strategy.launch(run)
 
 

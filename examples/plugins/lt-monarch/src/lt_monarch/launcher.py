@@ -27,7 +27,7 @@ from lt_core.ranks import Ranks
 __all__ = ["MonarchEnvironment", "MonarchLauncher"]
 
 _CONSEQUENCE = re.compile(r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|NCCL")
-_CAUSE = 15.0  # seconds until Monarch, which looks every ten, should have said who died when connections break
+_CAUSE = 15.0  # seconds until Monarch, which looks every ten, and the ranks should have said who died, and where
 _ANSWER = 5.0  # seconds in which a process that lives answers
 _NAME = "lt_rank"
 
@@ -202,7 +202,7 @@ def _attempt(payload: bytes, seats: list[_Seat], local: int, restart: int) -> Ru
         try:
             places.append(place.get())
         except Exception as error:
-            raise _lost(rank, seats, _reason(error)) from None
+            raise _lost({rank: _reason(error)}, seats) from None
     address, port = places[0]
     for rank, seat in enumerate(seats):
         seat.rank = seat.rank or seat.mesh.spawn(_NAME, _Rank)
@@ -225,40 +225,48 @@ def _attempt(payload: bytes, seats: list[_Seat], local: int, restart: int) -> Ru
 def _first_failure_or_result(seats: list[_Seat]) -> RunResult:
     """Wait for all ranks, or raise what ended the first one that failed."""
     waiting, told, suspicion, since = set(range(len(seats))), b"", None, 0.0
+    lost: dict[int, str] = {}
     while waiting:
         for rank in sorted(waiting):
             try:
                 result, sent, text, _ = seats[rank].job.get(timeout=0.02)
             except TimeoutError:
                 continue
-            except Exception as lost:
-                why = _reason(lost)  # a look that was under way when the process died says "timeout", and no more
-                raise _lost(rank, seats, seats[rank].fate() or why if "timeout" in why else why) from None
+            except Exception as error:
+                why = _reason(error)  # a look that was under way when the process died says "timeout", and no more
+                lost[rank] = seats[rank].fate() or why if "timeout" in why else why
+                waiting.remove(rank)
+                since = since or time.monotonic()
+                continue
             waiting.remove(rank)
             if result is not None:
                 told = told or result
                 continue
-            error = RankError(f"Rank {rank} of {len(seats)}: {text}", code="MON5")
+            raised = RankError(f"Rank {rank} of {len(seats)}: {text}", code="MON5")
             if sent is not None:
-                error = cloudpickle.loads(sent)
-                error.add_note(f"(rank {rank} of {len(seats)}, in a Monarch actor)\n{text}")
-            if not _is_loss(error):
-                raise error
-            suspicion, since = suspicion or error, since or time.monotonic()
-        if suspicion is not None and time.monotonic() - since > _CAUSE:
-            for rank in sorted(waiting):
-                if (fate := seats[rank].fate()) is not None:
-                    raise _lost(rank, seats, fate)
+                raised = cloudpickle.loads(sent)
+                raised.add_note(f"(rank {rank} of {len(seats)}, in a Monarch actor)\n{text}")
+            if not _is_loss(raised):
+                raise raised
+            suspicion, since = suspicion or raised, since or time.monotonic()
+        if since and time.monotonic() - since > _CAUSE:
+            fates = {rank: seats[rank].fate() for rank in sorted(waiting)} if not lost else {}
+            lost |= {rank: fate for rank, fate in fates.items() if fate is not None}
             break
+    if lost:
+        raise _lost(lost, seats, suspicion)
     if suspicion is not None:
         raise suspicion
     found: RunResult = cloudpickle.loads(told)
     return found
 
 
-def _lost(rank: int, seats: list[_Seat], why: str) -> RankError:
-    seats[rank].is_lost = True
-    return RankError(f"Rank {rank} of {len(seats)} died: {why}", code="MON4")
+def _lost(ranks: dict[int, str], seats: list[_Seat], said: Exception | None = None) -> RankError:
+    """Return which ranks died and why, with what one that lives has said of it."""
+    for rank in ranks:
+        seats[rank].is_lost = True
+    died = " ".join(f"Rank {rank} of {len(seats)} died: {why}" for rank, why in ranks.items())
+    return RankError(died + (f"\n{said}" if said is not None else ""), code="MON4")
 
 
 def _reason(error: Exception) -> str:

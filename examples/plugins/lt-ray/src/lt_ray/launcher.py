@@ -26,7 +26,7 @@ __all__ = ["RayEnvironment", "RayLauncher"]
 
 _CONSEQUENCE = re.compile(r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|NCCL")
 _NO_ROOM = "RAY1"
-_PATIENCE = 2.0  # seconds to wait for the cause when only broken connections are known
+_PATIENCE = 10.0  # seconds to wait for the cause when only broken connections are known, or that a rank is gone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +173,7 @@ def _is_loss(error: Exception) -> bool:
 def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
     """Wait for all ranks, or raise what ended the first one that failed."""
     waiting, suspicion, since = list(jobs), None, 0.0
+    dead: dict[int, RayActorError] = {}
     while waiting:
         done, waiting = ray.wait(waiting, num_returns=1, timeout=0.2)
         for job in done:
@@ -185,13 +186,23 @@ def _first_failure_or_all(jobs: list[Any]) -> list[bytes]:
                     raise cause from None
                 suspicion, since = suspicion or cause, since or time.monotonic()
             except RayActorError as error:
-                rank = jobs.index(job)
-                raise RankError(f"Rank {rank} of {len(jobs)} died with its Ray actor: {error}", code="RAY2") from None
-        if suspicion is not None and time.monotonic() - since > _PATIENCE:
-            raise suspicion
+                dead[jobs.index(job)], since = error, since or time.monotonic()
+        if since and time.monotonic() - since > _PATIENCE:
+            break
+    if dead:
+        raise _death(dead, suspicion, len(jobs))
     if suspicion is not None:
         raise suspicion
     return list(ray.get(jobs))
+
+
+def _death(dead: dict[int, RayActorError], said: Exception | None, ranks: int) -> RankError:
+    """Return which ranks' actors died, with what Ray knows of the first and what a rank that lives has said of it."""
+    first, *others = dead
+    head = f"Rank {first} of {ranks} died with its Ray actor"
+    if others:
+        head += f", and ranks {others} with theirs; their last words are in the output"
+    return RankError(f"{head}: {dead[first]}" + (f"\n{said}" if said is not None else ""), code="RAY2")
 
 
 @contextmanager

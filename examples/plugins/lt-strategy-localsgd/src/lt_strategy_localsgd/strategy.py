@@ -20,7 +20,7 @@ from lt_core.strategy import Capabilities, Strategy
 __all__ = ["LocalSGD"]
 
 _OPS = {"mean": dist.ReduceOp.SUM, "sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
-_PATIENCE = timedelta(minutes=30)
+_PATIENCE = timedelta(minutes=10)
 
 
 class LocalSGD(Strategy):
@@ -58,7 +58,7 @@ class LocalSGD(Strategy):
         if not dist.is_initialized():
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
             meet = PrefixStore("group", self._store)
-            dist.init_process_group(backend, store=meet, rank=self.rank, world_size=self.world_size)
+            dist.init_process_group(backend, store=meet, rank=self.rank, world_size=self.world_size, timeout=_PATIENCE)
 
     def _meet(self) -> Store:
         if self.world_size == 1:
