@@ -87,7 +87,7 @@ def batch_script(job: Job) -> str:
         "#!/bin/bash",
         *(f"#SBATCH {directive}" for directive in directives),
         "",
-        f"# The training must say Trainer(num_nodes={job.nodes}, devices={tasks}) and fit(ckpt_path='auto').",
+        f"# The training says fit(ckpt_path='auto'); Trainer(num_nodes={job.nodes}, devices={tasks}) may be left out.",
         *job.setup,
         *cores,
         f"srun --kill-on-bad-exit=1 {shlex.join(job.command)}",
