@@ -10,7 +10,17 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lt_core import Callback, CheckpointError, ConfigError, DataSource, HookError, LightningModule, Logger, Strategy
+from lt_core import (
+    Accelerator,
+    Callback,
+    CheckpointError,
+    ConfigError,
+    DataSource,
+    HookError,
+    LightningModule,
+    Logger,
+    Strategy,
+)
 
 
 class Doubles(LightningModule):
@@ -63,6 +73,32 @@ def test_several_loaders_give_a_list_for_each(trainer):
 def test_limits_count_for_each_loader(trainer):
     found = trainer(limit_predict_batches=1).predict(Doubles(), [numbers(3), numbers(3, start=10)])
     assert [flat(outputs) for outputs in found] == [[0.0, 2.0], [20.0, 22.0]]
+
+
+def test_predictions_of_a_device_are_kept_on_the_cpu_which_has_room_for_all_of_them(trainer):
+    class Scores:
+        """What a step on a device returns."""
+
+        device = "meta"
+
+        def to(self, device):
+            moved = Scores()
+            moved.device = str(device)
+            return moved
+
+    class Meta(Accelerator):
+        device_type = "meta"
+
+        def torch_device(self, index):
+            return torch.device("meta")
+
+    class Scoring(LightningModule):
+        def predict_step(self, batch, batch_idx):
+            assert batch.is_meta
+            return {"scores": [Scores()], "index": batch_idx}
+
+    found = trainer(accelerator=Meta()).predict(Scoring(), DataLoader(torch.zeros(4, 2), batch_size=2))
+    assert [(output["scores"][0].device, output["index"]) for output in found] == [("cpu", 0), ("cpu", 1)]
 
 
 def test_return_predictions_false_keeps_nothing_and_callbacks_get_them(trainer):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from lt_core.batch import move_to_device
 from lt_core.callback import Callback
 from lt_core.data import Feed
 from lt_core.dialect import method_of
@@ -99,8 +100,10 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
 def run_predict(run: Run, return_predictions: bool) -> RunResult:
     """Run ``trainer.predict``: hooks as in validation, with ``predict_step`` and without logging.
 
-    One loader gives a list of the batches' outputs, several a list of such lists.
+    One loader gives a list of the batches' outputs, several a list of such lists; in the CPU's memory, since a device
+    has no room for those of a whole dataset.
     """
+    on_host = run.strategy.device.type == "cpu"
     with Session(run):
         set_up(run)
         run.enter_phase("predict")
@@ -110,7 +113,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
         with gradients_off(run.job, run.strategy):
             for loader_idx, output in _predictions(run):
                 if return_predictions:
-                    collected[loader_idx].append(output)
+                    collected[loader_idx].append(output if on_host else move_to_device(output, "cpu"))
         if return_predictions and run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
             collected = _in_order(run.strategy, run.evaluation.feeds("predict"), collected)
             run.keep_outputs(collected[0] if len(collected) == 1 else collected)

@@ -316,7 +316,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         ckpt_path: str | PathLike[str] | None = None,
         weights_only: bool | None = None,
     ) -> Any:
-        """Run ``predict_step`` on every batch; return the outputs in the order of the data.
+        """Run ``predict_step`` on every batch; return the outputs in the order of the data, on the CPU.
 
         Args:
             model: the module; without one, the last fit's with its best weights.
