@@ -71,6 +71,33 @@ def test_a_loader_with_a_generator_of_its_own_draws_the_same_order(trainer, net,
     same(mine, theirs)
 
 
+class Reordered:
+    """A batch sampler that draws each epoch's order from the epoch's number."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        order = torch.randperm(25, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+        return iter([[index, index + 25] for index in order])
+
+    def __len__(self):
+        return 25
+
+
+def test_a_batch_sampler_that_goes_by_the_epoch_is_told_of_it(trainer, net, loader, seeded, same):
+    batches, theirs = DataLoader(loader().dataset, batch_sampler=Reordered()), seeded(net)
+    optimizer = theirs.configure_optimizers()
+    for epoch in range(3):
+        batches.batch_sampler.set_epoch(epoch)
+        by_hand(theirs, batches, epochs=1, optimizer=optimizer)
+    mine = seeded(net)
+    trainer(max_epochs=3).fit(mine, DataLoader(loader().dataset, batch_sampler=Reordered()))
+    same(mine, theirs)
+
+
 # ---- schedulers ------------------------------------------------------------------------------------------------------
 
 
