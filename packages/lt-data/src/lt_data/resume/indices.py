@@ -193,6 +193,7 @@ class Watched:
         self._ahead: deque[Any] = deque()
         self._skip = self._until = self._dummies = 0
         self._last: tuple[Any, ...] | None = None
+        self._quiet, self._heard = False, self._trust_quiet
 
     def _hand_on(self, indices: Iterator[Any]) -> Iterator[Any]:
         if self._skip:
@@ -246,11 +247,17 @@ class Watched:
 
     def _draw_watched(self, indices: Iterator[Any], number: int) -> Any:
         before = probe()
+        if self._quiet and before == self._last:
+            # What this item draws follows from the last state, as nobody else has drawn since. That it drew shows in
+            # the next look.
+            return checked(self._next(indices), self.sampler)
+        self._heard |= self._quiet
         state = host_state() if before != self._last else None
         index = checked(self._next(indices), self.sampler)
         self._last = probe()
         if state is not None and self._last != before:
             self._note(number, state)
+        self._quiet = self._last == before and not self._heard
         return index
 
     def _draws_late(self) -> bool:
