@@ -275,6 +275,23 @@ def test_loops_count_batches_and_epochs(name):
     assert not hasattr(trainer.strategy, "cluster_environment")  # of one process, as in Lightning
 
 
+def test_the_sanity_check_and_when_loaders_are_made_anew_can_be_set_between_runs(name):
+    class Model(name("demos.boring_classes:BoringModel")):
+        def on_sanity_check_start(self):
+            asked.append("sanity")
+
+        def train_dataloader(self):
+            asked.append(self.current_epoch)
+            return super().train_dataloader()
+
+    asked: list[Any] = []
+    trainer = name(":Trainer")(**QUIET, max_epochs=2, limit_train_batches=1, limit_val_batches=1)
+    trainer.num_sanity_val_steps, trainer.reload_dataloaders_every_n_epochs = 0, 1
+    trainer.fit(Model())
+    assert asked == [0, 1]
+    assert (trainer.num_sanity_val_steps, trainer.reload_dataloaders_every_n_epochs) == (0, 1)
+
+
 def test_the_loop_of_prediction_holds_what_there_is_so_far(name):
     class Writes(name("callbacks:BasePredictionWriter")):
         def on_predict_batch_end(self, trainer, *given):

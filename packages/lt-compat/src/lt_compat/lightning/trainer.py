@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import cache, wraps
 from typing import Any
@@ -98,6 +99,8 @@ def trainer_class() -> type:
             """The limits of training."""
             return FitLoop(self)
 
+        num_sanity_val_steps = _settable("num_sanity_val_steps")
+        reload_dataloaders_every_n_epochs = _settable("reload_dataloaders_every_n_epochs")
         validate_loop = kept("validate_loop", "validate")
         test_loop = kept("test_loop", "test")
 
@@ -154,6 +157,15 @@ def trainer_class() -> type:
         setattr(made, name, _with_filters(getattr(base, name)))
     made.__qualname__ = "Trainer"
     return Trainer
+
+
+def _settable(name: str) -> property:
+    """Return an argument of the Trainer that can be set between runs, as Lightning's attributes can."""
+
+    def write(trainer: Any, value: Any) -> None:
+        trainer._settings = replace(trainer._settings, **{name: value})
+
+    return property(lambda trainer: getattr(trainer.settings, name), write)
 
 
 def _with_filters(method: Any) -> Any:
