@@ -122,10 +122,11 @@ class StandIn:
     Attributes:
         captures: how often something was captured.
         steps: replays, by how many steps each one does.
+        on_stream: whether an ordinary step runs on the stream of the captures.
     """
 
     def __init__(self) -> None:
-        self.captures, self.steps, self.warm_ups = 0, Counter(), 0
+        self.captures, self.steps, self.warm_ups, self.on_stream = 0, Counter(), 0, False
 
     def watch(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Say what a capture is to leave alone."""
@@ -138,7 +139,11 @@ class StandIn:
 
     def warm_up(self, step: Callable[[], Any]) -> Any:
         self.warm_ups += 1
-        return step()
+        self.on_stream = True
+        try:
+            return step()
+        finally:
+            self.on_stream = False
 
     def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         state = [*self.net.parameters(), *leaves(list(self.optimizer.state.values()))]

@@ -222,6 +222,20 @@ def test_steps_before_a_capture_make_one_object_of_the_device_s(stand_in, traine
     assert stand_in.captures == 2  # of one step, and of two
 
 
+def test_an_ordinary_step_among_graphs_runs_on_the_stream_of_the_captures(stand_in, trainer, net, loader):
+    """Autograd keeps a parameter's stream while a loss lives, and a capture on another one fails."""
+    places = []
+
+    class Noting(net):
+        def training_step(self, batch, batch_idx):
+            if len(batch[0]) != 4:  # no graph serves it
+                places.append(stand_in.on_stream)
+            return self.loss(batch)
+
+    trainer(cuda_graphs=True, max_epochs=2).fit(Noting(stand_in.sgd), loader(samples=42))
+    assert places == [True, True]
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("steps", [1, 4])
 def test_graphs_on_a_gpu_give_the_same_numbers(steps, trainer, net, loader):

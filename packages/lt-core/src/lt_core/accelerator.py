@@ -168,7 +168,7 @@ class Graphs(Protocol):
     """Records steps on one device, each done again by a single launch."""
 
     def warm_up(self, step: Callable[[], Any]) -> Any:
-        """Do ``step`` in the ordinary way, as those before the first capture must be; return what it returns."""
+        """Do ``step`` in the ordinary way, as those before and between captures must be; return what it returns."""
 
     def capture(self, step: Callable[[], Any]) -> tuple[Callable[[], object], Any]:
         """Record ``step`` without doing it; return what does it, and what ``step`` returned, which each time refills.

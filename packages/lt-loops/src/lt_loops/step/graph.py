@@ -181,10 +181,10 @@ class GraphedStep:
         if self._warm < WARM_UP:
             self._warm += 1
             self._seen = layout
-            return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
+            return self._ordinary(index, batch)
         if not self._is_usual(layout):
             self.settle()
-            return self._done(1, self._compute(index, batch))
+            return self._ordinary(index, batch)
         if not self._waiting:
             return self._begin(layout, index)
         return self._join(self._graphs[self.size], layout)
@@ -216,6 +216,11 @@ class GraphedStep:
             return None
         self._waiting = 0
         return self._done(graph.count, graph.replay())
+
+    def _ordinary(self, index: int, batch: Any) -> Any:
+        # Always where captures are made too: autograd keeps the stream on which it first met a parameter while a loss
+        # lives, and a capture that finds another stream there ends with an error.
+        return self._done(1, self._device.warm_up(partial(self._compute, index, batch)))
 
     def _done(self, steps: int, output: Any) -> Any:
         self.training.stepped(steps)
