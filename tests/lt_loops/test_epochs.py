@@ -2,7 +2,9 @@
 
 import functools
 import time
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from lt_core import Callback, ConfigError, DataError, LtWarning
 from lt_core.data import DataSource
+from lt_core.strategy import Capabilities, Strategy
 
 
 class Watch(Callback):
@@ -338,6 +341,30 @@ def test_a_window_that_is_cut_short_by_minus_one_is_finished(trainer, net, loade
     fit = trainer(accumulate_grad_batches=2, max_epochs=2)
     fit.fit(Skips(), loader())
     assert fit.global_step == 4
+
+
+@pytest.mark.parametrize("says_none", [True, False])
+def test_gradients_of_shards_wait_for_a_windows_end_unless_a_hook_may_end_it(says_none, trainer, net, loader):
+    class Shards(Strategy):
+        capabilities = Capabilities(sharded_parameters=True)
+        reduced: ClassVar[list[bool]] = []
+
+        @contextmanager
+        def accumulating(self, module, last):
+            self.reduced.append(last)
+            yield
+
+    class Looks(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+            pass
+
+    class MayEnd(Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            pass
+
+    callback = Looks() if says_none else MayEnd()
+    trainer(strategy=Shards(), accumulate_grad_batches=2, callbacks=[callback]).fit(net(), loader())
+    assert Shards.reduced[:4] == [not says_none, True] * 2
 
 
 @pytest.mark.parametrize(("skipped", "steps"), [((0, 1), 2), ((0, 2), 3), (range(6), 0)])

@@ -18,7 +18,7 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.strategy import Strategy
-from lt_loops.setup.signatures import adapted
+from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss
 from lt_loops.step.plan import params_of
 
@@ -45,7 +45,8 @@ class Window:
         self.own = {name: params_of(o) for name, o in zip(self.names or [], plan.optimizers, strict=False)}
         self.syncs = is_overridden(self.strategy, "accumulating", Strategy) and not plan.direct
         # a hook may end the epoch in the middle of a window; gradients of shards cannot be reduced afterwards
-        self.always_syncs = self.strategy.capabilities.sharded_parameters and bool(run.hooks["on_train_batch_start"])
+        starts = run.hooks["on_train_batch_start"] if self.strategy.capabilities.sharded_parameters else ()
+        self.always_syncs = any(map(_may_end_epoch, starts))
         # also where this plan goes on with the window of another one
         self.unreduced = self.syncs and not self.always_syncs and self.position.micro > 0
         self.hooked_step = is_overridden(self.module, "optimizer_step", LightningModule)
@@ -239,3 +240,9 @@ def _backward_to(module: LightningModule, strategy: Strategy) -> Callable[..., N
             code="LT307",
         ) from None
     return own
+
+
+def _may_end_epoch(hook: Callable[..., Any]) -> bool:
+    """Return whether a hook may return -1: one that is annotated to return None does not."""
+    own = hook.func if isinstance(hook, BoundHook) else hook
+    return getattr(own, "__annotations__", {}).get("return", "") not in (None, "None")
