@@ -485,6 +485,19 @@ def test_a_filter_for_lightnings_text_turns_off_the_warning_of_lt(name):
         trainer.fit(name("demos.boring_classes:BoringModel")())
 
 
+def test_filters_for_a_module_in_eval_mode_and_for_a_schedule_by_epochs_turn_off_those_warnings(name):
+    class Model(name("demos.boring_classes:BoringModel")):
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=2)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", r".*Found \d+ module\(s\) in eval mode")
+        warnings.filterwarnings("ignore", ".*scheduler is using 'interval': 'epoch'")
+        name(":Trainer")(**QUIET, max_epochs=1, limit_train_batches=2).fit(Model().eval())
+
+
 def test_filters_for_lightnings_text_hold_in_a_test_too(name):
     class Model(name("demos.boring_classes:BoringModel")):
         def test_step(self, batch, batch_idx):
