@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.lt_strategies.conftest import on_ranks
-from tests.lt_strategies.test_mesh import Words, planned, rows_of
+from tests.lt_strategies.test_mesh import Choosing, Words, planned, rows_of
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -103,15 +103,31 @@ def state_of(strategy, module, optimizer):
     return strategy.full_module_state(module), whole
 
 
-def test_a_folder_of_a_mesh_is_read_by_fewer_ranks_and_by_one_process(tmp_path):
+@pytest.mark.parametrize(
+    ("make", "mesh", "fewer"),
+    [
+        (Words, planned({"data_shard": 2, "tensor": 2}, state_dict_type="sharded"), planned({"tensor": 2})),
+        (
+            Choosing,
+            *(
+                planned(mesh, parallelize=None, state_dict_type="sharded")
+                for mesh in ({"data_shard": 2, "expert": 2}, {"expert": 2})
+            ),
+        ),
+    ],
+    ids=["tensor", "expert"],
+)
+def test_a_folder_of_a_mesh_is_read_by_fewer_ranks_and_by_one_process(tmp_path, make, mesh, fewer):
     def set_up(strategy, module):
+        if make is Choosing:
+            module.on_mesh(strategy.device_mesh)
         module, (optimizer,) = strategy.setup(
             module, lambda: [torch.optim.AdamW(module.parameters(), lr=0.01)], Precision()
         )
         return module, optimizer
 
     def save(strategy):
-        module, optimizer = set_up(strategy, Words())
+        module, optimizer = set_up(strategy, make())
         strategy.backward(strategy.bind(module, "training_step")(rows_of(0, strategy.data_shard.index)))
         strategy.optimizer_step(optimizer)
         states = [strategy.optimizer_state(module, optimizer)]
@@ -121,14 +137,14 @@ def test_a_folder_of_a_mesh_is_read_by_fewer_ranks_and_by_one_process(tmp_path):
 
     def load(strategy):
         tree = strategy.load_checkpoint(CheckpointIO(), tmp_path / "parts.ckpt")
-        module, optimizer = set_up(strategy, Words(seed=8))
+        module, optimizer = set_up(strategy, make(seed=8))
         strategy.load_module_state(module, tree["state_dict"])
         strategy.load_optimizer_state(module, optimizer, tree["optimizer_states"][0])
         return state_of(strategy, module, optimizer)
 
-    weights, moments = on_ranks(save, 4, planned({"data_shard": 2, "tensor": 2}, state_dict_type="sharded")())[0]
+    weights, moments = on_ranks(save, 4, mesh())[0]
     tree = Strategy().load_checkpoint(CheckpointIO(), tmp_path / "parts.ckpt")
     alone = tree["state_dict"], tree["optimizer_states"][0]["state"]
-    for found, states in (*on_ranks(load, 2, planned({"tensor": 2})()), alone):
+    for found, states in (*on_ranks(load, 2, fewer()), alone):
         torch.testing.assert_close(found, weights, rtol=0, atol=0)
         torch.testing.assert_close(states, moments, rtol=0, atol=0)

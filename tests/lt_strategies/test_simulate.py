@@ -6,6 +6,8 @@ import re
 import pytest
 import torch
 import torch.distributed as dist
+from tests.lt_strategies.test_mesh import Block as WordsBlock
+from tests.lt_strategies.test_mesh import Choosing, Context, train
 from torch import nn
 from torch.distributed.pipelining import ScheduleGPipe
 
@@ -167,6 +169,31 @@ def test_a_plan_talks_along_the_dimensions_of_its_mesh():
     assert counts(report)["reduce_scatter", "data_shard"] == 2
     assert counts(report)["all_reduce", "data_replicate"] == 2
     assert ("all_reduce", "tensor") in counts(report)
+    strategy = ModelParallel(mesh={"data_replicate": 2, "tensor": 2}, parallelize=plan)
+    assert counts(simulated(step, 4, strategy)[1])["all_reduce", "data_replicate"] == 2  # which have one, and the sum
+
+
+@pytest.mark.parametrize(
+    ("make", "mesh", "kinds"),
+    [
+        (Choosing, {"data_shard": 2, "expert": 2}, {("all_reduce", "expert"), ("reduce_scatter", "data_shard")}),
+        (Choosing, {"data_expert": 4}, {("all_gather", "all ranks"), ("reduce_scatter", "all ranks")}),
+        pytest.param(
+            Context, {"data_shard": 2, "context": 2}, {("all_gather", "context"), ("all_reduce", "context")},
+            marks=pytest.mark.skipif(torch.__version__ < "2.10", reason="needs a newer torch: 2.9 has no such style"),
+        ),
+    ],
+)  # fmt: skip
+def test_dimensions_of_a_user_s_own_styles_are_simulated_too(make, mesh, kinds):
+    def step(strategy):
+        module = make()
+        module.on_mesh(strategy.device_mesh)
+        train(strategy, module, steps=1)
+
+    policy = {WordsBlock} if make is Context else None
+    _, report = simulated(step, 4, ModelParallel(mesh=mesh, auto_wrap_policy=policy))
+    assert report.endswith("All of these ranks reach the end.")
+    assert not kinds - set(counts(report))
 
 
 def test_a_misspelt_dimension_of_a_mesh_is_guessed():

@@ -34,7 +34,7 @@ from lt_strategies.distributed import Distributed, own_part
 from lt_strategies.sharded import states
 from lt_strategies.sharded.clipping import clip_norm, clip_value
 from lt_strategies.sharded.materialize import materialize, on_meta
-from lt_strategies.sharded.mesh import Sizes, data_names, part_of_data, resolved, tensor_name
+from lt_strategies.sharded.mesh import Sizes, data_names, part_of_data, part_of_tokens, resolved, tensor_name
 from lt_strategies.sharded.split import split_layers
 
 __all__ = ["FSDP", "ModelParallel", "Policy"]
@@ -345,16 +345,28 @@ class FSDP(Distributed):
                 by_mesh.setdefault(param.device_mesh, []).append(param)
         if not any(self.gather_objects(bool(by_mesh))):
             return []
-        part_of = [mesh.mesh.flatten().tolist().index(self.rank) for mesh in by_mesh]
-        everyone = self.gather_objects((part_of, self._part_of_tokens))
+        everyone = self._places(list(by_mesh))
         found = []
         for number, params in enumerate(by_mesh.values()):
             holders: dict[int, list[int]] = {}
             for rank, (parts, _) in enumerate(everyone):
                 holders.setdefault(parts[number], []).append(rank)
-            mine = holders[part_of[number]]
+            mine = holders[everyone[self.rank][0][number]]
             found.append((self._opened.part(holders.values()), params, len({everyone[r][1] for r in mine}) > 1))
         return found
+
+    def _places(self, meshes: list[DeviceMesh]) -> list[tuple[list[int], int]]:
+        """Return for each rank which part of what is spread over each of ``meshes`` it holds, and of the tokens."""
+        sizes = self.mesh_sizes
+        names = [tuple(name for name in sizes if name in (mesh.mesh_dim_names or ())) for mesh in meshes]
+        pairs = zip(names, meshes, strict=True)
+        if all(own == mesh.mesh_dim_names and self.device_mesh[own] == mesh for own, mesh in pairs):
+            return [  # without a question, which ranks that are simulated could not answer
+                ([part_of_data(sizes, rank, own).index for own in names], self._part_of_tokens(rank))
+                for rank in range(self.world_size)
+            ]
+        parts = [mesh.mesh.flatten().tolist().index(self.rank) for mesh in meshes]
+        return self.gather_objects((parts, self._part_of_tokens(self.rank)))
 
     def _averaged(
         self, module: nn.Module, plain: list[nn.Parameter]
@@ -362,10 +374,8 @@ class FSDP(Distributed):
         """Return over which ranks the gradients of parameters that are not spread are averaged; None: all."""
         return [(None, plain)]
 
-    @property
-    def _part_of_tokens(self) -> int:
-        """Which part of a step's tokens this rank computes on."""
-        return self.data_shard.index
+    def _part_of_tokens(self, rank: int) -> int:
+        return rank
 
     @property
     def _stays(self) -> torch.device:
@@ -455,9 +465,8 @@ class ModelParallel(FSDP):
     def data_shard(self) -> Shard:
         return part_of_data(self.mesh_sizes, self.rank)
 
-    @property
-    def _part_of_tokens(self) -> int:
-        return part_of_data(self.mesh_sizes, self.rank, ("data", "context")).index
+    def _part_of_tokens(self, rank: int) -> int:
+        return part_of_tokens(self.mesh_sizes, rank)
 
     def setup(
         self, module: nn.Module, make_optimizers: Callable[[], list[Optimizer]] | None, precision: Precision

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import Literal
 
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
 
-__all__ = ["data_names", "part_of_data", "resolved", "tensor_name"]
+__all__ = ["data_names", "part_of_data", "part_of_tokens", "resolved", "tensor_name"]
 
 Sizes = Mapping[str, "int | Literal['auto']"]
 
@@ -49,11 +49,20 @@ def tensor_name(sizes: Mapping[str, int]) -> str | None:
     return next((name for name in sizes if name.startswith("tensor")), None)
 
 
-def part_of_data(sizes: Mapping[str, int], rank: int, along: str | tuple[str, ...] = "data") -> Shard:
-    """Return which part of the data ``rank`` reads; ranks that differ along other dimensions only read the same."""
+def part_of_data(sizes: Mapping[str, int], rank: int, along: Collection[str] | None = None) -> Shard:
+    """Return which part of the data ``rank`` reads; ranks that differ along other dimensions only read the same.
+
+    Of what is cut along other dimensions than those of the data, these are ``along``.
+    """
+    along = data_names(sizes) if along is None else along
     index, count, left = 0, 1, rank
     for name, size in reversed(list(sizes.items())):  # the last dimension's ranks are neighbours
         left, place = divmod(left, size)
-        if name.startswith(along):
+        if name in along:
             index, count = index + place * count, count * size
     return Shard(index, count)
+
+
+def part_of_tokens(sizes: Mapping[str, int], rank: int) -> int:
+    """Return which part of a step's tokens ``rank`` computes on: of its samples it may have a part only."""
+    return part_of_data(sizes, rank, [name for name in sizes if name.startswith(("data", "context"))]).index
