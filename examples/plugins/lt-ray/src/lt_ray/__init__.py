@@ -3,9 +3,12 @@
 ``Trainer(plugins=[RayLauncher()])``, ``Trainer(callbacks=[RayReport()])``.
 """
 
+from importlib.metadata import version
 from typing import Any
 
 from lt_ray.launcher import RayLauncher
+
+__version__ = version("lt-ray")
 
 __all__ = ["RayLauncher", "RayReport"]
 
