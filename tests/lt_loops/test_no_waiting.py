@@ -107,6 +107,21 @@ def test_a_step_reads_nothing_from_its_device(kind, window, strategy, trainer, m
     fit(kind, window, strategy, trainer, monkeypatch)
 
 
+class Reducing(TwoRanks):
+    """One whose gradients can be reduced when all are there, as automatic micro-batches need it."""
+
+    capabilities = Capabilities(lock_step=False, syncs_in_forward=True)
+
+    def reduce_gradients(self, params):
+        """The other rank's are the same."""
+
+
+@pytest.mark.parametrize("strategy", ["single", Reducing()], ids=["one rank", "two ranks"])
+@pytest.mark.parametrize("kind", sorted(MODULES.keys() - {"manual"}))
+def test_nor_do_automatic_micro_batches(kind, strategy, trainer, monkeypatch):
+    fit(kind, "auto", strategy, trainer, monkeypatch)
+
+
 class NoDoubles(TorchDispatchMode):
     """Makes the meta device one without numbers of 64 bits, as Apple's GPUs are."""
 

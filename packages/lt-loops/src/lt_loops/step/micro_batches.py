@@ -126,11 +126,8 @@ class MicroBatches(Window):
         return super()._factor(None if whole else weight, share)
 
     def _agree(self, mine: int) -> int:
-        """Return the smallest number of all ranks."""
-        if self.strategy.world_size == 1:
-            return mine
-        number = torch.tensor(mine, dtype=torch.int64, device=self.strategy.device)
-        return int(self.strategy.all_reduce(number, "min"))
+        """Return the smallest number of all ranks, which they tell one another beside the device: it works on."""
+        return min(map(int, self.strategy.gather_objects(mine)))
 
     def _joined(self, outputs: list[tuple[int, Any]]) -> Any:
         """Return one output for all pieces: losses as means over samples, tensors of rows put together."""
