@@ -215,6 +215,15 @@ def test_a_file_that_a_fit_was_told_by_its_path_is_not_deleted(tmp_path, word):
     assert start.exists() is (word == "path")
 
 
+def test_a_checkpoint_callback_says_whether_a_file_is_there(tmp_path):
+    class Asks(ModelCheckpoint):
+        def on_train_end(self, trainer, pl_module):
+            super().on_train_end(trainer, pl_module)
+            self.there = [self.file_exists(path, trainer) for path in (self.best_model_path, str(tmp_path / "no.ckpt"))]
+
+    assert fit(tmp_path, Net(), kind=Asks).there == [True, False]
+
+
 def test_the_results_can_be_set(tmp_path):
     saves = ModelCheckpoint(tmp_path)
     saves.best_model_path = saves.last_model_path = saves.kth_best_model_path = tmp_path / "best.ckpt"

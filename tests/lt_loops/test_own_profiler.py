@@ -26,7 +26,8 @@ class Net(LightningModule):
 class ByAction(Profiler):
     """As in Lightning's documentation."""
 
-    def __init__(self):
+    def __init__(self, dirpath=None, filename=None):
+        super().__init__(dirpath=dirpath, filename=filename)
         self.calls, self.open, self.told = Counter(), [], []
 
     def setup(self, stage, local_rank=None, log_dir=None):

@@ -27,6 +27,10 @@ class Profiler(Interface):
     ``lt_testing.ProfilerKit`` tests all of this.
     """
 
+    def __init__(self, dirpath: Any = None, filename: str | None = None) -> None:
+        """Keep where a report is to go, as Lightning's do; one of your own need not call this."""
+        self.dirpath, self.filename = dirpath, filename
+
     def start(self, stage: str, log_dir: str | None) -> None:
         """A run of ``stage`` (``"fit"``, ``"validate"``, ``"test"``, ``"predict"``) begins; reports go to
         ``log_dir``, or to where the user wants them, and nowhere else.

@@ -435,6 +435,10 @@ class ModelCheckpoint(Checkpoint):
         lines = [f"{kept}: {float(score)}\n" for kept, score in self.best_k_models.items()]
         path.write_text("".join(lines), encoding="utf-8")
 
+    def file_exists(self, filepath: str, trainer: TrainerAPI) -> bool:
+        """Return whether rank 0 finds a file or folder there, on all ranks."""
+        return bool(trainer.strategy.broadcast(trainer.is_global_zero and self._kept.files.exists(filepath)))
+
     def _save_checkpoint(self, trainer: TrainerAPI, filepath: str) -> None:
         """Write a checkpoint of this moment, complete when this returns.
 

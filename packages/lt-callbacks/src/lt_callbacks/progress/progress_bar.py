@@ -185,6 +185,9 @@ class ProgressBar(Callback):
         before, self._asked_for = self._asked_for, dataloader_idx
         return before != dataloader_idx
 
+    def reset_dataloader_idx_tracker(self) -> None:
+        self._asked_for = None
+
     @property
     def _val_batches(self) -> Sequence[int | float]:
         trainer = self.trainer
@@ -290,7 +293,7 @@ class ProgressBar(Callback):
         self._outer = self._phase if self._phase is not None and self._phase.kind == "train" else None
         self._outer_done, self._outer_left, self._outer_behind = self._done, monotonic(), self._outer is not None
         self._loader = self._before_loader = 0
-        self._asked_for = None
+        self.reset_dataloader_idx_tracker()
         if self._outer is not None:
             description = f"{self._outer.description} · {description}"
         self._begin(
