@@ -354,11 +354,13 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 "Trainer(devices=1), or start the script by torchrun.",
                 code="LT595",
             )
-        return self._yielded(self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None))
+        run = self._eval_run("predict", model, dataloaders, ckpt_path, datamodule, None)
 
-    def _yielded(self, run: Run) -> Iterator[Any]:
-        yield from iterate_predictions(run)
-        self._exit_after_signal(run.stopping)
+        def outputs() -> Iterator[Any]:
+            yield from iterate_predictions(run)
+            self._exit_after_signal(run.stopping)
+
+        return outputs()
 
     def _evaluate(self, stage: str, given: dict[str, Any], unknown: dict[str, Any]) -> list[dict[str, float]]:
         given = in_todays_names(stage, given, unknown) if unknown else given
