@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from lt_core.ranks import Ranks
+from lt_loops.logging.recorder import RunRecorder
 from lt_loops.logging.slot import Key, widest
-
-if TYPE_CHECKING:
-    from lt_core.ranks import Ranks
-    from lt_loops.logging.recorder import RunRecorder
 
 
 class SharedSteps:

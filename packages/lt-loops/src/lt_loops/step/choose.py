@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.optim import LBFGS, Optimizer
 
@@ -15,18 +15,16 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
+from lt_loops.arguments.limits import Limits
+from lt_loops.logging.recorder import RunRecorder
+from lt_loops.run.frame import Run
+from lt_loops.run.job import Job
+from lt_loops.run.position import Position
+from lt_loops.setup.optimizers import Optimization
 from lt_loops.setup.signatures import adapted, count_arguments
 from lt_loops.step.groups import check_groups
 from lt_loops.step.plan import Plan, params_of, with_arguments
 from lt_loops.step.unrecorded import unrecorded_step
-
-if TYPE_CHECKING:
-    from lt_loops.arguments.limits import Limits
-    from lt_loops.logging.recorder import RunRecorder
-    from lt_loops.run.frame import Run
-    from lt_loops.run.job import Job
-    from lt_loops.run.position import Position
-    from lt_loops.setup.optimizers import Optimization
 
 
 def make_plan(run: Run) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -13,13 +13,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
+from lt_loops.run.frame import Run
 from lt_loops.step.losses import loss_and_weight
+from lt_loops.step.plan import Plan
 from lt_loops.step.window import Window
-
-if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
-    from lt_loops.step.plan import Plan
-
 
 _NO_BATCH = object()
 """In place of a batch: those of the window are computed already."""

@@ -17,31 +17,26 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from lt_core.accelerator import Graphs
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError, warn
 from lt_core.interface import is_overridden
+from lt_core.module import LightningModule
+from lt_core.precision import Precision
+from lt_core.strategy import Strategy
+from lt_loops.run.frame import Run
 from lt_loops.run.position import NEVER
+from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.step.capture import Captured, Layout
 from lt_loops.step.losses import loss_and_weight
-from lt_loops.step.plan import params_of
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
-
-    from lt_core.accelerator import Graphs
-    from lt_core.module import LightningModule
-    from lt_core.precision import Precision
-    from lt_core.strategy import Strategy
-    from lt_loops.run.frame import Run
-    from lt_loops.setup.hook_calls import HookCalls
-    from lt_loops.setup.scheduler_config import SchedulerConfig
-    from lt_loops.step.plan import Plan
-
+from lt_loops.step.plan import Plan, params_of
 
 WARM_UP = 3
 """Ordinary steps before the capture, on a stream of their own: they make optimizer state and torch's workspaces."""

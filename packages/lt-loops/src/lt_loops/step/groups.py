@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.ranks import Supervisor
 from lt_core.strategy import Strategy
-
-if TYPE_CHECKING:
-    from lt_loops.arguments.table import Settings
-    from lt_loops.run.ahead import Ahead
+from lt_loops.arguments.table import Settings
+from lt_loops.run.ahead import Ahead
 
 
 def check_groups(settings: Settings, strategy: Strategy) -> None:

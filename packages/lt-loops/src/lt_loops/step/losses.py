@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from lt_core.data import Feed
 from lt_core.dialect import dialects
 from lt_core.errors import HookError, did_you_mean
+from lt_core.module import LightningModule
+from lt_core.strategy import Strategy
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import OUTPUTS, understood_by
 from lt_loops.logging.slot import widest
-
-if TYPE_CHECKING:
-    from lt_core.data import Feed
-    from lt_core.module import LightningModule
-    from lt_core.strategy import Strategy
-    from lt_loops.run.loss_watch import LossWatch
-    from lt_loops.run.position import Pending
-
+from lt_loops.run.loss_watch import LossWatch
+from lt_loops.run.position import Pending
 
 Weight = float | Tensor
 """A number of samples; a tensor, shape ``()``, where it is on a device, which nothing here waits for."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
 from lt_core.optimizer import LightningOptimizer
-
-if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
-    from lt_loops.step.plan import Plan
+from lt_loops.run.frame import Run
+from lt_loops.step.plan import Plan
 
 
 class Manual:

@@ -8,7 +8,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +19,13 @@ from lt_core.errors import ConfigError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
+from lt_core.strategy import Strategy
+from lt_loops.arguments.table import Settings
 from lt_loops.logging.metric_state import is_metric, keep_metrics
+from lt_loops.run.frame import Run
 from lt_loops.step.losses import Weight
+from lt_loops.step.plan import Plan
 from lt_loops.step.window import Window
-
-if TYPE_CHECKING:
-    from lt_core.strategy import Strategy
-    from lt_loops.arguments.table import Settings
-    from lt_loops.run.frame import Run
-    from lt_loops.step.plan import Plan
 
 _FITS, _NEVER_FITS = 1 << 53, 0
 """What ranks agree on besides a number of samples."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -18,13 +18,10 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.optimizer import LightningOptimizer
 from lt_core.strategy import Strategy
+from lt_loops.run.frame import Run
 from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss
-from lt_loops.step.plan import params_of
-
-if TYPE_CHECKING:
-    from lt_loops.run.frame import Run
-    from lt_loops.step.plan import Plan
+from lt_loops.step.plan import Plan, params_of
 
 
 class Window:
