@@ -173,6 +173,22 @@ def test_num_bytes_counts_what_is_shared_once():
     assert num_bytes({"a": weight, "b": [weight.detach()], "c": weight[:5], "d": "text"}) == 60
 
 
+def test_num_bytes_counts_pinned_memory_as_torch_takes_it(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True), raising=False)
+    assert num_bytes({"a": torch.ones(10), "b": torch.ones(16), "c": torch.ones(0)}) == 64 + 64
+
+
+def test_pinned_buffers_are_given_back_to_the_system_at_the_end(tmp_path, monkeypatch):
+    given_back = []
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True), raising=False)
+    monkeypatch.setattr(torch, "empty_like", lambda tensor, device, pin_memory: torch.empty(tensor.shape))
+    monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: given_back.append("all"))
+    io = AsyncCheckpointIO()
+    io.save_checkpoint({"a": torch.ones(10)}, tmp_path / "a.ckpt")
+    io.teardown()
+    assert given_back == ["all"]
+
+
 @pytest.mark.cuda
 def test_tensors_on_cuda_are_copied_before_save_returns(tmp_path):
     io = AsyncCheckpointIO()

@@ -107,6 +107,7 @@ class AsyncCheckpointIO(Wrapping):
         finally:
             if self._pool is not None:
                 self._pool.shutdown()
+            self._copies.release()
             self._reset()
             self.io.teardown()
 

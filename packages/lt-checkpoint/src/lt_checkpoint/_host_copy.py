@@ -24,6 +24,7 @@ class HostCopies:
     def __init__(self) -> None:
         self._buffers: list[Tensor] = []
         self._used = 0
+        self._pins = False
         self._copies: dict[Any, Tensor] = {}
         self._devices: set[torch.device] = set()
 
@@ -47,8 +48,10 @@ class HostCopies:
         return copy
 
     def release(self) -> None:
-        """Give the buffers' memory back."""
+        """Give the buffers' memory back, which torch would keep for the next ones where it is pinned."""
         self._buffers.clear()
+        if self._pins:
+            torch._C._host_emptyCache()  # has no public name
 
     def _copy(self, tensor: Tensor) -> Tensor:
         if not _has_storage(tensor):
@@ -61,8 +64,9 @@ class HostCopies:
     def _into_buffer(self, tensor: Tensor) -> Tensor:
         buffer = self._buffers[self._used] if self._used < len(self._buffers) else None
         if buffer is None or buffer.dtype != tensor.dtype or buffer.shape != tensor.shape:
-            on_cuda = tensor.is_cuda
-            buffer = torch.empty_like(tensor, device="cpu", pin_memory=on_cuda)
+            pins = tensor.is_cuda
+            buffer = torch.empty_like(tensor, device="cpu", pin_memory=pins)
+            self._pins = self._pins or pins
             self._buffers[self._used : self._used + 1] = [buffer]
         self._used += 1
         buffer.copy_(tensor, non_blocking=True)
@@ -106,11 +110,15 @@ def host_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def num_bytes(tree: Mapping[str, Any]) -> int:
-    """Return the bytes of all tensors in ``tree``, each counted once."""
+    """Return the bytes that copies of all tensors in ``tree`` take, each counted once; of pinned memory torch takes
+    the next power of two.
+    """
     views: dict[Any, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
-        views[_view(tensor) if _has_storage(tensor) else id(tensor)] = tensor.numel() * tensor.element_size()
+        size = tensor.numel() * tensor.element_size()
+        pinned = tensor.is_cuda and size
+        views[_view(tensor) if _has_storage(tensor) else id(tensor)] = 1 << (size - 1).bit_length() if pinned else size
         return tensor
 
     plain_tree(dict(tree), tensor=note)
