@@ -203,3 +203,21 @@ def test_with_lightnings_behavior_it_is_a_warning(count, fit, monkeypatch):
     run, told = fit(Forgets(), count)
     assert run.current_epoch == 1
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("step", ["training_step", "validation_step"])
+def test_a_gradient_that_a_step_itself_asks_for_in_vain_is_not_taken_for_the_loss(step, trainer):
+    class Asks(Forgets):
+        def training_step(self, batch, batch_idx):
+            if step == "training_step":
+                torch.autograd.grad(batch.sum(), batch)
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch, batch_idx):
+            if step == "validation_step":
+                torch.autograd.grad(self.layer(batch).sum(), self.layer.weight)
+
+    with pytest.raises(RuntimeError, match=r"^element 0 of tensors does not require grad") as caught:
+        trainer(max_epochs=1).fit(Asks(lambda index: True), [torch.ones(1, 1)], [torch.ones(1, 1)])
+    notes = getattr(caught.value, "__notes__", [])
+    assert any("torch.enable_grad()" in note for note in notes) is (step == "validation_step")

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import partial
+from traceback import walk_tb
 from types import TracebackType
 
 import torch
@@ -17,6 +18,7 @@ from lt_core.errors import did_you_mean, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_core.states import Stage
 from lt_loops.report.memory import out_of_memory
 from lt_loops.run.frame import Run
 from lt_loops.run.loss_watch import LossWatch
@@ -175,7 +177,13 @@ def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -
     for sign, meaning in _MEANINGS.items():
         if isinstance(error, RuntimeError) and sign in text:
             error.add_note(f"lt: {meaning}")
-    if isinstance(error, RuntimeError) and "does not require grad and does not have a grad_fn" in text:
+    lost = isinstance(error, RuntimeError) and "does not require grad and does not have a grad_fn" in text
+    names = {frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)} if lost else set()
+    own = [stage.step for stage in Stage if stage.step in names and module.automatic_optimization]
+    if own:  # a step has called backward or autograd.grad itself
+        if own[0] != Stage.TRAIN.step:
+            error.add_note(f"lt: {own[0]} runs without gradients. Compute them in torch.enable_grad(). [LT307]")
+    elif lost:
         frozen = not any(parameter.requires_grad for parameter in module.parameters())
         why = (
             "All its parameters are frozen (requires_grad=False): unfreeze those that are to be trained"
