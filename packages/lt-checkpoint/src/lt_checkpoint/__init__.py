@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from lt_core.errors import CheckpointError
 if TYPE_CHECKING:
     from lt_checkpoint._sharded import ShardedCheckpointIO
 
-__version__ = version("lt-checkpoint")
+__version__: str
 
 __all__ = [
     "AsyncCheckpointIO",
@@ -87,6 +86,10 @@ def _reader(path: Any) -> CheckpointIO:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # it parses the package's whole description
+
+        return version("lt-checkpoint")
     if name != "ShardedCheckpointIO":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lt_checkpoint._sharded import ShardedCheckpointIO

@@ -1,6 +1,6 @@
 """What all parts of lt agree on: LightningModule, Callback, hooks and the small interfaces with working defaults."""
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from lt_core._bases.callback import CallbackBase
 from lt_core._bases.module import ModuleBase
@@ -36,7 +36,7 @@ from lt_core.seed import isolate_rng, seed_everything
 from lt_core.strategy import Capabilities, Placement, Shard, Strategy, SupportsMesh, SupportsStages
 from lt_core.trainer import TrainerAPI
 
-__version__ = version("lt-core")
+__version__: str
 
 __all__ = [
     "Accelerator",
@@ -81,3 +81,12 @@ __all__ = [
     "make_feed",
     "seed_everything",
 ]
+
+if not TYPE_CHECKING:  # else any name would be one to a type checker
+
+    def __getattr__(name: str) -> str:
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import version  # it parses the package's whole description
+
+        return version("lt-core")

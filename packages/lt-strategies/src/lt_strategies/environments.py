@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -27,7 +26,6 @@ _SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
 """Names that ``srun --pty`` gives to a job, after its command."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LaunchedEnvironment(Environment):
     """A process of a job that lt's own launchers started: script, spawn, fork."""
 
@@ -53,7 +51,6 @@ class LaunchedEnvironment(Environment):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Torchrun(Environment):
     """Processes of ``torchrun`` (torch.distributed.elastic); its agent supervises and restarts them."""
 
@@ -79,7 +76,6 @@ class Torchrun(Environment):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Slurm(Environment):
     """Tasks that ``srun`` started, one for each device. A job step of one task counts as an ordinary machine.
 
@@ -112,7 +108,6 @@ class Slurm(Environment):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Mpi(Environment):
     """Processes that ``mpirun`` (Open MPI, MPICH, Intel MPI) started."""
 
@@ -143,7 +138,6 @@ class Mpi(Environment):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Lsf(Environment):
     """Tasks that LSF's ``jsrun`` started."""
 
@@ -171,7 +165,6 @@ class Lsf(Environment):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Kubernetes(Environment):
     """Pods of a PyTorchJob (Kubeflow) that run the script themselves, one process in each pod."""
 
@@ -195,7 +188,6 @@ class Kubernetes(Environment):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Plain(Environment):
     """Processes that somebody started by hand or by a script, Ray Train's workers among them.
 
