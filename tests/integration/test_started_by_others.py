@@ -169,12 +169,13 @@ def test_tasks_that_train_alone_on_one_node_take_different_gpus(variables):
     assert trainer(accelerator=Two(4, own=False), strategy="single", devices=[3]).device_ids == [3]
 
 
-def test_one_visible_gpu_is_a_process_s_own_where_somebody_chose_it(monkeypatch):
+@pytest.mark.parametrize("maker", ["CUDA", "HIP", "ROCR"])
+def test_one_visible_gpu_is_a_process_s_own_where_somebody_chose_it(maker, monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("HIP_VISIBLE_DEVICES", raising=False)
+    for name in ("CUDA", "HIP", "ROCR"):
+        monkeypatch.delenv(f"{name}_VISIBLE_DEVICES", raising=False)
     assert not Cuda().one_for_each_process()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv(f"{maker}_VISIBLE_DEVICES", "0")
     assert Cuda().one_for_each_process()
 
 

@@ -17,6 +17,8 @@ from lt_core.errors import ConfigError
 
 __all__ = ["Cuda"]
 
+_CHOOSING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # the last is Slurm's for AMD's
+
 
 class Cuda(Accelerator):
     """GPUs as CUDA_VISIBLE_DEVICES shows them: index 0 is the first visible one.
@@ -47,8 +49,7 @@ class Cuda(Accelerator):
 
         Where several processes are shown the same one, NCCL says so at their first collective.
         """
-        chosen = any(os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
-        return chosen and self.count() == 1
+        return any(map(os.environ.get, _CHOOSING)) and self.count() == 1
 
     def torch_device(self, index: int) -> torch.device:
         return torch.device("cuda", index)
