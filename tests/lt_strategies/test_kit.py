@@ -190,6 +190,8 @@ def mutants(tmp_path_factory):
             "lacks the capability exact",
         ),
         ("Rounded", "training_converges_where_plain_torch_does", "passed", ""),
+        ("Rounded", "clipping_by_norm_returns_the_norm_before", "passed", ""),
+        ("Rounded", "clipping_by_norm_scales_all_gradients", "passed", ""),
         ("Rounded", "replicas_that_differ_go_on_as_they_were_when_a_run_resumes", "passed", ""),
         ("Dying", "many_kinds_of_talk_keep_their_order", "passed", ""),
         ("Dying", "a_message_is_seen_by_every_rank", "failure", "not run: the job ended before"),
