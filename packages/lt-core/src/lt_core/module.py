@@ -19,7 +19,7 @@ from lt_core.errors import ConfigError
 from lt_core.hparams import makes_new
 from lt_core.logger import Logger
 from lt_core.logging.recorder import Recorder
-from lt_core.optimizer import LightningOptimizer, ManualOptimization
+from lt_core.optimizer import LightningOptimizer, ManualOptimization, toggle
 from lt_core.ranks import Ranks
 from lt_core.strategy import SupportsMesh
 from lt_core.trainer import TrainerAPI
@@ -122,8 +122,6 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         if use_pl_optimizer and manual is not None:
             found = list(manual.optimizers)
         elif use_pl_optimizer:
-            from lt_core.optimizer import LightningOptimizer
-
             found = [LightningOptimizer(own, toggled=lambda own, sync: self.toggled_optimizer(own)) for own in found]
         return found[0] if len(found) == 1 else found or None
 
@@ -134,8 +132,6 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
 
     def toggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
         """Turn gradients off for all parameters that other optimizers hold and this one does not."""
-        from lt_core.optimizer import toggle
-
         self.__dict__["_toggled"] = toggle(self.trainer.optimizers, optimizer)
 
     def untoggle_optimizer(self, optimizer: Optimizer | LightningOptimizer) -> None:
