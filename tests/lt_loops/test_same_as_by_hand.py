@@ -118,6 +118,24 @@ def test_a_scheduler_that_goes_by_epochs_steps_once_an_epoch(trainer, net, loade
     assert fit.lr_scheduler_configs[0].scheduler.get_last_lr() == scheduler.get_last_lr()
 
 
+def test_as_in_lightning_a_second_fit_makes_its_optimizers_anew(trainer, net, loader, seeded, same, monkeypatch):
+    def make(module):
+        optimizer = OPTIMIZERS["Adam"](module)
+        return [optimizer], [ExponentialLR(optimizer, 0.5)]
+
+    theirs = seeded(net)
+    for epochs in (1, 2):
+        (optimizer,), (scheduler,) = make(theirs)
+        by_hand(theirs, loader(), epochs, optimizer=optimizer, each_epoch=scheduler.step)
+    monkeypatch.setattr(Trainer, "lenient", True)
+    mine, fit = seeded(net, make), trainer(max_epochs=1)
+    fit.fit(mine, loader())
+    fit.max_epochs = 3
+    fit.fit(mine, loader())
+    same(mine, theirs)
+    assert (fit.current_epoch, fit.lr_scheduler_configs[0].scheduler.get_last_lr()) == (3, scheduler.get_last_lr())
+
+
 @pytest.mark.parametrize(("window", "frequency"), [(1, 1), (1, 3), (2, 1)])
 def test_a_scheduler_that_goes_by_steps_counts_optimizer_steps(window, frequency, trainer, net, loader, seeded, same):
     theirs = seeded(net)

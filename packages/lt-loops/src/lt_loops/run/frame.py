@@ -102,7 +102,7 @@ class Run:
         self.phase, self.status, self.begun, self.saving = "", "running", False, False
         if last is not None:
             self.position.load_state_dict(last.position.state_dict())
-            self.training.go_on_from(last.training)
+            self.training.go_on_from(last.training, anew=job.lenient)  # as Lightning has it
             self.data.go_on_from(last.data)
             self.origin.go_on_from(last.origin)
             self.evaluation.go_on_from(last.evaluation)

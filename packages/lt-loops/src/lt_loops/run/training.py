@@ -92,9 +92,10 @@ class Training(Owner):
         self.made.optimizers[:] = optimizers
         self.mark_dirty()
 
-    def go_on_from(self, last: Training) -> None:
-        """Take over all that another fit of the same module trained with."""
-        self.configure(last.made)
+    def go_on_from(self, last: Training, *, anew: bool) -> None:
+        """Take over all that another fit of the same module trained with; ``anew``: but for the optimizers."""
+        if not anew:
+            self.configure(last.made)
         self.pending, self.micro_batch_size = last.pending, last.micro_batch_size
 
     # ---- how ---------------------------------------------------------------------------------------------------------
