@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,11 @@ _FIRST_BATCHES = 20
 """Batches without a loss at the start of training after which a warning says so."""
 _SAID = -1
 """In place of a number of steps: it was said that none was done."""
+
+
+def _is_finite(loss: Tensor) -> bool:
+    """Return whether all numbers of a loss are; of a single one without torch's kernels, whose code takes a MB."""
+    return cmath.isfinite(loss.item()) if loss.numel() == 1 else bool(torch.isfinite(loss.detach()).all())
 
 
 class LossWatch:
@@ -43,7 +49,7 @@ class LossWatch:
         position = self._position
         if self._reported or not isinstance(loss, Tensor):
             return
-        if bool(torch.isfinite(loss.detach()).all()):
+        if _is_finite(loss):
             self._finite_at = position.step
             return
         self._reported = True
