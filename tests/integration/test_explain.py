@@ -80,6 +80,10 @@ def test_a_pipeline_tells_what_each_stage_holds_and_how_a_batch_goes_through_the
     assert "stage 3: parameters 0.006, gradients 0.006, optimizers 0.006: 0.018 together" in text
     assert "a batch in 8 pieces at most" in text
     assert "idle for about 3/11 of a step" in text
+    mesh = {"data_replicate": 128, "pipeline": 4, "tensor": 2}
+    strategy = PipelineParallel(mesh=mesh, parallelize={"net.layers.*": "colwise"})
+    text = explained(devices=8, num_nodes=128, accelerator="cuda", strategy=strategy, model=Row())
+    assert "stage 1: parameters 0.005, gradients 0.005, optimizers 0.005: 0.015 together" in text
     strategy = PipelineParallel(layers_per_rank=[3, 2])
     assert "3, 2]): expected 2 numbers" in explained(devices=2, strategy=strategy, model=Row())
 

@@ -87,15 +87,17 @@ def assert_alike(found, wanted):
         torch.testing.assert_close(metrics[name], expected[name], rtol=1e-5, atol=1e-6, msg=name)
 
 
+SPLIT = {"net.layers.1.0": "colwise", "net.layers.2.0": "rowwise", "net.layers.3.0": "colwise_gather_output"}
 WAYS = [
     (2, {}, 12),
     (4, {"schedule": "GPipe", "micro_batches": 3, "layers_per_rank": [1, 2, 2, 1]}, 12),
     (4, {"mesh": {"data_replicate": "auto", "pipeline": 2}}, 6),
+    (4, {"mesh": {"pipeline": 2, "tensor": 2}, "parallelize": SPLIT}, 12),
     (8, {"mesh": {"data_replicate": 2, "pipeline": 4}}, 6),
 ]
 
 
-@pytest.mark.parametrize(("devices", "arguments", "batch"), WAYS, ids=["2", "4", "with data", "8"])
+@pytest.mark.parametrize(("devices", "arguments", "batch"), WAYS, ids=["2", "4", "with data", "with tensor", "8"])
 def test_a_pipeline_trains_logs_and_saves_as_one_process_and_each_goes_on_from_the_other(
     tmp_path, devices, arguments, batch
 ):

@@ -267,6 +267,14 @@ def sharded(mesh, **more):
     return planned(mesh, parallelize=None, auto_wrap_policy={Block}, **more)
 
 
+def of_line(mesh, **more):
+    plan = {f"net.layers.{name}": style for name, style in LINE_PLAN.items()} if "tensor" in mesh else None
+    return (lambda: PipelineParallel(mesh=mesh, parallelize=plan, timeout=PATIENCE, **more)), Line
+
+
+LINE_PLAN = {
+    "*.queries": "colwise", "*.keys": "colwise", "*.values": "colwise", "*.out": "rowwise", "7": "colwise_gather_output"
+}  # fmt: skip
 CONTEXT = torch.__version__ >= "2.10"  # 2.9 has no context parallel as a style
 WAYS_2 = [
     planned({"tensor": 2}),
@@ -295,6 +303,8 @@ WAYS_4 = [
     *([of_context({"data_replicate": 2, "context": 2})] if CONTEXT else []),
     *([of_context({"data_shard": 2, "context": 2})] if CONTEXT else []),
     *([of_context({"context": 2, "tensor": 2}, parallelize=PLAN)] if CONTEXT else []),
+    *([of_line({"pipeline": 2, "tensor": 2})] if PIPELINES else []),
+    *([of_line({"tensor": 2, "pipeline": 2}, micro_batches=1)] if PIPELINES else []),
 ]
 WAYS_8 = [
     planned({"data_replicate": 2, "data_shard": 2, "tensor": 2}),
@@ -307,7 +317,8 @@ WAYS_8 = [
     of_experts({"data_expert": 8}),
     *([of_context({"context": 8})] if CONTEXT else []),
     *([of_context({"data_shard": 2, "context": 2, "tensor": 2}, parallelize=PLAN)] if CONTEXT else []),
-    *([(lambda: PipelineParallel(timeout=PATIENCE), Line)] if PIPELINES else []),
+    *([of_line({"pipeline": 8})] if PIPELINES else []),
+    *([of_line({"data_replicate": 2, "pipeline": 2, "tensor": 2})] if PIPELINES else []),
 ]
 
 

@@ -244,6 +244,16 @@ def test_stages_of_a_pipeline_hear_of_each_other_what_they_hand_on(capsys):
 
 
 @NEEDS_PIPELINING
+def test_stages_whose_layers_are_split_are_simulated_too():
+    plan = {"net.layers.1": "colwise_gather_output"}
+    strategy = PipelineParallel(mesh={"data_replicate": 2, "pipeline": 2, "tensor": 2}, parallelize=plan)
+    _, report = simulated(row_step((4, 6), (6, 4)), 8, strategy)
+    assert "Simulated: 8 of 8 ranks (data_replicate 2 x pipeline 2 x tensor 2)" in report
+    assert ("send", "rank 2") in counts(report)
+    assert report.endswith("All of these ranks reach the end.")
+
+
+@NEEDS_PIPELINING
 def test_stages_that_do_not_fit_are_shown():
     strategy = PipelineParallel(mesh={"pipeline": 3}, micro_batches=3)
     with pytest.raises(RuntimeError, match="2x6 and 7x5") as caught:

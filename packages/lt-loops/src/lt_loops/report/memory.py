@@ -63,10 +63,10 @@ def _held(model: LightningModule, strategy: Strategy) -> str:
         return f"{head}: the run would end with {error}"
     name_of = {param: name for name, param in model.named_parameters()}
     somewhere = {name for names in of_stage for name in names}
-    lines = [
-        f"  stage {number}: {_sizes([p for p in params if name_of[p] in names or name_of[p] not in somewhere], states)}"
-        for number, names in enumerate(map(set, of_stage))
-    ]
+    lines = []
+    for number, names in enumerate(map(set, of_stage)):
+        own = [param for param in params if name_of[param] in names or name_of[param] not in somewhere]
+        lines.append(f"  stage {number}: {_sizes(own, states, _parts(strategy, ('tensor',)))}")
     how = cast("SupportsStages", strategy).schedule_text
     return "\n".join([f"{head}, layers spread over {len(lines)} stages{unknown}", *lines, f"  {how}"])
 
@@ -160,12 +160,11 @@ def _tensors(entry: dict[str, Any]) -> Iterator[Tensor]:
     return (value for value in entry.values() if isinstance(value, Tensor))
 
 
-def _parts(strategy: Strategy) -> int:
+def _parts(strategy: Strategy, spread: tuple[str, ...] = ("data", "shard", "tensor")) -> int:
     """Return over how many ranks a parameter is spread, where the strategy spreads them: not over those that copy."""
     if not strategy.capabilities.sharded_parameters:
         return 1
     sizes: dict[str, int] = getattr(strategy, "mesh_sizes", {})
-    spread = ("data", "shard", "tensor")
     return prod(size for name, size in sizes.items() if name.startswith(spread) and "replicate" not in name)
 
 

@@ -13,20 +13,29 @@ from lt_strategies.distributed import own_part
 
 def clip_norm(params: Iterable[nn.Parameter], largest: float) -> Tensor:
     """Scale gradients in place so that their norm is at most ``largest``; return the norm before, shape ``()``."""
+    gradients = [param.grad for param in params if param.grad is not None]
+    total = norm_of(gradients)
+    scale_to(gradients, largest, total)
+    return total
+
+
+def norm_of(gradients: Iterable[Tensor]) -> Tensor:
+    """Return the norm of gradients, wherever their parts are, shape ``()``; called on all ranks that hold one."""
     groups: dict[object, list[Tensor]] = {}
-    for param in params:
-        if param.grad is not None:
-            mesh = param.grad.device_mesh if isinstance(param.grad, DTensor) else None
-            groups.setdefault(mesh, []).append(param.grad)
+    for gradient in gradients:
+        groups.setdefault(gradient.device_mesh if isinstance(gradient, DTensor) else None, []).append(gradient)
     if not groups:
         return torch.zeros(())
-    norms = [_whole(nn.utils.get_total_norm(gradients)) for gradients in groups.values()]
+    norms = [_whole(nn.utils.get_total_norm(found)) for found in groups.values()]
     total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
-    factor = torch.clamp(largest / (total + 1e-6), max=1.0)  # as torch.nn.utils.clip_grad_norm_
-    for gradients in groups.values():
-        for gradient in gradients:
-            own_part(gradient).mul_(factor.to(gradient.device))
     return total
+
+
+def scale_to(gradients: Iterable[Tensor], largest: float, total: Tensor) -> None:
+    """Scale gradients whose norm is ``total`` in place, so that it is at most ``largest``."""
+    factor = torch.clamp(largest / (total + 1e-6), max=1.0)  # as torch.nn.utils.clip_grad_norm_
+    for gradient in gradients:
+        own_part(gradient).mul_(factor.to(gradient.device))
 
 
 def clip_value(params: Iterable[nn.Parameter], largest: float) -> None:

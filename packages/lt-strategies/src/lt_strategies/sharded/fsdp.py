@@ -196,7 +196,7 @@ class FSDP(Distributed):
         """Shard the module; one that is sharded already is left as it is."""
         precision.open(self.device)
         module = self._with_sync_batchnorm(module)
-        if not is_sharded(module):
+        if not self._is_spread(module):
             self._check_same_parameters(module)
             self._spread(precision.convert_module(module))
         else:  # by the user's own calls in configure_model, or in an earlier run
@@ -334,6 +334,9 @@ class FSDP(Distributed):
         self._broadcast_tensors(plain)
         for ranks, params, _ in self._copies(module):
             self._broadcast_tensors(map(own_part, params), ranks)
+
+    def _is_spread(self, module: nn.Module) -> bool:
+        return is_sharded(module)
 
     def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
         """Return the parameters that are spread over some of the ranks only, with the ranks that hold the same part as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from inspect import signature
 from typing import Any, Literal
@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ParallelStyle
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
@@ -20,10 +22,13 @@ from lt_core.checkpoint import Stored
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
+from lt_strategies.distributed import own_part
 from lt_strategies.sharded import states
-from lt_strategies.sharded.fsdp import ModelParallel, check_choice
+from lt_strategies.sharded.clipping import norm_of, scale_to
+from lt_strategies.sharded.fsdp import ModelParallel, check_choice, is_sharded
 from lt_strategies.sharded.materialize import materialize, on_meta
-from lt_strategies.sharded.mesh import Sizes, part_of_data
+from lt_strategies.sharded.mesh import Sizes, part_of_data, tensor_name
+from lt_strategies.sharded.split import split_layers
 
 __all__ = ["PipelineParallel", "Pipelined"]
 
@@ -185,10 +190,12 @@ class PipelineParallel(ModelParallel):
     file with the weights and states of all layers, which one process reads too.
 
     Args:
-        mesh: sizes by name, ``{"data_replicate": 2, "pipeline": 4}``; by default all ranks are one pipeline.
+        mesh: sizes by name, ``{"data_replicate": 2, "pipeline": 4, "tensor": 2}``; by default all ranks are one
+            pipeline.
         micro_batches: pieces that each batch is cut into, at most: the largest such divisor of its size.
         schedule: ``"1F1B"`` or ``"GPipe"``; a batch of fewer pieces than ranks goes by GPipe.
         layers_per_rank: how many layers each rank of a pipeline holds; by default about as many each.
+        parallelize: how layers are split over ``tensor``, as for :class:`ModelParallel`.
         launcher: who starts the processes: a name from ``lt.launchers`` or an object.
         process_group_backend: torch's backend; NCCL for CUDA and gloo for the CPU by default.
         timeout: how long a rank waits for the others; a number is in seconds.
@@ -206,6 +213,7 @@ class PipelineParallel(ModelParallel):
         micro_batches: int = 4,
         schedule: Literal["1F1B", "GPipe"] = "1F1B",
         layers_per_rank: Sequence[int] | None = None,
+        parallelize: Mapping[str, ParallelStyle | str] | Literal["auto"] | None = None,
         launcher: str | Launcher | None = "script",
         process_group_backend: str | None = None,
         timeout: timedelta | float = timedelta(minutes=10),
@@ -213,13 +221,14 @@ class PipelineParallel(ModelParallel):
         **others: Any,
     ) -> None:
         mesh = {"pipeline": "auto"} if mesh is None else mesh
-        unknown = [name for name in mesh if name == "data_shard" or not name.startswith(("data", "pipeline"))]
+        kinds = ("data", "pipeline") if parallelize is None else ("data", "pipeline", "tensor")
+        unknown = [name for name in mesh if name == "data_shard" or not name.startswith(kinds)]
         if unknown or not any(name.startswith("pipeline") for name in mesh) or others:
-            known = signature(PipelineParallel).parameters if others else ("pipeline", "data_replicate")
+            known = signature(PipelineParallel).parameters if others else ("pipeline", "data_replicate", "tensor")
             raise ConfigError(
                 f"PipelineParallel({', '.join([f'mesh={dict(mesh)}', *others])}): expected the dimension 'pipeline' "
-                "and 'data_replicate' for copies, and nothing that splits or shards layers: ModelParallel does that."
-                + did_you_mean(next(iter([*others, *unknown]), ""), known),
+                "and 'data_replicate' for copies, 'tensor' with parallelize={...}, and nothing that shards layers: "
+                "ModelParallel does that." + did_you_mean(next(iter([*others, *unknown]), ""), known),
                 code="LT791",
             )
         if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
@@ -228,9 +237,16 @@ class PipelineParallel(ModelParallel):
                 "1 is the whole batch.",
                 code="LT757",
             )
+        if parallelize is not None and tensor_name(dict.fromkeys(mesh, 1)) is None:
+            raise ConfigError(
+                "PipelineParallel(parallelize=...) splits layers over the dimension 'tensor': write "
+                "mesh={'pipeline': 'auto', 'tensor': 2}.",
+                code="LT785",
+            )
         check_choice("schedule", schedule, _SCHEDULES, "PipelineParallel")
         super().__init__(
             mesh=mesh,
+            parallelize=parallelize,
             launcher=launcher,
             process_group_backend=process_group_backend,
             timeout=timeout,
@@ -295,15 +311,23 @@ class PipelineParallel(ModelParallel):
         if not any(isinstance(part, _Elsewhere) for part in module.modules()):  # not in a second run
             super()._check_same_parameters(module)
 
+    def _is_spread(self, module: nn.Module) -> bool:
+        return False  # layers are connected in each run, also where they stay as they are
+
     def _spread(self, module: nn.Module) -> None:
         group = self._line_group
         index, count = dist.get_rank(group), dist.get_world_size(group)
+        tensor = tensor_name(self.mesh_sizes)
+        placed = is_sharded(module) or any(isinstance(part, _Elsewhere) for part in module.modules())
+        if self.parallelize is not None and tensor is not None and not placed:  # not in a second run
+            split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=False)
+        alike = self._alike(*filter(None, [tensor]))
         for part in _lines(module):
             holders = self._holders(part, count)
             _check_untied(part)
             if not any(isinstance(layer, _Elsewhere) for layer in part.layers):  # not in a second run
                 for number, holder in enumerate(holders):
-                    self._place_layer(part.layers, number, keep=holder == index)
+                    self._place_layer(part.layers, number, alike, keep=holder == index)
             own = nn.Sequential(*(layer for layer in part.layers if not isinstance(layer, _Elsewhere)))
             kind = _SCHEDULES[self._schedule]
             part.connect(_Line(own, part.loss, group, self.device, self._micro_batches, kind))
@@ -326,25 +350,40 @@ class PipelineParallel(ModelParallel):
             )
         return [rank for rank, size in enumerate(sizes) for _ in range(size)]
 
-    def _place_layer(self, layers: nn.ModuleList, number: int, *, keep: bool) -> None:
+    def _place_layer(self, layers: nn.ModuleList, number: int, alike: ProcessGroup, *, keep: bool) -> None:
         """Give a layer rank 0's values; a rank that does not keep it holds it no longer than that."""
         layer = layers[number]
         materialize(layer, self.device, self._broadcast_tensors)
         layer.to(self.device)
-        self._broadcast_tensors((*layer.parameters(), *layer.buffers()))
+        tensors = (*layer.parameters(), *layer.buffers())
+        self._broadcast_tensors(tensor for tensor in tensors if not isinstance(tensor, DTensor))
+        self._broadcast_tensors((own_part(tensor) for tensor in tensors if isinstance(tensor, DTensor)), alike)
         if not keep:
             layers[number] = _Elsewhere(layer)
 
     def _averaged(
         self, module: nn.Module, plain: list[nn.Parameter]
     ) -> list[tuple[ProcessGroup | None, list[nn.Parameter]]]:
-        ranks = self.device_mesh.mesh.movedim(list(self.mesh_sizes).index(self._line_name), 0)
-        copies = self._opened.part(ranks.reshape(len(ranks), -1).tolist())
+        copies = self._alike(self._line_name)
         held = _held(module)
         return [
             (copies, [param for param in plain if id(param) in held]),
             (None, [param for param in plain if id(param) not in held]),
         ]
+
+    def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
+        tensor = tensor_name(self.mesh_sizes)
+        if tensor is None:
+            return []
+        split: list[nn.Parameter] = [param for param in module.parameters() if isinstance(param, DTensor)]
+        return [(self._alike(self._line_name, tensor), split, True)]
+
+    def _alike(self, *names: str) -> ProcessGroup:
+        """Return the ranks that stand where this one does along ``names``."""
+        sizes, found = self.mesh_sizes, dict[int, list[int]]()
+        for rank in range(self.world_size):
+            found.setdefault(part_of_data(sizes, rank, names).index, []).append(rank)
+        return self._opened.part(found.values())
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
@@ -370,10 +409,10 @@ class PipelineParallel(ModelParallel):
         for param in params:
             assert param.grad is not None
             (held if id(param) in self._held else shared).append(param.grad)
-        squares = nn.utils.get_total_norm(held).to(self.device).square()
+        squares = norm_of(held).to(self.device).square()
         dist.all_reduce(squares, group=self._line_group)
-        total = (squares + nn.utils.get_total_norm(shared).to(self.device).square()).sqrt()
-        nn.utils.clip_grads_with_norm_(params, value, total)
+        total = (squares + norm_of(shared).to(self.device).square()).sqrt()
+        scale_to((*held, *shared), value, total)
         return total
 
     # ---- save --------------------------------------------------------------------------------------------------------
@@ -386,13 +425,8 @@ class PipelineParallel(ModelParallel):
         return self._gathered(module, keep=True)
 
     def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
-        own = module.state_dict()
-        if isinstance(state, Stored):
-            return module.load_state_dict(state.read(own), strict=strict)
-        if not all(self.gather_objects(bool(state))):
-            state = self.broadcast(state if self.rank == 0 else None)
-        elsewhere = set(_whole_order(module)) - set(own)
-        return module.load_state_dict({k: v for k, v in state.items() if k not in elsewhere}, strict=strict)
+        elsewhere = set(_whole_order(module)) - set(module.state_dict())
+        return states.load_module(module, state, self, strict=strict, elsewhere=elsewhere)
 
     def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
         """Return the state on rank 0, with the numbers that parameters have in a module that is whole."""
@@ -419,14 +453,14 @@ class PipelineParallel(ModelParallel):
         names = [name for group in groups for name in group]
         entries = {names[int(index)]: entry for index, entry in state["state"].items()}
         own = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict(
+        states.load_optimizer(
+            optimizer,
             {
-                **state,
                 "state": {index: entries[name] for index, name in enumerate(mine) if name in entries},
                 "param_groups": [
                     {**saved, "params": here["params"]} for saved, here in zip(state["param_groups"], own, strict=True)
                 ],
-            }
+            },
         )
 
     # ---- inside ------------------------------------------------------------------------------------------------------
@@ -440,8 +474,9 @@ class PipelineParallel(ModelParallel):
         """Return what the ranks of the first pipeline hold together, where ``keep``; they give it one by one."""
         found: dict[str, Any] = {}
         sizes = self.mesh_sizes
+        others = set(sizes) - {self._line_name}
         for source in range(self.world_size):
-            if part_of_data(sizes, source).index == 0:
+            if part_of_data(sizes, source, others).index == 0:
                 part = self.broadcast(own if self.rank == source else None, source)
                 found |= part if keep else {}
         return found

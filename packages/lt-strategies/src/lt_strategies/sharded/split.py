@@ -31,13 +31,15 @@ def split_layers(
     styles = _found_plans(module) if isinstance(plan, str) else dict(plan)
     names = [name for name, _ in module.named_modules()]
     for name, style in styles.items():
-        if not any(_matches(layer, name) for layer in names):
+        found = [layer for layer in names if _matches(layer, name)]
+        if not found:
             raise ConfigError(
                 f"ModelParallel(parallelize=...): {name!r} is no layer of the module."
                 f"{did_you_mean(name, [layer for layer in names if layer])}",
                 code="LT781",
             )
-        parallelize_module(module, mesh, {name: _style(name, style, split_loss=split_loss)})
+        for layer in found:  # one by one: torch warns of a pattern where a layer beside them has no such part
+            parallelize_module(module.get_submodule(layer), mesh, _style(name, style, split_loss=split_loss))
 
 
 def _matches(layer: str, pattern: str) -> bool:

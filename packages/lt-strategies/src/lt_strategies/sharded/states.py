@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 from typing import Any
 
@@ -62,15 +63,21 @@ def whole(state: Any, *, keep: bool) -> Any:
     return found
 
 
-def load_module(module: nn.Module, state: dict[str, Any], strategy: Strategy, *, strict: bool) -> Any:
-    """Load a full state (needed on rank 0 only), this rank's shards, or what is still on disk."""
+def load_module(
+    module: nn.Module, state: dict[str, Any], strategy: Strategy, *, strict: bool, elsewhere: Collection[str] = ()
+) -> Any:
+    """Load a full state (needed on rank 0 only), this rank's shards, or what is still on disk.
+
+    The names in ``elsewhere`` are those of layers that other ranks hold.
+    """
     own = module.state_dict()
     if isinstance(state, Stored):
         return module.load_state_dict(state.read(own), strict=strict)
     kinds = strategy.gather_objects("none" if not state else "any")
     if "none" in kinds:
         state = strategy.broadcast(state if strategy.rank == 0 else None, 0)
-    ready = {name: _like(value, own[name]) if name in own else value for name, value in state.items()}
+    here = {name: value for name, value in state.items() if name not in elsewhere}
+    ready = {name: _like(value, own[name]) if name in own else value for name, value in here.items()}
     return module.load_state_dict(ready, strict=strict)
 
 
