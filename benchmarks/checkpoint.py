@@ -26,7 +26,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.seed import capture_generators
 
 BUDGETS = {
-    "blocked by a background save": 0.2,
+    "blocked by a background save": 0.17,
     "background save done": 1.5,
     "synchronous save": 1.15,
     "verified load": 1.3,

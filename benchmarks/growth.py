@@ -191,7 +191,7 @@ def ranks(rounds: int) -> Iterator[Figure]:
     """Processes of DDP on gloo, on this one machine; more than its cores take turns."""
     for count in (1, 2, 3, 4):
         figure = Figure("", f"{count}", "µs", float("inf"), "ratio")
-        for hand, ours in turns(rounds, count):
+        for hand, ours, *_ in turns(rounds, count):
             figure.turn(hand, ours)
         yield figure
 
