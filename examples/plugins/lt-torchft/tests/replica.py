@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from lt_core import Callback, LightningModule
+from lt_loggers import CSVLogger
 from lt_loops import Trainer
 
 SAMPLES, BATCH = 240, 8
@@ -58,6 +59,7 @@ def main(folder, name, address, kind, rank):
         def training_step(self, batch, batch_idx):
             may_die("forward")
             time.sleep(0.03)
+            self.log("first", batch[2][0].float())
             return nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
 
         def configure_optimizers(self):
@@ -105,11 +107,13 @@ def main(folder, name, address, kind, rank):
         devices=RANKS.get(kind, 1),
         max_epochs=-1,
         callbacks=[Notes()],
-        logger=False,
+        logger=CSVLogger(folder, name=f"logs_{name}", flush_logs_every_n_steps=1),
+        log_every_n_steps=1,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    note("born")
     if kind in RANKS:
         torch.manual_seed(1)
     module = Net()  # of any weights where a replica is one process: the first replica's count

@@ -1,5 +1,6 @@
 """Three replicas with torchft's own lighthouse; some die by SIGKILL, and come back."""
 
+import csv
 import multiprocessing
 import os
 import signal
@@ -124,15 +125,31 @@ def job(request, tmp_path, lighthouse, nursery):
     job.close()
 
 
-def counted(job, name, rank):
-    """Return the samples of each step that counts: not those of a round that was not finished."""
-    steps = {}
+def lives(job, name, rank=0):
+    """Return the samples of each step that each process of a replica took: not those of a round that it took back."""
+    found = []
     for what, *numbers in job.notes(name, rank):
-        if what == "trained":
-            steps[int(numbers[0])] = tuple(map(int, numbers[1:]))
-        elif what == "behind" and steps and (begun := (max(steps) + 1) % job.every):
-            for step in range(max(steps) + 1 - begun, max(steps) + 1):
-                del steps[step]
+        if what == "born":
+            found.append({})
+        elif what == "trained":
+            found[-1][int(numbers[0])] = tuple(map(int, numbers[1:]))
+        elif what == "behind" and found[-1]:
+            take_back(found[-1], job.every)
+    return found
+
+
+def take_back(steps, every):
+    """Forget the steps of a round that was not finished."""
+    for step in range(max(steps) + 1 - (max(steps) + 1) % every, max(steps) + 1) if steps else ():
+        del steps[step]
+
+
+def counted(job, name, rank):
+    """Return the samples of each step that counts: not those of a round in which a process died."""
+    steps = {}
+    for life in lives(job, name, rank):
+        take_back(steps, job.every)
+        steps |= life
     return steps.values()
 
 
@@ -144,8 +161,17 @@ def check_samples(job, steps):
     trained = Counter(number_of[samples] for who in ranks for samples in counted(job, *who))
     assert not [number for number, times in trained.items() if times > 1]
     unseen = set(range(max(trained) + 1)) - set(trained)
-    lost = job.deaths + sum(note[0] != "trained" for name in NAMES for note in job.notes(name))
+    lost = job.deaths + sum(note[0] not in ("trained", "born") for name in NAMES for note in job.notes(name))
     assert len(unseen) <= lost * job.every * job.ranks, sorted(unseen)
+
+
+def check_logs(job):
+    """Each process has a log of its own, with a row for each step that it took, of the batch that it read."""
+    for name in NAMES:
+        taken = [(step, float(samples[0])) for life in lives(job, name) for step, samples in life.items()]
+        files = (job.folder / f"logs_{name}").glob("*/metrics.csv")
+        rows = [row for file in files for row in csv.DictReader(file.read_text().splitlines())]
+        assert sorted((int(row["step"]), float(row["first"])) for row in rows) == sorted(taken), name
 
 
 @pytest.mark.parametrize("job", ["step", "hsdp", "diloco", "local"], indirect=True)
@@ -173,5 +199,6 @@ def test_the_others_go_on_and_the_one_that_comes_back_has_their_weights(job):
         for key, value in ended[0].items():
             assert torch.equal(other[key], value), key
     check_samples(job, int(ended[0]["step"]))
+    check_logs(job)
     # one step, or round, for each death: where it dies in its recovery, there were two
     assert all(count <= (2 if place == "recovery" else 1) for (_, place, _), count in lost.items()), lost

@@ -47,7 +47,8 @@ def fit(trainer: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
             while True:
                 try:
                     return trainer.fit(model, *args, **kwargs)
-                except BehindError:
-                    kwargs["ckpt_path"] = str(strategy.take_received(folder))
+                except BehindError as error:
+                    path = strategy.take_received(folder)
+                    kwargs["ckpt_path"], strategy.foreign = str(path), None if error.own else path
         finally:
             strategy.save = None

@@ -126,7 +126,9 @@ class _InRounds(FaultTolerant):
         if self._start is None:
             raise LtError("Train by lt_torchft.fit: it goes back to where a dropped round began.", code="TORCHFT4")
         self.received = as_tensor(self._start)
-        raise BehindError("A replica died in this round. lt_torchft.fit goes back to its beginning.", code="TORCHFT5")
+        error = BehindError("A replica died in this round. lt_torchft.fit goes back to its beginning.", code="TORCHFT5")
+        error.own = True
+        raise error
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place within the round, and what the algorithm holds: DiLoCo's outer optimizer and weights."""

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from torchft import Manager, ProcessGroupGloo, ProcessGroupNCCL
 from torchft.coordination import LighthouseServer
 
 from lt_core.batch import move_to_device
+from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import ConfigError, LtError
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
@@ -26,9 +28,10 @@ __all__ = ["BehindError", "FaultTolerant", "Turn", "as_tensor", "own_part"]
 
 
 class BehindError(LtError):
-    """The other replicas are further; what they sent is kept for :func:`lt_torchft.fit`."""
+    """The other replicas are further, or a round was dropped; where to go on is kept for :func:`lt_torchft.fit`."""
 
     agreed = True  # all ranks of a replica leave the run together
+    own = False  # whether it goes on from a state of its own
 
 
 class Turn(NamedTuple):
@@ -79,6 +82,8 @@ class FaultTolerant(Strategy):
         self.save: Callable[[], Path] | None = None
         """Writes a checkpoint of this replica and returns where; :func:`lt_torchft.fit` sets it."""
         self.received: Any = None
+        self.foreign: Path | None = None
+        """The state of another replica from which this one goes on."""
         self.dropped = 0
         """Steps of this process that were dropped."""
         self._manager: Manager | None = None
@@ -305,6 +310,13 @@ class FaultTolerant(Strategy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state:
             self.manager.load_state_dict(state)
+
+    def load_checkpoint(self, io: CheckpointIO, path: str | PathLike[str], *, trusted: bool = False) -> dict[str, Any]:
+        """Read a state; of another replica's without its place in the log, which is not this one's."""
+        tree = super().load_checkpoint(io, path, trusted=trusted)
+        if Path(path) == self.foreign:
+            tree.get("lt", {}).pop("loggers", None)
+        return tree
 
 
 def as_tensor(content: bytes) -> Tensor:
