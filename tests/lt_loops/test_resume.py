@@ -570,3 +570,19 @@ def test_the_hooks_of_an_epochs_start_are_called_once_where_a_file_was_asked_for
     resumed = trainer(max_epochs=1)
     resumed.fit(Begins(), loader(8), ckpt_path=tmp_path / "0.ckpt")
     assert resumed.callback_metrics["begun"] == 1
+
+
+def test_an_error_while_a_file_is_restored_names_it(trainer, net, loader, tmp_path):
+    class Counts(Callback):
+        def state_dict(self):
+            return {"count": 1}
+
+        def load_state_dict(self, state_dict):
+            self.count = state_dict["counts"]
+
+    first = trainer(max_steps=1, callbacks=Counts())
+    first.fit(net(), loader(8))
+    first.save_checkpoint(tmp_path / "one.ckpt")
+    with pytest.raises(KeyError, match="counts") as caught:
+        trainer(max_steps=2, callbacks=Counts()).fit(net(), loader(8), ckpt_path=tmp_path / "one.ckpt")
+    assert any("one.ckpt" in note for note in caught.value.__notes__)

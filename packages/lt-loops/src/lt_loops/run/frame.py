@@ -193,9 +193,13 @@ class Run:
 
     def restore(self, stage: Restore) -> None:
         """Have every owner take back what of the checkpoint belongs to ``stage``; nothing without one."""
-        if self.origin.saved is not None:
-            for owner in self.owners:
-                owner.restore(stage, self.origin.saved)
+        if (saved := self.origin.saved) is not None:
+            try:
+                for owner in self.owners:
+                    owner.restore(stage, saved)
+            except Exception as error:
+                error.add_note(f"lt: raised while what {saved.path} holds was taken back ({stage.name.lower()}).")
+                raise
 
     def capture(self, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
         """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
