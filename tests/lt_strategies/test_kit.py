@@ -80,6 +80,47 @@ class Elsewhere(DDP):  # the last rank writes it
         if self.rank == self.world_size - 1:
             io.save_checkpoint(tree, path)
 
+class Littering(DDP):
+    def remove_checkpoint(self, io, path):
+        pass
+
+class Racing(DDP):  # every rank removes the file
+    def remove_checkpoint(self, io, path):
+        io.remove_checkpoint(path)
+
+class Leaving(DDP):  # the group is gone at a run's end
+    def close(self, error=None):
+        super().close(error)
+        self._group = None
+
+class Adding(DDP):  # takes a maximum for a sum
+    def all_reduce(self, tensor, op="mean"):
+        return super().all_reduce(tensor, "sum" if op == "max" else op)
+
+class Careless(DDP):  # writes into what it was given
+    def all_reduce(self, tensor, op="mean"):
+        reduced = super().all_reduce(tensor, op)
+        if tensor.is_floating_point():
+            tensor.data.copy_(reduced)
+        return reduced
+
+class Lost(DDP):  # only rank 0's messages arrive
+    def post(self, key, value):
+        if self.rank == 0:
+            super().post(key, value)
+
+class Prefixed(DDP):  # torch's wrapper shows in a checkpoint's names
+    def module_state(self, module):
+        return {f"module.{name}": value for name, value in super().module_state(module).items()}
+
+class Unbuffered(DDP):  # each rank keeps its own first buffers
+    def _broadcast_module(self, module):
+        self._broadcast_tensors(list(module.parameters()))
+
+class Hasty(DDP):  # an optimizer's closure is not called
+    def optimizer_step(self, optimizer, closure=None):
+        return super().optimizer_step(optimizer)
+
 class Mute(DDP):  # the others are not let know of an error
     def close(self, error=None):
         super().close()
@@ -222,6 +263,15 @@ CAUGHT_BY = [
     ("Unclipped", "clipping_by_norm_scales_all_gradients"),
     ("Everywhere", "rank_0_alone_writes_a_file_and_writes_it_once"),
     ("Elsewhere", "rank_0_alone_writes_a_file_and_writes_it_once"),
+    ("Littering", "a_removed_checkpoint_is_gone"),
+    ("Racing", "rank_0_alone_removes_a_file"),
+    ("Leaving", "ranks_still_talk_after_the_end_of_a_run"),
+    ("Adding", "all_reduce_means_sums_and_finds_extremes"),
+    ("Careless", "all_reduce_leaves_its_input_alone"),
+    ("Lost", "a_message_is_seen_by_every_rank"),
+    ("Prefixed", "a_checkpoint_loads_on_one_cpu_without_the_strategy"),
+    ("Unbuffered", "all_ranks_start_from_the_same_parameters_and_buffers"),
+    ("Hasty", "an_optimizer_step_runs_its_closure"),
     ("Mute", "ranks_that_wait_for_one_that_closed_with_an_error_get_an_error"),
     ("Useless", "training_converges_where_plain_torch_does"),
     ("Eager", "twenty_steps_of_adam_equal_plain_torch_on_the_joined_batches"),

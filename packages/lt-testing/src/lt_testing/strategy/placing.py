@@ -93,6 +93,13 @@ def closing_after_a_run_lets_the_next_run_open(bench: Bench) -> None:
 
 
 @check()
+def ranks_still_talk_after_the_end_of_a_run(bench: Bench) -> None:
+    strategy = bench.strategy()
+    strategy.close()
+    assert strategy.gather_objects(bench.rank) == list(range(strategy.world_size)), "a user may save after fit"
+
+
+@check()
 def a_strategy_can_be_pickled_and_copied_before_its_launch(bench: Bench) -> None:
     for made in (pickle.loads(pickle.dumps(bench.placed())), copy.deepcopy(bench.placed())):
         assert isinstance(made, Strategy)

@@ -80,10 +80,11 @@ def a_checkpoint_is_there_for_every_rank_after_saving(bench: Bench) -> None:
 
 
 class _Noting(CheckpointIO):
-    """Notes in a folder which ranks write."""
+    """Notes in a folder which ranks write, and which remove."""
 
     def __init__(self, bench: Bench) -> None:
         self._note = bench.folder / f"written_by_rank_{bench.rank}"
+        self._removed = bench.folder / f"removed_by_rank_{bench.rank}"
 
     def save_checkpoint(
         self, checkpoint: Mapping[str, Any], path: str | PathLike[str], storage_options: Any = None
@@ -91,6 +92,10 @@ class _Noting(CheckpointIO):
         with self._note.open("a") as note:
             note.write("once\n")
         super().save_checkpoint(checkpoint, path, storage_options)
+
+    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
+        self._removed.touch()
+        super().remove_checkpoint(path)
 
 
 @check(unless=("sharded_checkpoints",))
@@ -101,6 +106,15 @@ def rank_0_alone_writes_a_file_and_writes_it_once(bench: Bench) -> None:
     strategy.barrier("saved")
     notes = {path.name: path.read_text() for path in bench.folder.glob("written_by_rank_*")}
     assert notes == {"written_by_rank_0": "once\n"}, f"the CheckpointIO was called by {notes}; expected: rank 0, once"
+
+
+@check(unless=("sharded_checkpoints",))
+def rank_0_alone_removes_a_file(bench: Bench) -> None:
+    strategy, _, path = _saved(bench)
+    strategy.remove_checkpoint(_Noting(bench), path)
+    strategy.barrier("removed")
+    notes = [each.name for each in bench.folder.glob("removed_by_rank_*")]
+    assert notes == ["removed_by_rank_0"], f"the CheckpointIO was called as {notes}; expected: by rank 0"
 
 
 @check()
