@@ -13,13 +13,11 @@ from torch.optim import Optimizer
 from lt_core.data import DataSource
 from lt_core.errors import LogError
 from lt_core.hparams import HyperparametersMixin
-from lt_core.logging.recorder import Given
+from lt_core.logging.recorder import Given, Recorder
+from lt_core.optimizer import LightningOptimizer
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from lt_core.logging.recorder import Recorder
-    from lt_core.optimizer import LightningOptimizer
 
     Batch = TypeVar("Batch", default=Any)  # a module that names no batch takes any
 else:

@@ -19,8 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["find_owned", "host_state", "owned_states", "probe", "set_host_state", "set_owned_states"]
-
 HostState = tuple[bytes, bytes, float | None, str | bytes | None, tuple[int, int, float]]
 """torch's state, python's state and pending gauss, numpy's key, numpy's position and pending gauss."""
 

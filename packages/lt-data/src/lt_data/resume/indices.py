@@ -17,8 +17,6 @@ from torch.utils.data.distributed import DistributedSampler
 from lt_core.errors import DataError, warn
 from lt_data.resume.generators import HostState, host_state, plain, probe, set_host_state, unplain
 
-__all__ = ["Noted", "Watched", "as_positions", "checked", "draws_once", "plain_notes", "read_notes", "samplers_of"]
-
 _DRAW_AT_FIRST = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 _MOST_NOTES = 2000
 """Notes of one epoch, 10 KB each, before a sampler that draws at each batch is given up."""

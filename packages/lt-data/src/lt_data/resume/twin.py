@@ -11,8 +11,6 @@ from torch.utils.data import DataLoader
 
 from lt_data.resume.workers import Parcel, Restoring, Rotated, Traveling, WorkerState, plain_state, unplain_state
 
-__all__ = ["Twin", "copied"]
-
 
 def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
     """Return a shallow copy of ``loader`` with ``changes``; a DataLoader refuses to be changed itself."""

@@ -22,8 +22,6 @@ from lt_data.resume.generators import (
 )
 from lt_data.resume.generators import unplain as unplain_host
 
-__all__ = ["Parcel", "Restoring", "Rotated", "Traveling", "WorkerState", "is_stateful", "plain_state", "unplain_state"]
-
 WorkerState = tuple[HostState, list[str], Any, bool]
 """The three generators; those that dataset and collate function own; the dataset's ``state_dict``; whether its data is
 used up."""

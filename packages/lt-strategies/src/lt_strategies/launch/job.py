@@ -23,8 +23,6 @@ from lt_strategies.watch import flight, page, stacks
 from lt_strategies.watch.page import Line
 from lt_strategies.watch.watch import PATIENCE, Verdict
 
-__all__ = ["Seat", "made_folder", "seat"]
-
 _seat: Seat | None = None
 
 

@@ -30,8 +30,6 @@ from lt_strategies.meeting import missing
 from lt_strategies.watch import flight, page
 from lt_strategies.watch.watch import Verdict, Watch, report
 
-__all__ = ["Witness"]
-
 _PATIENCE = 5.0
 """Seconds in which a cause is waited for when a connection broke; within them each rank that lives has been seen."""
 

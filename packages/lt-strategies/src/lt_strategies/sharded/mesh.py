@@ -9,8 +9,6 @@ from typing import Literal
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
 
-__all__ = ["data_names", "part_of_data", "part_of_tokens", "resolved", "tensor_name"]
-
 Sizes = Mapping[str, "int | Literal['auto']"]
 
 
