@@ -19,14 +19,10 @@ from lt_data.combined import CombinedLoader
 from lt_data.feed import LoaderFeed
 from lt_data.fingerprint import require_same
 from lt_data.lookahead import copies_of
-from lt_data.readers.combined import CombinedReader
 from lt_data.readers.dataloader import LoaderReader
 from lt_data.readers.iterable import IterableReader, SharedIterableReader
-from lt_data.readers.joined import counting, join
 from lt_data.readers.reader import Reader
 from lt_data.readers.rows import RowsReader, find_rows
-from lt_data.readers.sharded import ShardedReader
-from lt_data.readers.stream import SharedStreamReader, own_shard
 from lt_data.resume.indices import samplers_of
 from lt_data.resume.twin import copied
 
@@ -57,7 +53,10 @@ def feed(
     pins, noted = copies is not None and copies.pinned, stage == "predict"
     maker = _Maker(loader, shard, seed, exact, stand_ins, gather, pins=pins, noted=noted, by_seed=by_seed)
     reader = maker.combined(stage) if isinstance(loader, CombinedLoader) else maker.reader()
+    # what only ranks and several loaders need is imported where they are: every import is start-up time
     if gather is not None and maker.is_users_own and (exact or stand_ins):
+        from lt_data.readers.joined import join
+
         reader = join(reader, gather, exact=exact)
     made = LoaderFeed(
         loader,
@@ -120,6 +119,8 @@ class _Maker:
 
     def sharded(self, shard: Shard) -> Reader:
         """Return what reads a part of a map-style loader, in the order that all ranks agree on."""
+        from lt_data.readers.sharded import ShardedReader
+
         return ShardedReader(
             self.loader,
             shard,
@@ -133,12 +134,17 @@ class _Maker:
         """Return what can continue, on one process, an epoch that several ranks began."""
         if self.shard.count > 1 or not is_plain_loader(self.loader):
             return None
+        from lt_data.readers.sharded import ShardedReader
+        from lt_data.readers.stream import SharedStreamReader
+
         if kind == ShardedReader.kind:
             return self.sharded(self.shard)
         return self._shared_stream(self.loader) if kind == SharedStreamReader.kind else None
 
     def combined(self, stage: str) -> Reader:
         """Return what reads a CombinedLoader."""
+        from lt_data.readers.combined import CombinedReader
+
         gather = None if self.is_users_own else self.gather  # the ranks' own ones are joined as a whole
         feeds = [
             feed(loader, stage=stage, shard=self.shard, seed=self.seed, gather=gather, stand_ins=self.stand_ins)
@@ -155,12 +161,16 @@ class _Maker:
     def _stream(self) -> Reader:
         loader = self.loader
         if self.shard.count > 1:
+            from lt_data.readers.stream import own_shard
+
             part = own_shard(loader.dataset, self.shard)
             if part is None:
                 return self._shared_stream(loader)
             loader = self._seeded(copied(loader, dataset=part))
             self.is_users_own = True
         if self.gather is not None and self.is_users_own and self.exact:
+            from lt_data.readers.joined import counting
+
             loader = counting(loader)
         reader = LoaderReader(loader, exact=self.exact)
         reader.shard = self.shard
@@ -174,6 +184,8 @@ class _Maker:
         return copied(loader, worker_init_fn=partial(pl_worker_init_function, rank=self.shard.index))
 
     def _shared_stream(self, loader: DataLoader[Any]) -> Reader:
+        from lt_data.readers.stream import SharedStreamReader
+
         same = require_same(self.gather, type(loader.dataset).__name__)
         return SharedStreamReader(loader, self.shard, exact=self.exact, same=same)
 

@@ -24,7 +24,7 @@ from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Trial:
     """What a short fit measured.
 

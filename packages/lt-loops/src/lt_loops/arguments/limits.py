@@ -24,7 +24,7 @@ _WITHOUT_LIMIT = ("max_epochs", "check_val_every_n_epoch")
 """Limits whose None is no default but says something."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Limits:
     """The values that count now, in the one form that :class:`~lt_loops.arguments.table.Settings` has them in.
 

@@ -49,7 +49,7 @@ LookUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]
 """Returns arguments that are fine by themselves with what names in them stand for, and what is wrong with names."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Argument:
     """What the table says of an argument, beside its name, and its type and default in :class:`Settings`.
 

@@ -27,7 +27,7 @@ from lt_loops.view import TrainerView
 _SHOWN = 16  # ranks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Imagined:
     """Hardware that need not be here, and the strategy on it.
 

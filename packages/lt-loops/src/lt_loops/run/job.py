@@ -24,7 +24,7 @@ class Host(TrainerAPI, Protocol):
         """Where rows stand on the x axis of the loggers."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Job:
     """What to do with which module and which data; the Trainer makes it.
 

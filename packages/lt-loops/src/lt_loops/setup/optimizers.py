@@ -24,7 +24,7 @@ _FORMS = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Optimization:
     """What ``configure_optimizers`` returned.
 
@@ -41,7 +41,7 @@ class Optimization:
     frequencies: list[int] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """One optimizer with what stood beside it; ``schedulers`` as the user wrote them."""
 

@@ -29,7 +29,7 @@ from lt_loops.arguments.table import Settings
 from lt_loops.setup.hook_calls import order_callbacks, priority_of
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Parts:
     """The objects that a Trainer works with."""
 
