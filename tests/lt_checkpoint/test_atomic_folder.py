@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lt_checkpoint import CheckpointError, TorchCheckpointIO
 from lt_checkpoint._atomic_folder import clean_folders, draft_of, held, put_in_place, remove_folder, standing
 
 
@@ -52,6 +53,27 @@ def test_a_kill_between_the_two_renames_leaves_the_old_folder_where_it_is_found(
     assert (standing(target) / "part").read_text() == "last.ckpt"
     put_in_place(folder("new"), target)
     assert (standing(target) / "part").read_text() == "new"
+    assert names(tmp_path) == ["last.ckpt"]
+
+
+def test_a_file_takes_the_place_of_a_folder_of_shards_of_the_same_name_when_it_is_complete(
+    folder, tmp_path, monkeypatch
+):
+    target, io = folder("last.ckpt"), TorchCheckpointIO()
+    (target / "rest.ckpt").touch()
+    with pytest.raises(CheckpointError, match="is plain data and tensors"):
+        io.save_checkpoint({"state_dict": object()}, target)
+    assert (target / "part").exists()
+    with monkeypatch.context() as patched:
+        kill_at(patched, 1)
+        with pytest.raises(Killed):
+            io.save_checkpoint({"epoch": 1}, target)
+    assert (standing(target) / "part").read_text() == "last.ckpt"
+    standing(target).rename(target)
+    io.save_checkpoint({"epoch": 1}, target)
+    assert io.load_checkpoint(target) == {"epoch": 1}
+    folder(".last.old.ckpt")  # of a kill after the second rename
+    io.clean(tmp_path)
     assert names(tmp_path) == ["last.ckpt"]
 
 

@@ -86,7 +86,7 @@ def _old(path: Path) -> Path:
 
 def _is_left(entry: Path) -> bool:
     old = _OLD.match(entry.name)
-    replaced = old is not None and entry.with_name(old[1] + (old[2] or "")).is_dir()
+    replaced = old is not None and entry.with_name(old[1] + (old[2] or "")).exists()
     return (replaced or bool(_PARTIAL.match(entry.name))) and entry.is_dir() and not entry.is_symlink()
 
 

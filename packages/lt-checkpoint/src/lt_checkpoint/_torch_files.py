@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import torch
 
-from lt_checkpoint._atomic_folder import REST_FILE, clean_folders, standing
+from lt_checkpoint._atomic_folder import REST_FILE, clean_folders, put_in_place, standing
 from lt_checkpoint._header import read_header
 from lt_checkpoint._host_copy import host_tree
 from lt_checkpoint._remote_file import (
@@ -29,7 +29,7 @@ from lt_checkpoint._safe_read import checked_location, read_checkpoint, verify_c
 from lt_checkpoint._safetensors import as_bytes, read, read_metadata
 from lt_core.checkpoint import OneFile, is_remote, local_path
 from lt_core.errors import CheckpointError
-from lt_core.files.atomic_file import write_atomically, writing_errors
+from lt_core.files.atomic_file import name_beside, write_atomically, writing_errors
 from lt_core.files.checkpoint_header import Header
 
 __all__ = ["StrPath", "TorchCheckpointIO", "check_ending", "is_safetensors"]
@@ -64,8 +64,13 @@ class TorchCheckpointIO(OneFile):
             write_remote(str(path), write, storage_options)
             return
         file = local_path(path, storage_options)
+        # a run that goes on without shards saves under the names that it had
+        replaces = (file / REST_FILE).is_file() and not file.is_symlink()
         with writing_errors(path):
-            write_atomically(file, write, check)
+            written = name_beside(file) if replaces else file
+            write_atomically(written, write, check)
+            if replaces:
+                put_in_place(written, file)
 
     def load_checkpoint(
         self,
