@@ -231,7 +231,7 @@ def plot(found: dict[str, list[Figure]], file: Path) -> None:
         panel.axhline(1 if ratio else 0, color="gray", linewidth=0.8)
         panel.set_xlabel(AXES[name][1])
         panel.set_title("step, lt / by hand" if ratio else "step, lt - by hand, in µs", fontsize=10)
-        panel.set_ylim(*((0, 2) if ratio else (-20, max(20, panel.get_ylim()[1]))))
+        panel.set_ylim(*((0, 2) if ratio else (-30, max(20, panel.get_ylim()[1]))))
         if name == "parameters":
             panel.set_xscale("log")
         else:

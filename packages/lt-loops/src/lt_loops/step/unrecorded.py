@@ -32,7 +32,8 @@ def unrecorded_step(optimizer: Optimizer) -> Callable[[], object] | None:
     patched = own.get("step")
     # a schedule of torch's puts a function into the optimizer, which notes that there was a step
     scheduled = getattr(patched, "_wrapped_by_lr_sched", False) and getattr(patched, "__wrapped__", None) is step
-    recorded = code is not None and code in Optimizer.profile_hook_step.__code__.co_consts
+    wrapper: Any = getattr(Optimizer, "profile_hook_step", None)  # private to torch: another version may lack it
+    recorded = code is not None and code in getattr(getattr(wrapper, "__code__", None), "co_consts", ())
     hooked = "_optimizer_step_pre_hooks" in own and hasattr(profiler, "_is_profiler_enabled")
     if not recorded or not hooked or not (patched is None or scheduled) or set(code.co_names) - set(_KNOWN.split()):
         return None
