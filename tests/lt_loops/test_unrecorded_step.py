@@ -71,7 +71,8 @@ def test_a_step_is_not_recorded_where_no_profiler_runs(records, kind, arguments)
 
 
 def test_a_profiler_that_begins_in_the_middle_finds_the_steps():
-    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    profiler = torch.profiler.profile(activities=activities, acc_events=True)  # torch 2.11 warns of the default
     fit(action=lambda optimizer: profiler.start())
     profiler.stop()
     counts = {event.key: event.count for event in profiler.key_averages()}
