@@ -105,13 +105,12 @@ def _activations(module: LightningModule, precision: Precision, loaders: Any) ->
     """Return what a training step of one batch keeps for backward, as text: it runs on tensors without memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, for those who ask
 
-    kept: dict[int, Tensor] = {}
+    kept, precision = dict[int, Tensor](), copy.copy(precision)
 
     def keep(tensor: Tensor) -> Tensor:
         kept[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
-    precision = copy.copy(precision)
     try:
         precision.open(torch.device("cpu"))
         with preserve_generators():

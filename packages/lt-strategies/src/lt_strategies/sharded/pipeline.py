@@ -452,16 +452,10 @@ class PipelineParallel(ModelParallel):
         mine, groups = self._numbered(module, optimizer)
         names = [name for group in groups for name in group]
         entries = {names[int(index)]: entry for index, entry in state["state"].items()}
+        placed = {index: entries[name] for index, name in enumerate(mine) if name in entries}
         own = optimizer.state_dict()["param_groups"]
-        states.load_optimizer(
-            optimizer,
-            {
-                "state": {index: entries[name] for index, name in enumerate(mine) if name in entries},
-                "param_groups": [
-                    {**saved, "params": here["params"]} for saved, here in zip(state["param_groups"], own, strict=True)
-                ],
-            },
-        )
+        listed = [{**saved, "params": here["params"]} for saved, here in zip(state["param_groups"], own, strict=True)]
+        states.load_optimizer(optimizer, {"state": placed, "param_groups": listed})
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
