@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.lt_strategies.conftest import on_ranks
-from tests.lt_strategies.test_mesh import Choosing, Words, planned, rows_of
+from tests.lt_strategies.test_mesh import CONTEXT, Block, Choosing, Context, Words, planned, rows_of
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -92,6 +92,64 @@ def test_random_numbers_go_on_by_the_part_of_the_data_where_the_mesh_is_another(
     one, other, third, fourth = torch.load(drawn)
     assert (one, third) == (other, fourth)
     assert one != third
+
+
+class OnMesh(LightningModule):
+    """Logs, validates and trains what the tests of meshes train."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.net, self.placed = make(), False
+
+    def configure_model(self):
+        if self.trainer.world_size > 1 and not self.placed:
+            with torch.device("cpu"):  # its mask has values
+                self.net.on_mesh(self.device_mesh)
+            self.placed = True
+
+    def training_step(self, batch, batch_idx):
+        loss = self.net.training_step(batch)
+        self.log("loss", loss, on_step=False, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.net.training_step(batch))
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.01, eps=1e-4)
+
+
+def metrics_on_mesh(make, folder, epochs, batch_size, ckpt_path=None, **arguments):
+    rows = torch.cat([rows_of(0, part) for part in range(24)])
+    trainer = Trainer(
+        accelerator="cpu", max_epochs=epochs, accumulate_grad_batches=2, gradient_clip_val=0.3, logger=False,
+        enable_progress_bar=False, enable_model_summary=False,
+        callbacks=[ModelCheckpoint(folder, filename="x", every_n_train_steps=2)], **arguments,
+    )  # fmt: skip
+    loader, val = (DataLoader(part, batch_size=batch_size) for part in (rows, rows[:20]))
+    trainer.fit(OnMesh(make), loader, val, ckpt_path=ckpt_path)
+    return trainer.callback_metrics
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "policy"),
+    [
+        pytest.param(Context, "context", {Block}, marks=pytest.mark.skipif(not CONTEXT, reason="needs a newer torch")),
+        (Choosing, "expert", None),
+    ],
+)
+def test_one_process_goes_on_from_the_shards_of_a_mesh_under_the_same_name(tmp_path, make, name, policy):
+    expected = metrics_on_mesh(make, tmp_path / "whole", 2, 12)
+    strategy = ModelParallel(
+        mesh={"data_shard": 2, name: 2}, auto_wrap_policy=policy, state_dict_type="sharded", launcher="fork"
+    )
+    metrics_on_mesh(make, tmp_path / "part", 1, 6, devices=4, strategy=strategy)
+    path = tmp_path / "part" / "x.ckpt"
+    assert path.is_dir()
+    found = metrics_on_mesh(make, tmp_path / "part", 2, 12, path)
+    assert path.is_file()
+    for key in ("loss", "val_loss"):
+        torch.testing.assert_close(found[key], expected[key], rtol=1e-5, atol=1e-6, msg=key)
 
 
 def state_of(strategy, module, optimizer):
