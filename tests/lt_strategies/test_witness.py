@@ -51,7 +51,7 @@ def test_the_other_rank_raises_what_the_first_that_failed_said(tmp_path, who):
 def test_a_killed_rank_is_named_with_its_place(tmp_path):
     said, status = by_hand(tmp_path, "kill", 1)
     assert status == [1, -9]
-    assert "Rank 1 of 2 is gone without a word, " in said[0]
+    assert "Rank 1 of 2 is gone without a word, last heard of " in said[0]
     assert "gloo" not in said[0]
 
 

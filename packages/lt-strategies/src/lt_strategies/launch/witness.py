@@ -116,8 +116,8 @@ class Witness(Seat):
         rank, line = lines[0]
         others = f" So are ranks {', '.join(str(other) for other, _ in lines[1:])}." if lines[1:] else ""
         where = line.decode().partition(" ")[2] or "before its run began"
-        text = f"Rank {rank} of {self.world_size} is gone without a word, {where}: killed, perhaps (out of memory, "
-        return Verdict(rank, f"{text}or a job limit), or its node is lost.{others}")
+        text = f"Rank {rank} of {self.world_size} is gone without a word, last heard of {where}: killed, perhaps "
+        return Verdict(rank, f"{text}(out of memory, or a job limit), or its node is lost.{others}")
 
     def _reports(self, store: Store, silent: list[int]) -> list[dict[str, Any]]:
         spoke = sorted(set(range(self.world_size)) - set(silent))
