@@ -180,7 +180,9 @@ def test_an_error_without_lines_of_the_user_is_one_line(here, capsys):
     with pytest.raises(SystemExit) as end:
         main(["predict", *BASE])
     assert end.value.code == 1
-    assert capsys.readouterr().err.startswith("lt predict: error: predict has no data")
+    said = capsys.readouterr().err
+    assert said.startswith("lt predict: error: predict needs Net.predict_step")
+    assert said.count("\n") == 1
 
 
 def test_an_error_in_the_users_code_keeps_its_traceback(here):
