@@ -221,8 +221,9 @@ def _check_unknown(cls: type[Any], unknown: list[str], named: Mapping[str, Any])
 
 def _warn_of_renamed(cls: type[Any], saved: Mapping[str, Any], named: Mapping[str, Any], left: Iterable[str]) -> None:
     """Say which values of the file go nowhere, while a parameter of nearly that name keeps its default."""
-    for name in saved.keys() - named.keys():
-        if (near := nearest_name(name, left)) is not None and named[near].default is not inspect.Parameter.empty:
+    for name in sorted(saved.keys() - named.keys()):
+        near = nearest_name(name, left)  # optimizer_lr tells of an optimizer, and is no other word for it
+        if near and not name.startswith(f"{near}_") and named[near].default is not inspect.Parameter.empty:
             warn(
                 f"{cls.__qualname__}.load_from_checkpoint: the file holds {name}={saved[name]!r}, which __init__ does "
                 f"not take, and nothing for {near!r}, which keeps its default. If it was renamed, pass {near}=...",
@@ -231,9 +232,7 @@ def _warn_of_renamed(cls: type[Any], saved: Mapping[str, Any], named: Mapping[st
 
 
 def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(cls.__init__).parameters)
-    parameters.pop(next(iter(parameters), ""), None)
-    return parameters
+    return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
 
 
 def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
