@@ -23,7 +23,7 @@ for batch in [torch.ones(2, 4)]:
     loss.backward()
     optimizer.step()
 """
-BY_LT = """
+NET = """
 import torch
 import lt_core, lt_loops
 class Net(lt_core.LightningModule):
@@ -34,6 +34,9 @@ class Net(lt_core.LightningModule):
         return self.layer(batch).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
+"""
+BY_LT = f"""
+{NET}
 off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 lt_loops.Trainer(accelerator="cpu", max_epochs=1, **off).fit(Net(), [torch.ones(2, 4)])
 """
@@ -50,20 +53,12 @@ begin = time.process_time()
 {BY_LT}
 print(time.process_time() - begin)
 """
-FIXED = """
+FIXED = f"""
 import os, sys, tempfile, time, warnings
 warnings.simplefilter("ignore")
 shown, sys.stdout, sys.stderr = sys.stdout, open(os.devnull, "w"), open(os.devnull, "w")
-import torch
 import lt as pl
-class Net(pl.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-    def training_step(self, batch):
-        return self.layer(batch).sum()
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+{NET}
 taken = []
 with tempfile.TemporaryDirectory() as folder:
     for turn in range(12):
