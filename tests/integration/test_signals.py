@@ -61,3 +61,48 @@ def test_other_signals_come_from_programs_and_say_nothing(report):
 
 def test_on_signal_return_hands_the_script_back_and_the_fit_goes_on(report):
     assert report["return"] == 0
+
+
+USERS_TESTS = """
+import signal
+from pathlib import Path
+
+import torch
+from lt import LightningModule, Trainer
+from lt.callbacks import ModelCheckpoint
+
+here = Path(__file__).parent
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, batch_idx):
+        signal.raise_signal(signal.SIGTERM)
+        return self.layer(batch).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def test_that_trains():
+    Trainer(accelerator="cpu", logger=False, callbacks=ModelCheckpoint(here)).fit(Net(), [torch.ones(2, 2)] * 9)
+    (here / "went on").touch()
+
+
+def test_that_comes_next():
+    (here / "came next").touch()
+"""
+
+
+def test_a_signal_in_a_fit_of_a_users_test_ends_pytest_when_the_files_are_saved(tmp_path):
+    (tmp_path / "test_users.py").write_text(USERS_TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".ckpt") == ["interrupted.ckpt"]
+    assert not (tmp_path / "went on").exists()
+    assert not (tmp_path / "came next").exists()
+    assert "SIGTERM ended fit. A test that sends the signal itself takes Trainer(on_signal='return')." in done.stdout

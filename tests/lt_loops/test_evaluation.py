@@ -171,7 +171,7 @@ def test_predict_iter_may_be_left_early(trainer):
 
 
 def test_a_signal_while_predict_iter_goes_on_ends_the_script_and_not_only_the_outputs(trainer, monkeypatch):
-    monkeypatch.setattr("lt_loops.trainer.exits_process", lambda on_signal: on_signal == "exit")
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
     run = trainer()
     outputs = run.predict_iter(Doubles(), numbers())
     next(outputs)

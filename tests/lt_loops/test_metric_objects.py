@@ -216,7 +216,7 @@ def test_a_signal_in_a_validation_leaves_no_sums_here_and_none_in_the_file(train
         def on_interrupt(self, trainer, pl_module):
             trainer.request_save(tmp_path / "cut.ckpt")
 
-    module, run = Measured(), trainer(num_sanity_val_steps=0, callbacks=Stops())
+    module, run = Measured(), trainer(num_sanity_val_steps=0, callbacks=Stops(), on_signal="return")
     run.fit(module, numbers(), numbers())
     assert run.interrupted
     assert is_reset(module.trained)

@@ -444,7 +444,7 @@ def test_a_validation_that_a_signal_cuts_short_leaves_no_trace(trainer, kinds, l
         rows = Rows()
         arguments = {"max_epochs": 2, "val_check_interval": 2, "silence": ["LT321"], "log_every_n_steps": 1}
         configure_leniently(module)
-        made = trainer(callbacks=SavesWhenInterrupted(), logger=rows, **arguments)
+        made = trainer(callbacks=SavesWhenInterrupted(), logger=rows, on_signal="return", **arguments)
         made.fit(module, loader(18), loader(6), **more)
         return made, rows.rows
 

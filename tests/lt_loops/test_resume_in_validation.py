@@ -42,7 +42,8 @@ def compare(trainer, net, loader, seeded, same, tmp_path):
 
     def fit(module, val, path=None, **more):
         rows, callbacks = Rows(), [SavesWhenInterrupted(tmp_path / "cut.ckpt"), *more.pop("callbacks", ())]
-        made = trainer(max_epochs=2, val_check_interval=3, callbacks=callbacks, logger=rows, log_every_n_steps=1)
+        arguments = {"max_epochs": 2, "val_check_interval": 3, "logger": rows, "on_signal": "return"}
+        made = trainer(callbacks=callbacks, log_every_n_steps=1, **arguments)
         made.fit(module, loader(18), val, ckpt_path=path)
         return rows.rows, made.callback_metrics
 
@@ -175,7 +176,8 @@ def test_a_validation_of_other_batches_begins_anew(other, trainer, net, loader, 
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def fit(stops, batch_size=4, path=None, **more):
-        made, module = trainer(num_sanity_val_steps=0, callbacks=[SavesWhenInterrupted(cut)], **more), Interrupted()
+        arguments = {"num_sanity_val_steps": 0, "callbacks": [SavesWhenInterrupted(cut)], "on_signal": "return"}
+        made, module = trainer(**arguments, **more), Interrupted()
         module.stops = stops
         made.fit(module, loader(4), DataLoader(torch.arange(9.0), batch_size=batch_size), ckpt_path=path)
         return made.callback_metrics

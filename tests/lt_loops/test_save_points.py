@@ -59,7 +59,7 @@ def test_a_signal_while_an_epoch_ends_saves_what_resumes_the_run(
     path = tmp_path / "interrupted.ckpt"
 
     def fit(module, **more):
-        made = trainer(max_epochs=2, callbacks=Asks("on_interrupt", path), silence=["LT322"])
+        made = trainer(max_epochs=2, callbacks=Asks("on_interrupt", path), silence=["LT322"], on_signal="return")
         made.fit(module, loader(20), loader(8), **more)
         return made
 

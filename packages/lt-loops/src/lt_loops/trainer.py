@@ -39,7 +39,7 @@ from lt_loops.report.results import format_results
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.saves import SaveRequest
-from lt_loops.run.signals import EXIT_STATUS, exits_process
+from lt_loops.run.signals import end_script, exits_process
 from lt_loops.run.stopping import Stopping
 from lt_loops.run.take_over import take_over
 from lt_loops.setup.hook_calls import call_event
@@ -358,7 +358,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         def outputs() -> Iterator[Any]:
             yield from iterate_predictions(run)
-            self._exit_after_signal(run.stopping)
+            self._exit_after_signal(run)
 
         return outputs()
 
@@ -451,14 +451,14 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 "trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             )
-        self._exit_after_signal(run.stopping)
+        self._exit_after_signal(run)
 
     def _exits(self, stopping: Stopping) -> bool:
         return stopping.signal is not None and exits_process(self.settings.on_signal)
 
-    def _exit_after_signal(self, stopping: Stopping) -> None:
-        if self._exits(stopping):
-            raise SystemExit(EXIT_STATUS[stopping.signal or 0])
+    def _exit_after_signal(self, run: Run) -> None:
+        if self._exits(run.stopping):
+            end_script(run.stopping.signal or 0, run.stage)
 
     def _say_where_it_is_shown(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from lt_core.callback import Callback
 from lt_core.launcher import is_interactive
@@ -76,6 +76,13 @@ def _say_now(text: str) -> None:
 
 
 def exits_process(on_signal: str) -> bool:
-    """Return whether a run ended by a signal ends the script: not in an interactive session or under pytest."""
-    stays = is_interactive() or bool(sys.flags.interactive) or "pytest" in sys.modules
-    return on_signal == "exit" and not stays
+    """Return whether a run ended by a signal ends the script: not in an interactive session."""
+    return on_signal == "exit" and not (is_interactive() or sys.flags.interactive)
+
+
+def end_script(number: int, stage: str) -> NoReturn:
+    """End the script with the status of a signal; a session of pytest as Ctrl-C does, with its report of the tests."""
+    if "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ and multiprocessing.parent_process() is None:
+        way_out = "A test that sends the signal itself takes Trainer(on_signal='return')."
+        raise KeyboardInterrupt(f"{_HANDLED[number]} ended {stage}. {way_out}")  # SystemExit would fail one test only
+    raise SystemExit(EXIT_STATUS[number])
