@@ -358,7 +358,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
         def outputs() -> Iterator[Any]:
             yield from iterate_predictions(run)
-            self._exit_after_signal(run)
+            self._exit_after_signal(run.stopping)
 
         return outputs()
 
@@ -451,14 +451,14 @@ class Trainer(TrainerView, metaclass=AsksDialects):
                 "trainer.save_checkpoint(path) elsewhere.",
                 code="LT641",
             )
-        self._exit_after_signal(run)
+        self._exit_after_signal(run.stopping)
 
     def _exits(self, stopping: Stopping) -> bool:
         return stopping.signal is not None and exits_process(self.settings.on_signal)
 
-    def _exit_after_signal(self, run: Run) -> None:
-        if self._exits(run.stopping):
-            end_script(run.stopping.signal or 0, run.stage)
+    def _exit_after_signal(self, stopping: Stopping) -> None:
+        if self._exits(stopping):
+            end_script(stopping.signal or 0)
 
     def _say_where_it_is_shown(self) -> None:
         """Print, once for each folder of a run, what an installed package says about looking at it."""

@@ -19,9 +19,6 @@ from lt_loops.run.stopping import Stopping
 _NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 _HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}
 
-EXIT_STATUS = {number: 128 + int(number) for number in _HANDLED}
-"""Exit status of a script that a signal ended, as shells know it: 130, 143, 138, 129."""
-
 
 class Signals:
     """Handles SIGINT, SIGTERM, SIGUSR1 and SIGHUP while a run goes on; before and after they are the user's.
@@ -80,9 +77,9 @@ def exits_process(on_signal: str) -> bool:
     return on_signal == "exit" and not (is_interactive() or sys.flags.interactive)
 
 
-def end_script(number: int, stage: str) -> NoReturn:
-    """End the script with the status of a signal; a session of pytest as Ctrl-C does, with its report of the tests."""
+def end_script(number: int) -> NoReturn:
+    """End the script with the status that shells know of a signal; pytest as Ctrl-C does, with its report of tests."""
     if "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ and multiprocessing.parent_process() is None:
-        way_out = "A test that sends the signal itself takes Trainer(on_signal='return')."
-        raise KeyboardInterrupt(f"{_HANDLED[number]} ended {stage}. {way_out}")  # SystemExit would fail one test only
-    raise SystemExit(EXIT_STATUS[number])
+        # SystemExit would fail this test, and the next one would run
+        raise KeyboardInterrupt(f"{_HANDLED[number]}. A test that sends it itself takes Trainer(on_signal='return').")
+    raise SystemExit(128 + number)
