@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lt_core import Callback, Logger, LtWarning
+from lt_core import Callback, HookError, Logger, LtWarning
 from lt_core.errors import warn
 from lt_core.strategy import Strategy
 
@@ -346,3 +346,21 @@ def test_an_iterator_that_an_error_left_behind_draws_nothing_when_it_is_collecte
     del caught
     gc.collect()
     assert torch.equal(generator.get_state(), module.drawn)
+
+
+@pytest.mark.parametrize("name", ["training_step", "validation_step", "optimizer_step", "backward"])
+def test_a_step_that_cannot_be_called_is_refused_before_any_data_is_prepared(name, trainer, net, loader):
+    class Module(net):
+        asked = ()
+
+        def prepare_data(self):
+            self.asked = ("prepare_data",)
+
+        def validation_step(self, batch, batch_idx):
+            self.asked = (*self.asked, "validation_step")
+
+    setattr(Module, name, lambda self, one, two, three, four, five: None)
+    module = Module()
+    with pytest.raises(HookError, match=r"\(one, two, three, four, five\) does not fit: lt calls"):
+        trainer(num_sanity_val_steps=1).fit(module, loader(), loader())
+    assert module.asked == ()

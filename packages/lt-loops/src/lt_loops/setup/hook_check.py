@@ -28,6 +28,7 @@ from lt_loops.setup.signatures import (
     CURRENT,
     OFFERED,
     BoundHook,
+    adapted,
     called,
     count_arguments,
     described,
@@ -210,6 +211,15 @@ def check_monitors(logged: Iterable[str], callbacks: Sequence[Callback], schedul
             )
 
 
+def _check_training(module: LightningModule) -> None:
+    """Look at what the plan of the loop adapts, which is made when the data is there and a validation has run."""
+    if not any(f"parameter.{name}" in spoken() for name in former_parameters(module.training_step)):
+        count_arguments(module.training_step, OFFERED[:2])
+    for name in ("optimizer_step", "backward") if module.automatic_optimization else ():
+        if is_overridden(module, name, LightningModule):
+            adapted(getattr(module, name), name, optimizer=None)
+
+
 def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
     """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
     name = type(module).__name__
@@ -217,6 +227,7 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, valida
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
+        _check_training(module)
         has_step = is_overridden(module, "validation_step", LightningModule)
         has_loader = loaders.has("validate")
         if has_loader and not has_step:
