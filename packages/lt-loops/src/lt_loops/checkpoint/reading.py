@@ -5,7 +5,9 @@ Who takes back what, and when, say the owners (:class:`~lt_loops.run.owner.Resto
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
 
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import dialects
@@ -16,6 +18,7 @@ from lt_loops.checkpoint.gaps import listed
 from lt_loops.former_names import understood_by
 from lt_loops.run.origin import Origin
 from lt_loops.run.owner import Saved
+from lt_loops.run.position import Position
 
 
 def read_checkpoint(
@@ -53,8 +56,34 @@ def check_resumable(saved: Saved) -> None:
             "warm start load it by load_from_checkpoint and call fit without ckpt_path.",
             code="LT602",
         )
+    if "lt" in saved.tree and (fault := next(_faults(saved.tree["lt"]), None)):
+        raise CheckpointError(
+            f"{saved.path}: {fault}. The file is not as lt wrote it: resume from another one, or for a warm start load "
+            "it by load_from_checkpoint and call fit without ckpt_path.",
+            code="LT602",
+        )
     if saved.rank == 0 and (gaps := saved.tree.get("gaps")):
         warn(f"{saved.path} was saved without {listed(gaps)}. That begins anew.", code="LT607")
+
+
+def _faults(lt: Any) -> Iterator[str]:
+    """Yield what is wrong with the part of a file from which a run goes on."""
+    yield from _missing("lt", lt, position=dict, pending=dict, precision=dict, ranks=list, world_size=int)
+    yield from _missing("lt.pending", lt["pending"], divisor=float, counted=int, weight=float, weighted=bool)
+    for rank, state in enumerate(lt["ranks"] or [None]):
+        yield from _missing(f"lt.ranks[{rank}]", state, gradients=dict, generators=dict, recorder=dict)
+    for name, least in asdict(Position()).items():
+        value = lt["position"].get(name, least)  # older files lack some
+        if not isinstance(value, (int, float)) or value < least:
+            yield f"lt.position.{name} is {value!r:.40}; expected {least} or more"
+
+
+def _missing(name: str, value: Any, **parts: type) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{name} is {value!r:.40}; expected dict"
+    for part, kind in parts.items():
+        if not isinstance(value.get(part), (int, float) if kind is float else kind):
+            yield f"{name}.{part} is {value.get(part)!r:.40}; expected {kind.__name__}"
 
 
 def place_of_others(
