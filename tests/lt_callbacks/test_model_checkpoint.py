@@ -163,11 +163,12 @@ def test_names_may_have_any_format_that_a_number_fits():
     ModelCheckpoint(filename="{epoch:03d}-{step:.1e}-{val_loss:.2f}-{count:04d}-{mean!r:>9}")
 
 
-def test_a_value_that_does_not_fit_its_format_is_an_error(tmp_path):
-    callback = ModelCheckpoint(tmp_path, "{val_loss:02d}")
+def test_a_value_that_does_not_fit_its_format_is_saved_under_its_plain_value_and_said(tmp_path):
+    callback = ModelCheckpoint(tmp_path, "{epoch}-{val_loss:02d}")
     trainer = start(callback, tmp_path)
-    with pytest.raises(ConfigError, match="val_loss=0.5 does not fit the format '02d'"):
+    with pytest.warns(LtWarning, match=r"'val_loss' is a float.* format '02d'.*Write \{val_loss:.2f\}.*LT176"):
         epoch(callback, trainer, 0, val_loss=0.5)
+    assert names(tmp_path) == ["epoch=0-val_loss=0.5.ckpt"]
 
 
 def test_a_monitor_never_logged_is_an_error_that_lists_what_was_logged(tmp_path):

@@ -420,7 +420,7 @@ class ModelCheckpoint(Checkpoint):
         """Return the path for ``metrics``: folder, prefix, filled name, version, ending.
 
         Raises:
-            ConfigError: where a value does not fit its format, or the name leads out of the folder.
+            ConfigError: where the name leads out of the folder.
         """
         join, equals = self.CHECKPOINT_JOIN_CHAR, self.CHECKPOINT_EQUALS_CHAR
         template = filename or self.filename or f"{{epoch}}{join}{{step}}"

@@ -44,7 +44,7 @@ def fill_template(
     """Return ``template`` filled with ``metrics``.
 
     A ``/`` in a metric's name becomes ``_``, so that no metric makes a folder. A metric that is not there counts as 0,
-    with one warning.
+    one that its format does not fit (a fraction ``02d``) is written without it, each with one warning.
 
     Args:
         who: the callback, for errors.
@@ -54,7 +54,7 @@ def fill_template(
         equals: what stands between name and value.
 
     Raises:
-        ConfigError: where a value does not fit its format, or the result leads out of the folder.
+        ConfigError: where the result leads out of the folder.
     """
     parts = []
     for literal, field, spec, conversion in Formatter().parse(template):
@@ -62,7 +62,13 @@ def fill_template(
         if field is not None:
             value = _value(who, field, metrics)
             prefix = f"{field}{equals}".replace("/", "_").replace("\\", "_") if insert_names else ""
-            parts.append(prefix + _format(who, field, value, spec or "", conversion))
+            try:
+                parts.append(prefix + _format(who, field, value, spec or "", conversion))
+            except ConfigError:  # hours of training are not lost for a name
+                kind = f"a {type(value).__name__}, which does not fit the format {spec!r}"
+                how = f"the name has it as it is. Write {{{field}:.2f}}, for instance."
+                warn(f"{who}(filename=...): {field!r} is {kind}, so {how}", code="LT176")
+                parts.append(f"{prefix}{value}")
     name = "".join(parts)
     _check_inside(who, template, name)
     return name
