@@ -96,11 +96,12 @@ def test_a_profiler_begins_when_the_logger_knows_where_it_writes():
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_logger_that_shares_no_folder_need_not_take_the_others():
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_logger_that_shares_no_folder_need_not_take_the_others(others):
     class Alone(Logger):
         def claim_version(self):
             claimed.append(self)
 
     claimed = []
-    fit(logger=(alone := Alone()))
+    fit(logger=[*(Logger() for _ in range(others)), alone := Alone()])
     assert claimed == [alone]

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare, setup_once
@@ -189,7 +190,8 @@ def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Sa
         state = states[index] if index < len(states) else None
         if state is not None and strategy.rank == 0:
             log.guarded(logger, partial(logger.load_state_dict, state))
-        version = logger.claim_version(beside=tuple(loggers[:index])) if strategy.rank == 0 else None
+        claim = matched(logger.claim_version, ("beside",)) or logger.claim_version
+        version = claim(tuple(loggers[:index])) if strategy.rank == 0 else None
         if strategy.world_size > 1:
             version = strategy.broadcast(version)
             if version is not None and strategy.rank != 0:
