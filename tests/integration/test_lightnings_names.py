@@ -549,3 +549,150 @@ def test_accelerators_say_whether_they_are_here():
     assert lt.accelerators.CUDAAccelerator.is_available() is (torch.cuda.device_count() > 0)
     assert lt.accelerators.CUDAAccelerator.auto_device_count() == torch.cuda.device_count()
     assert lt.accelerators.CPUAccelerator.auto_device_count() == 1
+
+
+# ---- accelerators, formats and loops as Lightning's users write and read them ----------------------------------------
+
+
+@pytest.fixture
+def lumen(name):
+    """A kind of device as Lightning's documentation has it written, and what it was asked."""
+    asked = []
+
+    class Lumen(name("accelerators:Accelerator")):
+        def __init__(self, size=1):
+            self.size = size
+
+        def setup(self, trainer):
+            asked.append(("setup", trainer.max_steps))
+
+        def setup_device(self, device):
+            asked.append(("setup_device", device))
+
+        def teardown(self):
+            asked.append(("teardown",))
+
+        def get_device_stats(self, device):
+            return {"light": 0.5}
+
+        @staticmethod
+        def parse_devices(devices):
+            return int(devices)
+
+        @staticmethod
+        def get_parallel_devices(devices):
+            return [torch.device("cpu")] * devices
+
+        @staticmethod
+        def auto_device_count():
+            return 1
+
+        @staticmethod
+        def is_available():
+            return True
+
+        @staticmethod
+        def name():
+            return "lumen"
+
+    return Lumen, asked
+
+
+def test_an_accelerator_written_for_lightning_trains(name, lumen):
+    kind, asked = lumen
+    trainer = name(":Trainer")(**QUIET | {"accelerator": kind()}, devices="1", max_steps=1)
+    trainer.fit(name("demos.boring_classes:BoringModel")())
+    assert asked == [("setup_device", torch.device("cpu")), ("setup", 1), ("teardown",)]
+    assert isinstance(trainer.accelerator, kind)
+    assert trainer.accelerator.name() == kind.name() == "lumen"
+    assert trainer.accelerator.stats(trainer.strategy.device) == {"light": 0.5}
+    assert name(":Trainer")(**QUIET | {"accelerator": kind()}, devices=2).strategy.name == "ddp"
+
+
+def test_an_accelerator_is_registered_by_a_decorator_with_its_arguments(name, lumen):
+    registry = name("accelerators:AcceleratorRegistry")
+    registry.register("lumen", description="glows", size=3)(lumen[0])
+    try:
+        assert name(":Trainer")(**QUIET | {"accelerator": "lumen"}).accelerator.size == 3
+        assert "lumen" in registry.available_accelerators()
+    finally:
+        registry.remove("lumen")
+
+
+def test_an_accelerator_that_is_not_here_is_a_misconfiguration(name, lumen):
+    class Away(lumen[0]):
+        @staticmethod
+        def is_available():
+            return False
+
+    with pytest.raises(name("utilities.exceptions:MisconfigurationException"), match="no such device here"):
+        name(":Trainer")(**QUIET | {"accelerator": Away()})
+
+
+def test_lts_own_accelerators_have_lightnings_methods(name):
+    cpu = name("accelerators:CPUAccelerator")
+    opened = []
+
+    class Told(cpu):
+        def setup_device(self, device):
+            opened.append(device)
+            super().setup_device(device)
+
+    trainer = name(":Trainer")(**QUIET | {"accelerator": Told()}, devices=1, max_steps=1)
+    trainer.fit(name("demos.boring_classes:BoringModel")())
+    assert opened == [torch.device("cpu")]
+    assert (cpu.name(), cpu.parse_devices("2"), cpu.get_parallel_devices(2)) == ("cpu", 2, [torch.device("cpu")] * 2)
+    by_name = name(":Trainer")(**QUIET).accelerator
+    assert isinstance(by_name, cpu)
+    assert by_name.name() == "cpu"
+
+
+def test_mixed_precision_says_its_device_and_computes_outside_of_a_step(name):
+    mixed = name("plugins:MixedPrecision")
+    scaler = torch.amp.GradScaler("cpu")
+    assert (mixed("bf16-mixed", "cpu").device, mixed("bf16-mixed", "cpu").scaler) == ("cpu", None)
+    assert (mixed("16-mixed", "cuda").device, mixed("16-mixed", "cpu", scaler).scaler) == ("cuda", scaler)
+    plugin = name(":Trainer")(**QUIET, precision="bf16-mixed").precision_plugin
+    one = torch.ones(2, 2)
+    for context in (plugin.forward_context, plugin.autocast_context_manager, plugin.val_step_context):
+        with context():
+            assert (one @ one).dtype is torch.bfloat16
+    assert plugin.device == "cpu"
+    assert not hasattr(name(":Trainer")(**QUIET).precision_plugin, "device")  # nor in Lightning
+
+
+def test_evaluation_loops_count_their_batches(name):
+    told = []
+
+    def tell(loop):
+        counts = (loop.batch_progress.current, loop.batch_progress.total)
+        ready, completed = zip(*((each.ready, each.completed) for each in counts), strict=True)
+        told.append((*ready, *completed, loop.batch_progress.is_last_batch))
+
+    class Tells(name(":Callback")):
+        def on_train_batch_start(self, trainer, *_):
+            tell(trainer.fit_loop.epoch_loop.val_loop)
+
+        def on_validation_batch_end(self, trainer, *_):
+            tell(trainer.fit_loop.epoch_loop.val_loop)
+
+        def on_test_batch_start(self, trainer, *_):
+            tell(trainer.test_loop)
+
+    trainer = name(":Trainer")(
+        **QUIET, max_epochs=1, limit_train_batches=2, limit_val_batches=2, limit_test_batches=1, val_check_interval=1
+    )
+    trainer.callbacks.append(Tells())
+    model = name("demos.boring_classes:BoringModel")()
+    trainer.fit(model)
+    for _ in range(2):
+        trainer.test(model, verbose=False)
+    tell(trainer.fit_loop.epoch_loop.val_loop)
+    tell(trainer.predict_loop)
+    assert told == [  # as Lightning 2.6.6: ready in this evaluation and in all, completed in them, the last
+        *[(1, 1, 0, 0, False), (2, 2, 1, 1, True)],  # the sanity check
+        *[(0, 0, 0, 0, False), (1, 1, 0, 0, False), (2, 2, 1, 1, True)],
+        *[(2, 2, 2, 2, True), (1, 3, 0, 2, False), (2, 4, 1, 3, True)],
+        *[(1, 1, 0, 0, True), (1, 2, 0, 1, True)],  # two tests
+        *[(2, 4, 2, 4, True), (0, 0, 0, 0, False)],
+    ]

@@ -15,7 +15,7 @@ import torch
 
 from lt_core import plugins
 
-__all__ = ["precision_named"]
+__all__ = ["Answers", "precision_named"]
 
 _CARRIED = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin")
 """Arguments of Lightning's strategies, in their order."""
@@ -33,7 +33,7 @@ _STRATEGIES = {
 }
 
 
-class _Answers(type):
+class Answers(type):
     """Classes whose objects are also those of lt's class."""
 
     def __instancecheck__(cls, value: object) -> bool:
@@ -44,9 +44,7 @@ class _Answers(type):
 def _derived(name: str, origin: str, init: Any) -> type:
     module, _, attribute = origin.partition(":")
     base = getattr(import_module(module), attribute)
-    return _Answers(
-        name, (base,), {"of_lt": base, "__init__": wraps(base.__init__)(init(base)), "__module__": __name__}
-    )
+    return Answers(name, (base,), {"of_lt": base, "__init__": wraps(base.__init__)(init(base)), "__module__": __name__})
 
 
 def _strategy(base: Any) -> Any:
@@ -87,6 +85,7 @@ def _precision() -> Any:
 def _mixed(base: Any) -> Any:
     def initialize(self: Any, precision: Any = "bf16-mixed", device: Any = None, scaler: Any = None) -> None:
         base.__init__(_answers(self, precision), precision, device, scaler)
+        self.device, self.scaler = device, None
 
     return initialize
 
@@ -101,7 +100,9 @@ def _mixed_precision() -> type:
 
     def create(cls: type, precision: Any = "bf16-mixed", device: Any = None, scaler: Any = None) -> Any:
         if precision == "16-mixed":
-            return _answers(import_module("lt_strategies.precision.dtypes").ScaledMixed(scaler), precision)
+            scaled = _answers(import_module("lt_strategies.precision.dtypes").ScaledMixed(scaler), precision)
+            scaled.device = device
+            return scaled
         return object.__new__(cls)
 
     made.__new__ = create

@@ -6,7 +6,11 @@ A face passes for its part (``isinstance`` too), and holds nothing: it asks the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar
+
+import torch
 
 from lt_compat.lightning.environments import ClusterEnvironment
 from lt_core import plugins
@@ -14,7 +18,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import ConfigTypeError
 from lt_core.precision import Precision
 
-__all__ = ["AcceleratorConnector", "Face", "PrecisionFace", "StrategyFace"]
+__all__ = ["AcceleratorConnector", "Face", "PrecisionFace", "StrategyFace", "computing_in"]
 
 
 class Face:
@@ -155,13 +159,38 @@ class StrategyFace(Face):
     }
 
 
+def computing_in(precision: Any, device_type: str) -> AbstractContextManager[Any]:
+    """Return a context that computes in a number format: autocast, or another default for new tensors."""
+    if precision.name.endswith("-mixed"):
+        return torch.autocast(device_type, precision.dtype, cache_enabled=False)
+    context: AbstractContextManager[Any] = precision.init_context()
+    return context
+
+
+def _context(precision: Any, trainer: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return partial(computing_in, precision, trainer.strategy.device.type)
+
+
 class PrecisionFace(Face):
     """``trainer.precision_plugin``."""
 
     reads: ClassVar[Mapping[str, Callable[[Any, Any], Any]]] = {
+        **dict.fromkeys(("forward_context", "train_step_context", "val_step_context", "test_step_context"), _context),
+        "predict_step_context": _context,
+        "tensor_init_context": lambda precision, trainer: precision.init_context,
+        "module_init_context": lambda precision, trainer: precision.init_context,
+        "main_params": lambda precision, trainer: (
+            lambda optimizer: (parameter for group in optimizer.param_groups for parameter in group["params"])
+        ),
         "precision": lambda precision, trainer: precision.name,
         "scaler": lambda precision, trainer: getattr(precision, "scaler", None),
     }
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer what of Lightning's formats only mixed precision has."""
+        if name in ("device", "autocast_context_manager") and self._part.name.endswith("-mixed"):
+            return self._trainer.strategy.device.type if name == "device" else _context(self._part, self._trainer)
+        return super().__getattr__(name)
 
 
 class AcceleratorConnector:

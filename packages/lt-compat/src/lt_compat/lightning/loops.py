@@ -30,7 +30,7 @@ class FitLoop:
         if name == "setup_data":
             return _nothing
         if name == "val_loop":
-            return EvaluationLoop(self.trainer)
+            return EvaluationLoop(self.trainer, verbose=False)
         if name == "_combined_loader":
             return _combined(self.trainer.train_dataloader, "max_size_cycle")
         return getattr(self.trainer, _TRAINERS.get(name, name))
@@ -126,8 +126,65 @@ def _nothing() -> None:
     """The loaders are asked for when a run begins."""
 
 
-def _counts(done: int, begun: int) -> SimpleNamespace:
-    return SimpleNamespace(ready=begun, started=begun, processed=done, completed=done)
+def _counts(done: int, begun: int, processed: int | None = None) -> SimpleNamespace:
+    read = done if processed is None else processed
+    return SimpleNamespace(ready=begun, started=begun, processed=read, completed=done)
+
+
+def evaluated(trainer: Any, fn: str, *, at_end: bool = False) -> SimpleNamespace:
+    """Return how many batches of an evaluation were begun and done, of all its loaders together.
+
+    While a batch's hooks run it counts as begun and processed; Lightning's first ones find it only ready.
+
+    Args:
+        trainer: whose.
+        fn: the method that evaluates.
+        at_end: keep the counts, for when another method has run.
+    """
+    run, kept = trainer._run, vars(trainer).setdefault("_evaluated", {})
+    begun, before = kept.get(fn, (0, 0))
+    within, last = False, begun > 0
+    if trainer.stage == fn or at_end:
+        group = "validate" if fn == "fit" else fn
+        within, begun = run.recorder.phase in (f"{group}_batch", "predict_step"), _read(run, group)
+        each = getattr(trainer, "num_sanity_val_batches" if trainer.sanity_checking else _BATCHES[group])
+        last = begun == sum(each) > 0
+        before = (
+            _before(trainer, run.position.batch, sum(each), begun, at_end=at_end) if fn == "fit" else before + begun
+        )
+    if at_end:
+        kept[fn] = (begun, before)
+    return SimpleNamespace(
+        current=_counts(begun - within, begun, begun),
+        total=_counts(before - within, before, before),
+        is_last_batch=last,
+    )
+
+
+def _before(trainer: Any, batch: int, whole: float, begun: int, *, at_end: bool) -> int:
+    """Return how many batches the validations of this epoch have begun; where these are due by time, the last one."""
+    interval, batches = trainer.val_check_interval, trainer.num_training_batches
+    by_batches = isinstance(interval, int) or (isinstance(interval, float) and batches < float("inf"))
+    if not by_batches or whole == float("inf") or trainer.sanity_checking:
+        return begun
+    every = interval if isinstance(interval, int) else max(int(batches * interval), 1)
+    over = (batch or (batches if at_end and batches < float("inf") else 0)) // every
+    return int(whole) * max(over - 1, 0) + begun if trainer.validating else int(whole) * over
+
+
+_BATCHES = {"validate": "num_val_batches", "test": "num_test_batches", "predict": "num_predict_batches"}
+
+
+def _read(run: Any, group: str) -> int:
+    """Return how many batches the present evaluation has read, or the last one of the fit; 0 for the sanity check's."""
+    feeds, phase, position = run.evaluation.feeds_made(group) or (), run.recorder.phase, run.position
+    if phase.endswith(("_model_eval", f"{group}_start", f"{group}_epoch_start")):
+        return 0
+    trains = run.stage == "fit" and run.phase not in ("validate", "sanity_check")
+    if trains and position.validated < position.epoch == 0:
+        return 0
+    read = feeds[: (run.recorder.loader_idx or 0) + 1] if phase in (f"{group}_batch", "predict_step") else feeds
+    return sum(feed.batches_done for feed in read)
 
 
 class EvaluationLoop:
@@ -150,7 +207,7 @@ class EvaluationLoop:
         inference_mode: bool = True,
     ) -> None:
         self.trainer, self.verbose, self.inference_mode = trainer, verbose, inference_mode
-        self._stage = "test" if trainer_fn == "test" else "val"
+        self._fn, self._stage = trainer_fn, "test" if trainer_fn == "test" else "val"
 
     @property
     def _data_source(self) -> EvaluationLoop:
@@ -173,6 +230,11 @@ class EvaluationLoop:
     def num_dataloaders(self) -> int:
         """How many loaders there are."""
         return len(self.max_batches)
+
+    @property
+    def batch_progress(self) -> SimpleNamespace:
+        """How many batches of the present or last evaluation were begun and done, and of all in this epoch."""
+        return evaluated(self.trainer, self._fn)
 
     @property
     def epoch_loop(self) -> EvaluationLoop:
@@ -222,6 +284,11 @@ class PredictLoop:
     def num_dataloaders(self) -> int:
         """How many loaders there are."""
         return len(self.max_batches)
+
+    @property
+    def batch_progress(self) -> SimpleNamespace:
+        """How many batches of the present or last prediction, and of all, were begun and done."""
+        return evaluated(self.trainer, "predict")
 
     @property
     def epoch_loop(self) -> PredictLoop:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import cache, wraps
 from typing import Any
 
 from lt_compat.lightning._profilers import AdvancedProfiler, PassThroughProfiler, SimpleProfiler
+from lt_compat.lightning.accelerators import AcceleratorFace, Methods
 from lt_compat.lightning.connectors import CheckpointConnector, Results
 from lt_compat.lightning.environments import ClusterEnvironment, as_environment
 from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, StrategyFace
-from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, kept
+from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
 from lt_core import plugins
@@ -65,6 +67,14 @@ def trainer_class() -> type:
         def strategy(self) -> Any:
             """Where runs happen, with what Lightning keeps there."""
             return StrategyFace(super().strategy, self)
+
+        @property
+        def accelerator(self) -> Any:
+            """The kind of device."""
+            found = super().accelerator
+            if not isinstance(found, Methods) and type(vars(self).get("_face")) is not AcceleratorFace:
+                self._face = AcceleratorFace(found, self)
+            return found if isinstance(found, Methods) else self._face
 
         @property
         def precision_plugin(self) -> Any:
@@ -119,7 +129,7 @@ def trainer_class() -> type:
 
         def fit(self, *given: Any, **arguments: Any) -> Any:
             """Train; ``ckpt_path="last"`` begins anew where there is none, as Lightning's does, with its warning."""
-            with silenced(_codes_filtered_by_text()):
+            with _in_call(self, "fit"):
                 try:
                     result = super().fit(*given, **arguments)
                 except CheckpointError as error:
@@ -152,13 +162,15 @@ def trainer_class() -> type:
         arguments = as_lts(arguments)
         with silenced(_codes_filtered_by_text()):
             base.__init__(self, **_with_pickles(arguments) if pickles() else arguments)
+        if isinstance(self.accelerator, Methods):
+            self.accelerator.trainer = self
 
     part = Precision | CheckpointIO | Environment | Launcher | ClusterEnvironment | str
     initialize.__annotations__ = {**base.__init__.__annotations__, "plugins": part | list[part] | None}
     made: Any = Trainer
     made.__init__ = initialize
     for name in ("validate", "test", "predict"):
-        setattr(made, name, _with_filters(getattr(base, name)))
+        setattr(made, name, _as_a_call(getattr(base, name)))
     made.__qualname__ = "Trainer"
     return Trainer
 
@@ -172,15 +184,25 @@ def _settable(name: str) -> property:
     return property(lambda trainer: getattr(trainer.settings, name), write)
 
 
-def _with_filters(method: Any) -> Any:
-    """Return a method of the Trainer without the warnings that users turn off by Lightning's text."""
-
-    @wraps(method)
-    def filtered(*given: Any, **arguments: Any) -> Any:
+@contextmanager
+def _in_call(trainer: Any, fn: str) -> Iterator[None]:
+    """Give none of the warnings that users turn off by Lightning's text; after it an accelerator is torn down."""
+    try:
         with silenced(_codes_filtered_by_text()):
-            return method(*given, **arguments)
+            yield
+        evaluated(trainer, fn, at_end=True)
+    finally:
+        if isinstance(trainer.accelerator, Methods):
+            trainer.accelerator.teardown()
 
-    return filtered
+
+def _as_a_call(method: Any) -> Any:
+    @wraps(method)
+    def called(trainer: Any, *given: Any, **arguments: Any) -> Any:
+        with _in_call(trainer, method.__name__):
+            return method(trainer, *given, **arguments)
+
+    return called
 
 
 def __getattr__(name: str) -> type:
