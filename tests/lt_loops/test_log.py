@@ -834,6 +834,19 @@ def test_a_reduction_that_is_made_anew_in_each_call_is_one(trainer):
     assert fit.callback_metrics["median"] == 5.5  # of 1.5, 5.5 and 8.5
 
 
+def test_a_reduction_that_is_made_anew_with_a_tensor_is_one_and_the_newest_counts(trainer):
+    class Weighted(Base):
+        def training_step(self, batch, batch_idx):
+            weights = torch.tensor([0.0, 1.0, float(batch_idx)])
+            reduce_fx = partial(lambda values, weights: (values * weights).sum(), weights=weights)
+            self.log("x", batch.mean(), on_step=False, on_epoch=True, reduce_fx=reduce_fx)
+            return super().training_step(batch, batch_idx)
+
+    fit = trainer()
+    fit.fit(Weighted())
+    assert fit.callback_metrics["x"] == 5.5 + 2 * 8.5
+
+
 def test_reductions_that_differ_in_an_argument_are_two(trainer):
     class Quantiles(Base):
         def training_step(self, batch, batch_idx):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from lt_core.errors import LogError
 from lt_core.logging.recorder import Given
@@ -524,9 +525,11 @@ def _unknown_function(values: Tensor) -> Tensor:
 
 
 def _is_same_function(one: Any, other: Any) -> bool:
-    """Return whether two functions are one that is made anew for each call: a lambda, a partial."""
+    """Return whether two functions are one that is made anew for each call: a lambda, a partial (with any tensors)."""
     if isinstance(one, partial) and isinstance(other, partial):
-        return _is_same_function(one.func, other.func) and (one.args, one.keywords) == (other.args, other.keywords)
+        plain = partial(tree_map, lambda value: None if hasattr(value, "dtype") else value)
+        mine, theirs = plain((one.args, one.keywords)), plain((other.args, other.keywords))
+        return _is_same_function(one.func, other.func) and bool(mine == theirs)
     name = getattr(one, "__qualname__", None)
     return one is other or (name is not None and name == getattr(other, "__qualname__", None))
 
