@@ -1,6 +1,7 @@
 """Ranks meet in a store with few questions, however many there are."""
 
 import threading
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -102,6 +103,19 @@ def test_after_a_failure_a_process_can_enter_another_job_but_not_the_same(monkey
         group.enter(failed, 1, "gloo", LONG)
     assert group.enter(other, 1, "gloo", LONG).world_size == 1
     group.leave_group()
+
+
+@pytest.mark.parametrize("then", ["left", "entered again"])
+def test_of_a_group_that_the_user_has_destroyed_nothing_is_kept(monkeypatch, then):
+    """Its threads may abort the process while Python shuts down."""
+    monkeypatch.setattr(group, "_broken", None)
+    entered = group.enter(Environment(), 1, "gloo", LONG)  # a strategy keeps it
+    control = weakref.ref(entered.control)
+    torch.distributed.destroy_process_group()
+    if then == "entered again":
+        group.enter(Environment(), 1, "gloo", LONG)
+    group.leave_group()
+    assert control() is None
 
 
 def test_a_barrier_of_torch_s_own_guesses_no_device(monkeypatch):

@@ -1,13 +1,18 @@
 """A rank that is stuck in a step is reported long before the deadline; what may take long and is no step is not."""
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
+from torch.distributed import HashStore
 
 from lt_core.errors import LtError
 from lt_core.strategy import Strategy
+from lt_strategies import group
 from lt_strategies.launch.job import Seat, made_folder
+from lt_strategies.launch.witness import Witness
 from lt_strategies.watch import flight, page, rhythm
 from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page
 from lt_strategies.watch.watch import Watch
@@ -248,6 +253,45 @@ def test_a_rank_answers_what_it_has_recorded_and_one_that_is_gone_does_not(tmp_p
     flight.listen(tmp_path, 0)
     assert flight.ask(tmp_path, [0, 1]) == {0: calls}
     assert flight.ask(tmp_path, [0, 1]) == {0: calls}
+
+
+class TwoRanks(Strategy):
+    world_size = 2
+
+
+@pytest.mark.parametrize(("agent_holds_it", "stays"), [("True", False), ("False", True)])
+def test_under_torchrun_rank_0_stays_for_the_others_where_the_store_would_go_with_it(
+    monkeypatch, agent_holds_it, stays
+):
+    """With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 it is rank 0's."""
+
+    def fail():
+        with pytest.raises(LtError):
+            Witness(TwoRanks()).run(raises, (LtError("boom"),), TwoRanks())
+
+    def raises(error):
+        raise error
+
+    monkeypatch.setattr(group, "_last_store", store := HashStore())
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "lt")
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", agent_holds_it)
+    rank = threading.Thread(target=fail)
+    rank.start()
+    store.wait(["cause"])
+    rank.join(1.0 if stays else PATIENCE)
+    assert rank.is_alive() is stays
+    store.add("heard", 1)  # the other one has read it
+    rank.join(PATIENCE)
+    assert not rank.is_alive()
+
+
+def test_a_run_that_a_rank_watches_itself_leaves_no_thread():
+    before, strategy = set(threading.enumerate()), TwoRanks()
+    seen = Witness(strategy).run(lambda: set(threading.enumerate()) - before, (), strategy)
+    assert {thread.name for thread in seen} == {"lt-flight", "lt-witness"}
+    for thread in seen:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in seen)
 
 
 def test_an_error_that_all_ranks_raise_by_agreement_is_no_failure(monkeypatch):

@@ -112,7 +112,9 @@ def enter(environment: Environment, world_size: int, backend: str, timeout: time
             "script again.",
             code="LT715",
         )
-    if _group is None or not dist.is_initialized():
+    if not dist.is_initialized():
+        leave_group()  # what is left of one that the user has destroyed
+    if _group is None:
         _group = _adopt(timeout) if dist.is_initialized() else _make(environment, world_size, backend, timeout)
         _entered, _broken = environment.rendezvous, None
         _last_store = PrefixStore("watch", _group.store)
@@ -142,13 +144,14 @@ def leave_group(*, failed: bool = False) -> None:
     global _group, _broken, _last_store
     mine, _group = _group, None
     _last_store = _last_store if failed else None
-    if not dist.is_initialized():
-        return
-    _broken = _entered if failed else None
+    there = dist.is_initialized()
     if mine is not None:
-        if not failed:
+        if there and not failed:
             say_bye(mine.store, mine.rank, mine.world_size)
         mine.drop()
+    if not there:
+        return
+    _broken = _entered if failed else None
     abort = getattr(dist.distributed_c10d, "_abort_process_group", None)  # has no public name yet
     if failed and abort is not None and "nccl" in dist.get_backend_config():
         abort()

@@ -72,6 +72,7 @@ class Witness(Seat):
             if self._dump is not None and page.DUMP_SIGNAL is not None:
                 faulthandler.unregister(page.DUMP_SIGNAL)
                 self._dump.close()
+            flight.hush(self.folder, self.rank)
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def report(self, error: BaseException) -> dict[str, Any]:
@@ -142,7 +143,7 @@ class Witness(Seat):
             if (store := group.last_store()) is None:
                 return
             end, heard = time.monotonic() + _LINGER, store.add("heard", 1)
-            holds = self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ
+            holds = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
             while holds and heard < self.world_size - self._lost and time.monotonic() < end:
                 time.sleep(0.1)
                 heard = store.add("heard", 0)

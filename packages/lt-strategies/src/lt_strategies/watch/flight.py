@@ -112,6 +112,14 @@ def _answer(folder: Path, rank: int) -> None:
             draft.replace(folder / f"calls_{rank}.json")
 
 
+def hush(folder: Path, rank: int) -> None:
+    """End the thread of :func:`listen`, wherever it is."""
+    with contextlib.suppress(OSError):
+        asked = os.open(path := folder / f"ask_{rank}", os.O_RDWR)  # waits for nobody
+        path.unlink()
+        os.close(asked)
+
+
 def ask(folder: Path, ranks: Iterable[int]) -> dict[int, list[Call]]:
     """Return what the ranks of a job have recorded, of those that answer."""
     silent, asked, found = set(ranks), set[int](), dict[int, list[Call]]()
