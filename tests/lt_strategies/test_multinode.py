@@ -1,4 +1,4 @@
-"""Two nodes on one machine: two network namespaces joined by a cable, a torchrun in each."""
+"""Two nodes on one machine: two network namespaces with a torchrun in each, and a third one that joins them."""
 
 import json
 import os
@@ -20,6 +20,17 @@ from torch import nn
 JOBS = Path(__file__).parent / "jobs"
 PID = os.getpid()  # a run that was killed leaves its namespaces behind, which must not stand in another's way
 NODES = ((f"lt-{PID}-a", f"lt-{PID}-a", "10.77.0.1"), (f"lt-{PID}-b", f"lt-{PID}-b", "10.77.0.2"))
+HUB, HUB_ADDRESS = f"lt-{PID}-hub", "10.77.0.3"  # a switch, on which no worker runs
+NAMESPACES = (HUB, *(name for name, _, _ in NODES))
+PORT = 29400
+# a node that says nothing for 5 s is lost; with fewer nodes than the most, a round waits 3 s for others
+QUICK = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=3"
+# what docs/how-to/multi-node.md says of a rendezvous on a machine of its own
+STORE = f"""
+import signal, torch.distributed as dist
+store = dist.TCPStore("0.0.0.0", {PORT}, is_master=True, wait_for_workers=False)
+signal.pause()
+"""
 STARTED: list[subprocess.Popen[bytes]] = []
 
 pytestmark = pytest.mark.multinode
@@ -31,41 +42,58 @@ def ip(*arguments: str) -> str:
 
 def processes_of(number: int) -> list[int]:
     """Return the pids on a node: its torchrun and the workers of that."""
-    return [int(pid) for pid in ip("netns", "pids", NODES[number][0]).split()]
+    return pids_in(NODES[number][0])
+
+
+def pids_in(namespace: str) -> list[int]:
+    return [int(pid) for pid in ip("netns", "pids", namespace).split()]
 
 
 def kill_node(number: int) -> None:
-    for pid in processes_of(number):
+    kill_all_in(NODES[number][0])
+
+
+def kill_all_in(namespace: str) -> None:
+    for pid in pids_in(namespace):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
 def nodes():
-    """Make the two namespaces; kill what is left in them and take them away again."""
+    """Make the namespaces; kill what is left in them and take them away again."""
     if reason := missing_namespaces():
         pytest.skip(reason)
     try:
-        for name, _, _ in NODES:
+        for name in NAMESPACES:
             ip("netns", "add", name)
-        ip("link", "add", NODES[0][1], "type", "veth", "peer", "name", NODES[1][1])
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", HUB, "link", "add", HUB, "type", "bridge")
         for name, cable, address in NODES:
-            ip("link", "set", cable, "netns", name)
+            ip("-n", name, "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", HUB)
+            ip("-n", HUB, "link", "set", cable, "master", HUB, "up")
             ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
             ip("-n", name, "link", "set", cable, "up")
-            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", HUB, "addr", "add", f"{HUB_ADDRESS}/24", "dev", HUB)
+        ip("-n", HUB, "link", "set", HUB, "up")
         yield NODES
     finally:
-        for number, (name, _, _) in enumerate(NODES):
+        for name in NAMESPACES:
             if Path("/run/netns", name).exists():
-                kill_node(number)
+                kill_all_in(name)
                 ip("netns", "delete", name)
         while STARTED:
             STARTED.pop().wait(timeout=PATIENCE)
 
 
 def torchrun(
-    number: int, folder: Path, *script: str, nnodes: str = "2", restarts: int = 0, **environment: str
+    number: int,
+    folder: Path,
+    *script: str,
+    nnodes: str = "2",
+    restarts: int = 0,
+    meet_at: str = NODES[0][2],
+    **environment: str,
 ) -> subprocess.Popen[bytes]:
     """Start a node; what it says goes to the file ``said-NUMBER`` in the folder."""
     name, cable, address = NODES[number]
@@ -75,10 +103,9 @@ def torchrun(
         "--nproc-per-node=1",
         f"--max-restarts={restarts}",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={NODES[0][2]}:29400",
+        f"--rdzv-endpoint={meet_at}:{PORT}",
         "--rdzv-id=lt",
-        # a node that says nothing for 5 s is lost; with fewer nodes than the most, a round waits 3 s for others
-        f"--rdzv-conf=is_host={int(number == 0)},keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=3",
+        f"--rdzv-conf=is_host={int(meet_at == address)},{QUICK}",
         f"--local-addr={address}",
         *script,
     ]
@@ -94,7 +121,7 @@ def ended(jobs, folder):
     """Wait for the nodes to end well; return what each said."""
     for job in jobs:
         job.wait(timeout=PATIENCE)
-    said = [(folder / f"said-{number}").read_text() for number in range(len(jobs))]
+    said = [path.read_text() for path in sorted(folder.glob("said-*"))]
     assert [job.returncode for job in jobs] == [0] * len(jobs), "\n".join(said)
     return said
 
@@ -111,16 +138,17 @@ def test_a_job_whose_worker_fails_on_one_node_goes_on_on_both(nodes, tmp_path):
 
 
 class Elastic:
-    """The job of jobs/elastic.py on both nodes, and what it has written down."""
+    """The job of jobs/elastic.py on both nodes, which meet at a store on neither; and what it has written down."""
 
     def __init__(self, folder: Path, *holds: str) -> None:
         self.folder = folder
         self.environment = {"HOLDS": " ".join(holds), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        STARTED.append(subprocess.Popen(["ip", "netns", "exec", HUB, sys.executable, "-c", STORE]))
         self.agents = [self.start(number) for number in (0, 1)]
 
     def start(self, number):
         script = str(JOBS / "elastic.py")
-        return torchrun(number, self.folder, script, nnodes="1:2", restarts=3, **self.environment)
+        return torchrun(number, self.folder, script, nnodes="1:2", restarts=3, meet_at=HUB_ADDRESS, **self.environment)
 
     def told(self, name):
         path = self.folder / name
@@ -175,11 +203,11 @@ def fit_by_hand(steps):
     return net.state_dict()
 
 
-def test_workers_and_nodes_that_are_killed_stopped_and_come_back_change_no_number(nodes, tmp_path):
+def test_workers_and_nodes_also_the_first_that_are_killed_stopped_and_come_back_change_no_number(nodes, tmp_path):
     pytest.importorskip("lt")
     # a node that has to wait too long for the other one begins alone: there it is held until the other has come
     alone = ("5.0@1", "10.0@1")
-    job = Elastic(tmp_path, "3.1@2", "5.0@2", "7.1@2", "9.0@1", *alone)
+    job = Elastic(tmp_path, "3.1@2", "5.0@2", "7.1@2", "9.0@1", "10.1@2", *alone)
 
     first, second = job.held("3.1@2")
     os.kill(second["pid"], signal.SIGKILL)  # the worker of the second node; its torchrun starts another
@@ -200,7 +228,15 @@ def test_workers_and_nodes_that_are_killed_stopped_and_come_back_change_no_numbe
     job.held("9.0@1")  # the first node goes on alone
 
     job.agents[1] = job.start(1)  # SIGTERM ends the worker that holds, when the step is done, and both go on
-    ended(job.agents, tmp_path)
+    first, second = job.held("10.1@2")
+    assert (first["rank"], second["rank"]) == (0, 1)
+
+    kill_node(0)
+    job.agents[0].wait(timeout=PATIENCE)
+    job.go_on("10.0@1")
+    job.go_on("10.1@2")
+    ended(job.agents[1:], tmp_path)  # the second node goes on alone
+    assert {line["world"] for line in job.told("steps") if line["step"] == 11} == {1}
 
     steps = job.steps()
     assert [step for _, step in steps] == list(range(12))
