@@ -212,6 +212,18 @@ def test_a_size_that_changes_no_batch_is_an_error():
         BatchSizeFinder().on_fit_start(trainer, trainer.lightning_module)
 
 
+def test_a_failed_allocation_of_a_library_is_taken_for_full_memory():
+    def fails_above_8(size):
+        if size > 8:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        return True
+
+    trainer, finder = sized(), BatchSizeFinder()
+    trainer.fits = fails_above_8
+    finder.on_fit_start(trainer, trainer.lightning_module)
+    assert finder.optimal_batch_size == 8
+
+
 def test_another_error_is_not_taken_for_full_memory():
     trainer = sized()
 

@@ -15,6 +15,14 @@ from torch.utils.data import DataLoader
 from lt_core import Callback, LightningModule
 from lt_core.errors import ConfigError, HookError
 
+OUT_OF_MEMORY = [
+    "HIP out of memory. Tried to allocate 20.00 MiB",
+    "[enforce fail at alloc_cpu.cpp:128] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.",
+    "[enforce fail at alloc_cpu.cpp:75] DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a non-contiguous input.",
+]
+
 
 class Short(Net):
     """Has memory for ``room`` samples; ``where`` says in which part of the step it ends."""
@@ -68,6 +76,19 @@ def test_the_weights_are_those_of_the_split_made_by_hand(where, room, size):
     torch.manual_seed(2)
     by_hand(theirs, make_loader(36, batch_size=10), size)
     assert all(map(torch.equal, weights(ours), weights(theirs)))
+
+
+@pytest.mark.parametrize("said", OUT_OF_MEMORY)
+def test_the_words_of_every_library_that_has_no_memory_left_cut_the_batch(said):
+    class Worded(Short):
+        def training_step(self, batch, batch_idx):
+            if len(batch[0]) > 4:
+                raise RuntimeError(said)
+            return super().training_step(batch, batch_idx)
+
+    module = Worded()
+    make_trainer(accumulate_grad_batches="auto").fit(module, make_loader(8, batch_size=8))
+    assert module.seen == ((0, 4), (0, 4))
 
 
 def test_without_random_layers_they_are_those_of_the_whole_batch():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lt_core.errors import warn
 
-__all__ = ["batch_size_of", "map_batch", "move_to_device", "rebuild_mapping"]
+__all__ = ["batch_size_of", "is_out_of_memory", "map_batch", "move_to_device", "rebuild_mapping"]
 
 _LEAVES = (str, bytes, int, float, bool, complex, type(None))
 
@@ -122,3 +122,9 @@ def _sizes(item: Any, where: str) -> Iterator[tuple[str, int]]:
     elif dataclasses.is_dataclass(item) and not isinstance(item, type):
         for field in dataclasses.fields(item):
             yield from _sizes(getattr(item, field.name, None), f"{where}.{field.name}")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error says that no memory is left: a smaller batch may fit then."""
+    words = "out of memory", "can't allocate memory", "not enough memory", "_ALLOC_FAILED", "CUDNN_STATUS_NOT_SUPPORTED"
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)

@@ -10,7 +10,7 @@ import torch
 from lt_callbacks.arguments import choice, number, whole
 from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_core.arguments import checks_arguments
-from lt_core.batch import batch_size_of
+from lt_core.batch import batch_size_of, is_out_of_memory
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.module import LightningModule
@@ -132,7 +132,7 @@ class BatchSizeFinder(Callback):
         except _OtherRankRanOutError:
             ran_out = True
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             ran_out = True
             if watch.agree:
@@ -173,14 +173,6 @@ class _Watch(Callback):
         """Return whether it fitted on all ranks; all call this."""
         strategy = trainer.strategy
         return bool(strategy.all_reduce(torch.tensor(float(fits), device=strategy.device), "min") > 0)
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    text = str(error)
-    words = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_NOT_SUPPORTED")
-    return any(word in text for word in words)
 
 
 def _free_memory() -> None:

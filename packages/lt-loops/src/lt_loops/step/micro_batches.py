@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lt_core.batch import rebuild_mapping
+from lt_core.batch import is_out_of_memory, rebuild_mapping
 from lt_core.errors import ConfigError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -112,7 +112,7 @@ class MicroBatches(Window):
                 calls.append([(*call[:3], self.recorder.size() if call[3] is None else call[3]) for call in noted])
                 outputs.append((self.samples, _detached(output)))
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             return None, [], error
         finally:
@@ -290,11 +290,6 @@ def _detached(output: Any) -> Any:
     if isinstance(output, Mapping):
         return {name: _detached(value) for name, value in output.items()}
     return output.detach() if isinstance(output, Tensor) else output
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    words = ("out of memory", "can't allocate memory", "_STATUS_ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
 def _free_memory(device: torch.device) -> None:
