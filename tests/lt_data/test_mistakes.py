@@ -117,7 +117,7 @@ def test_a_worker_whose_death_shows_in_a_broken_connection_is_explained_too(kit,
 def test_a_sampler_that_draws_at_each_batch_for_too_long_is_given_up_and_said(kit, monkeypatch):
     monkeypatch.setattr("lt_data.resume.indices._MOST_NOTES", 3)
     feed = kit.make_feed(DataLoader(kit.Numbers(9), sampler=kit.DrawsEachIndex(9)), stage="fit")
-    with pytest.warns(LtWarning, match=r"DrawsEachIndex draws random numbers.*LT441"):
+    with pytest.warns(LtWarning, match=r"DrawsEachIndex takes random numbers.*LT441"):
         assert len([kit.draw() for _ in feed]) == 9
 
 

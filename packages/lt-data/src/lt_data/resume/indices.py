@@ -265,9 +265,9 @@ class Watched:
     def _note(self, number: int, state: HostState) -> None:
         if self._trust_quiet and number > _QUIET and not self._draws_late():
             warn(
-                f"{type(self.sampler).__name__} draws random numbers at batch {number}, but drew none at the {_QUIET} "
-                "before, so it was checked only now and then. A resume in this epoch may read other samples. Draw at "
-                "its start, or give it a generator of its own (an attribute torch.Generator()).",
+                f"{type(self.sampler).__name__} used random numbers for batch {number}, but none for the {_QUIET} "
+                "before it, so it was checked only now and then. A resume in this epoch may read other samples. Use "
+                "them when the epoch starts, or give it a generator of its own (an attribute torch.Generator()).",
                 code="LT448",
             )
         self.notes[number] = state
@@ -275,9 +275,9 @@ class Watched:
             self._watch = False
             own = self.sampler.sampler if type(self.sampler) is BatchSampler else self.sampler
             warn(
-                f"{type(own).__name__} draws random numbers from the process's generators at each batch. After "
-                f"{_MOST_NOTES} batches they are no longer noted, so a resume in this epoch may read other "
-                "samples. Give it a generator of its own (an attribute torch.Generator()), or draw at its start.",
+                f"{type(own).__name__} takes random numbers from the process's generators for each batch. After "
+                f"{_MOST_NOTES} batches this is no longer noted, so a resume in this epoch may read other samples. "
+                "Give it a generator of its own (an attribute torch.Generator()), or take them when the epoch starts.",
                 code="LT441",
             )
 

@@ -34,7 +34,7 @@ def in_order(loaders: Any) -> Any:
     if type(sampler) is not SequentialSampler:
         warn(
             f"overfit_batches reads the same batches in every epoch, and this loader has a {type(sampler).__name__} of "
-            "its own, which is used as it is: where it draws other samples in each epoch, the batches differ. Pass a "
+            "its own, which is used as it is: where it chooses other samples in each epoch, the batches differ. Pass a "
             "loader with shuffle=False and without a sampler.",
             code="LT416",
         )
