@@ -20,7 +20,7 @@ RANKS = {"hsdp": 2}
 ARGUMENTS = {"local": {"every": ROUND}, "diloco": {"every": ROUND}, "hsdp": {"state_dict_type": "sharded"}}
 
 
-def start(folder, name, address, kind, rank, port):
+def start(folder, name, address, kind, rank, port, timeout=20):
     """Be a process of its own, as torchrun would start it, whose words go to a file."""
     if kind in RANKS:
         job = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": RANKS[kind], "LOCAL_WORLD_SIZE": RANKS[kind]}
@@ -35,7 +35,7 @@ def start(folder, name, address, kind, rank, port):
     os.dup2(log, 1)
     os.dup2(log, 2)
     torch.set_num_threads(1)
-    main(folder, name, address, kind, rank)
+    main(folder, name, address, kind, rank, timeout)
 
 
 def make_data(strategy):
@@ -44,7 +44,7 @@ def make_data(strategy):
     return Dealt(TensorDataset(x, y, torch.arange(SAMPLES)), BATCH, strategy)
 
 
-def main(folder, name, address, kind, rank):
+def main(folder, name, address, kind, rank, timeout):
     def may_die(place):
         trigger = folder / f"die_{name}_{rank}_{place}"
         if trigger.exists():
@@ -100,7 +100,7 @@ def main(folder, name, address, kind, rank):
         with (folder / f"{name}.{rank}.txt").open("a") as file:
             print(*what, file=file)
 
-    strategy = Mortal(replica=name, min_replicas=2, lighthouse=address, timeout=20, **ARGUMENTS.get(kind, {}))
+    strategy = Mortal(replica=name, min_replicas=2, lighthouse=address, timeout=timeout, **ARGUMENTS.get(kind, {}))
     trainer = Trainer(
         strategy=strategy,
         accelerator="cpu",

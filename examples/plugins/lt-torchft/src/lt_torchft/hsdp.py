@@ -9,25 +9,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchft.checkpointing.http_transport import HTTPTransport
 
 from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
 from lt_strategies import FSDP
+from lt_torchft.network import Transport
 from lt_torchft.strategy import FaultTolerant, Turn, as_tensor, own_part
 
 __all__ = ["HSDP"]
 
 
-class _SentTogether(HTTPTransport[Any]):
+class _SentTogether(Transport):
     """Sends a state when all ranks of the replica have written it.
 
     torchft asks rank by rank, and each rank of the one that heals may ask another replica; a state is written by all
     ranks of a replica together.
     """
 
-    def __init__(self, timeout: timedelta) -> None:
-        super().__init__(timeout, num_chunks=0)
+    def __init__(self, address: str, timeout: timedelta) -> None:
+        super().__init__(address, timeout)
         self._asked: dict[str, Any] | None = None
 
     @property
@@ -79,8 +79,8 @@ class HSDP(FaultTolerant, FSDP):
         """Nothing is left out of what a rank reads: :class:`Dealt` gives each its own batches."""
         return Shard()
 
-    def manager_arguments(self) -> dict[str, Any]:
-        self._transport = _SentTogether(self.timeout)
+    def manager_arguments(self, address: str) -> dict[str, Any]:
+        self._transport = _SentTogether(address, self.timeout)
         return {"init_sync": False, "checkpoint_transport": self._transport}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from os import PathLike
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.optim import LBFGS, Optimizer
-from torchft import Manager, ProcessGroupGloo, ProcessGroupNCCL
+from torchft import Manager, ProcessGroupNCCL
 from torchft.coordination import LighthouseServer
 
 from lt_core.batch import move_to_device
@@ -23,6 +22,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import ConfigError, LtError
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
+from lt_torchft.network import GlooAt, Transport, own_address
 
 __all__ = ["BehindError", "FaultTolerant", "Turn", "as_tensor", "own_part"]
 
@@ -116,9 +116,9 @@ class FaultTolerant(Strategy):
                 code="TORCHFT2",
             )
         lighthouse, address, port = self.broadcast(self._host(lighthouse) if self.rank == 0 else None)
-        group = ProcessGroupNCCL if self.device.type == "cuda" else ProcessGroupGloo
+        mine, on_gpu = own_address(lighthouse), self.device.type == "cuda"
         self._manager = Manager(
-            pg=group(timeout=self.timeout),
+            pg=ProcessGroupNCCL(self.timeout) if on_gpu else GlooAt(mine, self.timeout),
             load_state_dict=self._receive,
             state_dict=self._send,
             min_replica_size=self.min_replicas,
@@ -132,12 +132,12 @@ class FaultTolerant(Strategy):
             hostname=address,
             lighthouse_addr=lighthouse,
             replica_id=self.replica,
-            **self.manager_arguments(),
+            **self.manager_arguments(mine),
         )
 
-    def manager_arguments(self) -> dict[str, Any]:
-        """Return further arguments of torchft's Manager."""
-        return {}
+    def manager_arguments(self, address: str) -> dict[str, Any]:
+        """Return further arguments of torchft's Manager, of a rank that the others find at ``address``."""
+        return {"checkpoint_transport": Transport(address, self.timeout)}
 
     def _host(self, lighthouse: str) -> tuple[str, str, int]:
         """Start what the ranks of this replica share; return addresses of lighthouse and store, and the store's port.
@@ -147,7 +147,7 @@ class FaultTolerant(Strategy):
         if lighthouse == "here":
             self._lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=self.min_replicas)
             lighthouse = f"http://127.0.0.1:{urlsplit(self._lighthouse.address()).port}"
-        address = _own_address(lighthouse)
+        address = own_address(lighthouse)
         self._store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
         return lighthouse, address, self._store.port
 
@@ -328,17 +328,3 @@ def own_part(tensor: Tensor) -> Tensor:
     """Return what this rank holds of a tensor that is spread over the replica's ranks; any other one as it is."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
-
-
-def _own_address(lighthouse: str) -> str:
-    """Return the address from which this machine reaches the lighthouse: the other replicas find it there too."""
-    where = urlsplit(lighthouse)
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((where.hostname, where.port or 80))  # sends nothing
-            address: str = probe.getsockname()[0]
-    except OSError:  # no IPv4 between them
-        return socket.gethostname()
-    # many machines know themselves by name as 127.0.1.1, which is no address for the others
-    meant = where.hostname == "localhost" or str(where.hostname).startswith("127.")
-    return address if meant or not address.startswith("127.") else socket.gethostname()
