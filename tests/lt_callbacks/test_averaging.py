@@ -297,9 +297,10 @@ def test_wrong_averages_are_refused(arguments):
         EMAWeightAveraging(**arguments)
 
 
-def test_an_unknown_argument_is_refused():
-    with pytest.raises(ConfigError, match="avg_function"):
-        WeightAveraging(avg_function=None)
+@pytest.mark.parametrize("arguments", [{"avg_function": None}, {"avg_fn": 0.999}, {"multi_avg_fn": "ema"}])
+def test_an_unknown_argument_and_what_is_no_function_are_refused(arguments):
+    with pytest.raises(ConfigError, match=rf"{min(arguments)}=.*expected.*a function as avg_fn or multi_avg_fn"):
+        WeightAveraging(**arguments)
 
 
 # ---- stochastic weight averaging -------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def test_predictions_of_the_epoch_are_written_at_its_end():
 
 
 def test_a_wrong_interval_is_refused():
-    with pytest.raises(ConfigError, match="write_interval"):
+    with pytest.raises(ConfigError, match="write_interval.*expected 'batch' or 'epoch' or 'batch_and_epoch'"):
         Writer("epochs")
 
 

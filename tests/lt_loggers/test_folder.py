@@ -7,10 +7,11 @@ from pathlib import Path
 from threading import Barrier
 
 import fsspec
+import numpy as np
 import pytest
 import torch
 
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, ConfigTypeError
 from lt_loggers import CSVLogger, JSONLLogger, TensorBoardLogger
 from lt_loggers.folder import next_version
 
@@ -63,6 +64,28 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_argument(tmp_path, kind):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ConfigError, match=r"save_dir='.*file'\): no folder can be made in .*Give a folder.*LT559"):
         kind(tmp_path / "file").claim_version()
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"version": 1.5}, r"version=1.5: expected a folder's name, or a whole number"),
+        ({"version": ["a"]}, r"version=\['a'\]: expected a folder's name"),
+        ({"flush": "5"}, r"Logger: expected a whole number of steps between two writes; received '5'"),
+        ({"flush": 0.5}, r"expected a whole number of steps between two writes; received 0.5"),
+    ],
+    ids=str,
+)
+def test_what_is_no_version_and_no_number_of_steps_is_refused_where_it_is_given(tmp_path, kind, arguments, said):
+    if "flush" in arguments:
+        arguments = {"max_queue" if kind is TensorBoardLogger else "flush_logs_every_n_steps": arguments["flush"]}
+    with pytest.raises(ConfigTypeError, match=rf"{said}.*LT179"):
+        kind(tmp_path, **arguments)
+
+
+def test_a_version_may_be_a_number_of_numpy(tmp_path):
+    assert CSVLogger(tmp_path, version=np.int64(3)).log_dir == str(tmp_path / "lightning_logs" / "version_3")
 
 
 def test_jobs_that_start_at_once_get_folders_of_their_own(tmp_path):

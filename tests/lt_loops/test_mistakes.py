@@ -40,6 +40,7 @@ TYPE = ConfigTypeError
 ARGUMENTS = [
     row("Trainer(max_epoch=5)", "max_epoch=5", way_out="Did you mean 'max_epochs'?", kind=TYPE),
     row("Trainer(gpu=1)", "gpu=1", way_out="Write accelerator='gpu', devices=1", kind=TYPE),
+    row("Trainer(epochs=3)", "epochs=3", way_out="Did you mean 'max_epochs'", kind=TYPE),
     row("Trainer(lr=0.1)", "lr=0.1", way_out="the optimizer that configure_optimizers returns", kind=TYPE),
     row("Trainer(colour='red')", "colour='red'", way_out="Expected: accelerator, strategy", kind=TYPE),
     row("Trainer(max_epochs='5')", "max_epochs='5'", "a str", way_out="Write max_epochs=5, without quotes", kind=TYPE),

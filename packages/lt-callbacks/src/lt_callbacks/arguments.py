@@ -76,7 +76,7 @@ def choice(who: str, name: str, value: object, allowed: Iterable[str]) -> str:
     Raises:
         ConfigError: for anything else.
     """
-    known = list(allowed)
+    known = [str(word) for word in allowed]
     if isinstance(value, str) and value in known:
         return value
     hint = did_you_mean(str(value), known)

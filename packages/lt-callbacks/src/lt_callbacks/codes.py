@@ -6,6 +6,7 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
+        "LT176",
         "LT181",
         "LT241",
         "LT351",

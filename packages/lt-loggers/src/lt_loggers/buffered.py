@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lt_core.errors import ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.rank import process_rank
 from lt_loggers.params import as_dict
@@ -23,6 +24,9 @@ class BufferedLogger(Logger):
     takes_tensors = True
 
     def __init__(self, prefix: str, flush_every: int, flush_secs: float) -> None:
+        if not hasattr(flush_every, "__index__"):
+            expected = "expected a whole number of steps between two writes"
+            raise ConfigTypeError(f"{type(self).__name__}: {expected}; received {flush_every!r:.60}.", code="LT179")
         self._rows = Rows(prefix, flush_every, flush_secs, self._rename)
         self.hparams: dict[str, Any] = {}
 

@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import index
 from pathlib import Path, PurePath
 from typing import Any
 
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.logger import Logger
 from lt_core.rank import process_rank
 from lt_loggers.buffered import BufferedLogger
@@ -54,7 +55,8 @@ class FolderLogger(BufferedLogger):
         self._root = Path(self._save_dir).absolute()  # it stays there when the process goes to another folder
         self._name = _part_of_path("name", name or "")
         self._sub_dir = None if sub_dir is None else _part_of_path("sub_dir", os.fspath(sub_dir))
-        self._version = version if isinstance(version, int) else _part_of_path("version", version or "") or None
+        given: Any = version  # a number may be numpy's
+        self._version = index(given) if hasattr(given, "__index__") else _part_of_path("version", given or "") or None
         self._explicit = self._version is not None
         self._claimed: Path | None = None
         self._hparams_done = False
@@ -219,6 +221,8 @@ def _expanded(save_dir: str | os.PathLike[str]) -> str:
 
 
 def _part_of_path(argument: str, given: str) -> str:
+    if not isinstance(given, str):
+        raise ConfigTypeError(f"{argument}={given!r:.60}: expected a folder's name, or a whole number.", code="LT179")
     part = PurePath(given)
     if part.is_absolute() or part.drive or ".." in part.parts:
         raise ConfigError(

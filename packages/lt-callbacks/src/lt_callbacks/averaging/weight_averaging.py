@@ -49,13 +49,13 @@ class WeightAveraging(Callback):
         every: Duration | timedelta | str | None = None,
         **kwargs: Any,
     ) -> None:
-        unknown = set(kwargs) - {"avg_fn", "multi_avg_fn"}
-        if unknown:
-            raise ConfigError(
-                f"{type(self).__name__}({min(unknown)}=...): no such argument; expected device, use_buffers, every, "
-                "avg_fn or multi_avg_fn.",
-                code="LT178",
-            )
+        for name, given in kwargs.items():
+            if name not in ("avg_fn", "multi_avg_fn") or not (given is None or callable(given)):
+                raise ConfigError(
+                    f"{type(self).__name__}({name}={given!r:.60}): expected device, use_buffers, every, or a function "
+                    "as avg_fn or multi_avg_fn.",
+                    code="LT178",
+                )
         number = isinstance(device, float) and isinstance(self, EMAWeightAveraging)
         instead = f" Is it the decay? {type(self).__name__}(decay={device!r})." if number else ""
         self._device = a_device(type(self).__name__, device, instead)

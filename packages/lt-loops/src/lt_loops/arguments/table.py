@@ -278,6 +278,7 @@ def _problem(name: str, value: Any) -> Problem | None:
 
 _ELSEWHERE = {
     "batch_size": "It belongs to the DataLoader.",
+    "epochs": "Did you mean 'max_epochs'?",
     "gpu": "Write accelerator='gpu', devices=1.",
     "learning_rate": "It belongs to the optimizer that configure_optimizers returns.",
     "lr": "It belongs to the optimizer that configure_optimizers returns.",
