@@ -100,6 +100,19 @@ def test_a_run_with_a_stateful_callback_resumes_exactly(name):
     assert_resumes_exactly(trainer, Net, lambda: None)
 
 
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
+def test_a_file_saved_by_hand_after_finetuning_holds_what_goes_on_with_it(tmp_path):
+    def fit(epochs, ckpt_path=None):
+        torch.manual_seed(0)
+        trainer = make_trainer(callbacks=STATEFUL["finetuning"](), enable_checkpointing=False, max_epochs=epochs)
+        trainer.fit(net := Net(), ckpt_path=ckpt_path)
+        return trainer, net
+
+    fit(3)[0].save_checkpoint(tmp_path / "by-hand.ckpt")
+    resumed, whole = fit(4, tmp_path / "by-hand.ckpt")[1], fit(4)[1]
+    torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("at_epoch_end", [True, False])
 def test_pruning_leaves_a_validation_its_masks_and_the_sanity_check_alone(at_epoch_end):
     class Watched(Net):

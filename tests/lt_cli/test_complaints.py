@@ -1,5 +1,7 @@
 """What a user is told of a mistake: the file, the line, the key, what was expected and what was probably meant."""
 
+import json
+
 import pytest
 
 from lt_cli import LightningCLI
@@ -218,7 +220,18 @@ def test_a_value_without_a_type_stays_plain_data(users, write):
     )
     write("run.yaml", "model: {class_path: loose.Loose, init_args: {anything: {class_path: torch.nn.Identity}}}")
     cli = LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml"])
-    assert cli.model.anything["class_path"] == "torch.nn.Identity"  # a description, no object
+    assert cli.model.anything == {"class_path": "torch.nn.Identity"}  # a description, no object
+
+
+def test_such_a_value_stays_plain_data_in_the_arguments_of_one_class_too(users):
+    class Loose(users.Net):
+        def __init__(self, anything=None):
+            super().__init__()
+            self.anything = anything
+
+    given = {"class_path": "torch.nn.Identity"}
+    cli = LightningCLI(Loose, trainer_class=users.Trainer, args=["fit", f"--model.anything={json.dumps(given)}"])
+    assert cli.model.anything == given
 
 
 def test_a_class_in_memory_whose_module_is_gone_hides_no_mistake(users, write, capsys):

@@ -38,6 +38,7 @@ class BaseFinetuning(Callback):
         super().__init__()
         self._trainer: TrainerAPI | None = None
         self._module: LightningModule | None = None
+        self._last: dict[str, Any] = {}
 
     # ---- what subclasses define --------------------------------------------------------------------------------------
 
@@ -158,6 +159,7 @@ class BaseFinetuning(Callback):
             trainer.mark_dirty()
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        self._last = BaseFinetuning.state_dict(self)  # for a file that is saved by hand after the fit
         self._trainer = self._module = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -165,7 +167,7 @@ class BaseFinetuning(Callback):
         Lightning's files.
         """
         if self._module is None or self._trainer is None:
-            return {}
+            return dict(self._last)
         names = {id(p): name for name, p in self._module.named_parameters()}
         return {
             "trained": [name for name, p in self._module.named_parameters() if p.requires_grad],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from jsonargparse import ArgumentParser, set_parsing_settings
+from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from jsonargparse.typing import class_from_function
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -47,6 +49,14 @@ LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 
 _BUILT_LATER = (Optimizer, *LRSchedulerTypeTuple)
 """Classes that need an argument which only a model has: its parameters, its optimizer."""
+
+
+def _from_plain(make: Callable[..., None], group: Any, cfg: Namespace) -> None:
+    """Have jsonargparse make a group's object, without spreading a nest that has no type over several arguments."""
+    given: Any = cfg.get(group.dest)
+    parts = () if given is None else given.items(branches=True, nested=False)
+    cfg[group.dest] = {name: part.as_dict() if isinstance(part, Namespace) else part for name, part in parts}
+    make(group, cfg)
 
 
 class _Page(argparse._HelpAction):
@@ -192,6 +202,19 @@ class LightningArgumentParser(ArgumentParser):
         prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
         with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
             return ConfigPlaces(words, os.environ, prefix)
+
+    def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
+        """Make the objects of a configuration; what names a class in an argument without a type is a plain dict."""
+        group: Any
+        for group in self._action_groups:
+            if not isinstance(getattr(group, "instantiate_class", partial(_from_plain)), partial):
+                group.instantiate_class = partial(_from_plain, group.instantiate_class)
+        made: Namespace = super().instantiate(namespace, *args, **kwargs)
+        for action in self._actions:
+            untyped = re.search("Untyped|Any", str(getattr(action, "_typehint", "")))
+            if untyped and isinstance(made.get(action.dest), Namespace):
+                made[action.dest] = made[action.dest].as_dict()
+        return made
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2 and a message that names file, line and key; with ``exit_on_error=False``, raise it."""
