@@ -3,7 +3,7 @@
 # requires: deeptab==2.1.0
 # domain: tabular
 # compat: --pickle
-# differs: its loader has a generator of its own, from which lt draws as the loop by hand does
+# differs: its loader has a generator of its own, which lt uses as the loop by hand does
 
 import numpy as np
 import pandas as pd
