@@ -139,6 +139,16 @@ def test_callbacks_get_what_they_take_and_loggers_get_numbers():
     assert kept.rows == [({"loss": 0.5}, 7), ({"inside": 2.0}, None)]
 
 
+def test_what_cannot_be_set_up_or_saved_is_the_error_that_lightning_raises(tmp_path):
+    fabric = Fabric(accelerator="cpu", devices=1)
+    loader = fabric.setup_dataloaders(DataLoader(make_data()))
+    for wrong, error in (((loader,), ValueError), ((), ValueError), (([1],), TypeError)):
+        with pytest.raises(error, match="expected"):
+            fabric.setup_dataloaders(*wrong)
+    with pytest.raises(TypeError, match="expected a function"):
+        fabric.save(tmp_path / "a.ckpt", {"step": {}}, filter={"step": 1})
+
+
 def test_several_processes_need_a_launch_and_spawned_ones_a_function():
     fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn")
     with pytest.raises(RuntimeError, match=r"expected fabric\.launch\(\)"):

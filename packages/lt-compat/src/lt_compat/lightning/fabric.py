@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
+from lt_compat.lightning.faces import computing_in
 from lt_compat.lightning.insides import convert_tensors_to_scalars
 from lt_compat.lightning.trainer import trainer_class
 from lt_compat.lightning.wrapped import (
@@ -195,12 +196,12 @@ class Fabric(Collectives):
     ) -> Any:
         """Return loaders of this rank's samples, on its device; several come as a list."""
         self._check_launched()
+        if not dataloaders or any(isinstance(loader, FabricDataLoader) for loader in dataloaders):
+            raise ValueError("fabric.setup_dataloaders(...) expected at least one DataLoader, each set up only once.")
         if any(not isinstance(loader, DataLoader) for loader in dataloaders):
-            raise TypeError("fabric.setup_dataloaders(...) expected DataLoaders of torch, each set up once.")
-        device = self.device if move_to_device else None
-        found = [
-            FabricDataLoader(self._of_rank(each) if use_distributed_sampler else each, device) for each in dataloaders
-        ]
+            raise TypeError("fabric.setup_dataloaders(...) expected DataLoaders of torch.")
+        device, split = self.device if move_to_device else None, use_distributed_sampler
+        found = [FabricDataLoader(self._of_rank(each) if split else each, device) for each in dataloaders]
         return found[0] if len(found) == 1 else found
 
     def _of_rank(self, loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -248,10 +249,7 @@ class Fabric(Collectives):
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return a context that computes in the number format, as a module that is set up does by itself."""
-        if self.precision.name.endswith("-mixed"):
-            return torch.autocast(self.device.type, self.precision.dtype)
-        context: AbstractContextManager[Any] = self.precision.init_context()
-        return context
+        return computing_in(self.precision, self.device.type)
 
     def no_backward_sync(self, module: FabricModule, enabled: bool = True) -> AbstractContextManager[Any]:
         """Return a context in which gradients add up on each rank alone: around all but a window's last backward."""
@@ -365,6 +363,8 @@ class Fabric(Collectives):
         modules = [value.module for value in state.values() if isinstance(value, FabricModule)]
         tree = {name: self._state_of(value, modules) for name, value in state.items()}
         for name, keeps in (filter or {}).items():
+            if not callable(keeps):
+                raise TypeError(f"fabric.save(filter=...): expected a function of a name and a value for {name!r}.")
             tree[name] = {key: value for key, value in tree[name].items() if keeps(key, value)}
         self.strategy.save_checkpoint(self.checkpoint_io, tree, path)
         self.barrier()
@@ -455,8 +455,7 @@ class _Log:
 
 def _enter(fabric: Fabric, function: Callable[..., Any] | None, args: Any, kwargs: Any) -> RunResult:
     """Enter the job on this rank; where there is a function, call it and leave."""
-    strategy = fabric.strategy
-    strategy.open()
+    fabric.strategy.open()
     if function is None:
         return RunResult()
     error: BaseException | None = None
@@ -467,7 +466,7 @@ def _enter(fabric: Fabric, function: Callable[..., Any] | None, args: Any, kwarg
         raise
     finally:
         fabric._save_logs()
-        strategy.close(error)
+        fabric.strategy.close(error)
 
 
 def _taken(method: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
