@@ -71,11 +71,20 @@ def _faults(lt: Any) -> Iterator[str]:
     yield from _missing("lt", lt, position=dict, pending=dict, precision=dict, ranks=list, world_size=int)
     yield from _missing("lt.pending", lt["pending"], divisor=float, counted=int, weight=float, weighted=bool)
     for rank, state in enumerate(lt["ranks"] or [None]):
-        yield from _missing(f"lt.ranks[{rank}]", state, gradients=dict, generators=dict, recorder=dict)
-    for name, least in asdict(Position()).items():
-        value = lt["position"].get(name, least)  # older files lack some
-        if not isinstance(value, (int, float)) or value < least:
-            yield f"lt.position.{name} is {value!r:.40}; expected {least} or more"
+        own = f"lt.ranks[{rank}]"
+        yield from _missing(own, state, gradients=dict, generators=dict, recorder=dict)
+        yield from _missing(f"{own}.recorder", state["recorder"], pages=list, values=dict)
+        if state.get("feed") is not None:
+            yield from _too_low(f"{own}.feed", state["feed"], {"epoch": 0, "batches": 0})
+    yield from _too_low("lt.position", lt["position"], asdict(Position()))
+
+
+def _too_low(name: str, value: Any, least: dict[str, Any]) -> Iterator[str]:
+    yield from _missing(name, value)
+    counts = {counter: value.get(counter, low) for counter, low in least.items()}  # older files lack some
+    for counter, count in counts.items():
+        if not isinstance(count, (int, float)) or count < least[counter]:
+            yield f"{name}.{counter} is {count!r:.40}; expected {least[counter]} or more"
 
 
 def _missing(name: str, value: Any, **parts: type) -> Iterator[str]:
