@@ -119,7 +119,11 @@ def _validation(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _roles(given: Mapping[str, Any]) -> Iterator[Problem]:
-    for callback in as_list(given.get("callbacks") or ()):
+    callbacks = as_list(given.get("callbacks") or ())
+    bars = [type(callback).__name__ for callback in callbacks if getattr(callback, "role", "") == "progress_bar"]
+    if len(bars) > 1:
+        yield Problem(f"callbacks holds {' and '.join(bars)}: expected at most one progress bar. Take one out.")
+    for callback in callbacks:
         flag = ROLES.get(getattr(callback, "role", ""))
         if flag is not None and given.get(flag) is False:
             kind = callback if isinstance(callback, type) else type(callback)
