@@ -1,9 +1,22 @@
 """A run over a mesh, with dropout and shuffled data, goes on from a checkpoint as if it had not stopped."""
 
+import math
+
 import pytest
 import torch
 from tests.lt_strategies.conftest import on_ranks
-from tests.lt_strategies.test_mesh import CONTEXT, Block, Choosing, Context, Words, planned, rows_of
+from tests.lt_strategies.test_mesh import (
+    CONTEXT,
+    Block,
+    ChoosingByHand,
+    ChoosingLine,
+    Context,
+    ContextLine,
+    Words,
+    planned,
+    rows_of,
+)  # fmt: skip
+from tests.versions import needs_pipelines
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -14,9 +27,12 @@ from lt_core.precision import Precision
 from lt_core.seed import seed_everything
 from lt_core.strategy import Strategy
 from lt_loops import Trainer
-from lt_strategies import ModelParallel
+from lt_strategies import ModelParallel, PipelineParallel
 
-pytestmark = pytest.mark.fsdp
+pytestmark = [
+    pytest.mark.fsdp,
+    pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view tensor"),  # of which none is changed
+]
 
 
 class Noisy(LightningModule):
@@ -131,21 +147,39 @@ def metrics_on_mesh(make, folder, epochs, batch_size, ckpt_path=None, **argument
     return trainer.callback_metrics
 
 
+def of_shards(name, **more):
+    mesh = {"data_shard": 2, name: 2}
+    return ModelParallel(mesh=mesh, state_dict_type="sharded", launcher="fork", **more)
+
+
+NEEDS_CONTEXT = pytest.mark.skipif(not CONTEXT, reason="needs a newer torch")
+
+
 @pytest.mark.parametrize(
-    ("make", "name", "policy"),
+    ("make", "strategy"),
     [
-        pytest.param(Context, "context", {Block}, marks=pytest.mark.skipif(not CONTEXT, reason="needs a newer torch")),
-        (Choosing, "expert", None),
+        pytest.param(Context, of_shards("context", auto_wrap_policy={Block}), marks=NEEDS_CONTEXT),
+        (ChoosingByHand, of_shards("expert")),
+        pytest.param(
+            ContextLine, PipelineParallel(mesh={"pipeline": 2, "context": 2}, launcher="fork"), marks=needs_pipelines
+        ),
+        pytest.param(
+            ChoosingLine,
+            PipelineParallel(
+                mesh={"data_shard": 2, "pipeline": 2, "expert": 2}, state_dict_type="sharded", launcher="fork"
+            ),
+            marks=needs_pipelines,
+        ),
     ],
+    ids=["context", "experts", "stages with context", "sharded stages with experts"],
 )
-def test_one_process_goes_on_from_the_shards_of_a_mesh_under_the_same_name(tmp_path, make, name, policy):
+def test_one_process_goes_on_from_the_checkpoint_of_a_mesh_under_the_same_name(tmp_path, make, strategy):
     expected = metrics_on_mesh(make, tmp_path / "whole", 2, 12)
-    strategy = ModelParallel(
-        mesh={"data_shard": 2, name: 2}, auto_wrap_policy=policy, state_dict_type="sharded", launcher="fork"
-    )
-    metrics_on_mesh(make, tmp_path / "part", 1, 6, devices=4, strategy=strategy)
+    mesh = strategy._asked
+    devices, parts = math.prod(mesh.values()), mesh.get("data_shard", 1)
+    metrics_on_mesh(make, tmp_path / "part", 1, 12 // parts, devices=devices, strategy=strategy)
     path = tmp_path / "part" / "x.ckpt"
-    assert path.is_dir()
+    assert path.is_dir() == (strategy.state_dict_type == "sharded")
     found = metrics_on_mesh(make, tmp_path / "part", 2, 12, path)
     assert path.is_file()
     for key in ("loss", "val_loss"):
@@ -166,7 +200,7 @@ def state_of(strategy, module, optimizer):
     [
         (Words, planned({"data_shard": 2, "tensor": 2}, state_dict_type="sharded"), planned({"tensor": 2})),
         (
-            Choosing,
+            ChoosingByHand,
             *(
                 planned(mesh, parallelize=None, state_dict_type="sharded")
                 for mesh in ({"data_shard": 2, "expert": 2}, {"expert": 2})
@@ -177,7 +211,7 @@ def state_of(strategy, module, optimizer):
 )
 def test_a_folder_of_a_mesh_is_read_by_fewer_ranks_and_by_one_process(tmp_path, make, mesh, fewer):
     def set_up(strategy, module):
-        if make is Choosing:
+        if make is ChoosingByHand:
             module.on_mesh(strategy.device_mesh)
         module, (optimizer,) = strategy.setup(
             module, lambda: [torch.optim.AdamW(module.parameters(), lr=0.01)], Precision()

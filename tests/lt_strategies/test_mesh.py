@@ -22,6 +22,7 @@ from lt_strategies.sharded.states import check_gathers
 pytestmark = [
     pytest.mark.fsdp,
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # torch.compile reads it
+    pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view tensor"),  # of which none is changed
 ]
 
 WIDTH, WORDS = 16, 12  # eight heads
@@ -64,23 +65,27 @@ class Words(nn.Module):
             x = block(x)
         return self.head(x)
 
+    def loss(self, words, wanted):
+        return nn.functional.cross_entropy(self(words).flatten(0, 1), wanted.flatten())
+
     def training_step(self, rows):
-        scores = self(rows[:, :-1])
-        return nn.functional.cross_entropy(scores.flatten(0, 1), rows[:, 1:].flatten())
+        return self.loss(rows[:, :-1], rows[:, 1:])
 
 
-class Context(Words):
+class OnContext:
     """Each rank of ``context`` holds a part of each sequence; queries meet the keys of all by torch's own plan."""
 
     mesh = None
 
     def on_mesh(self, mesh):
+        if hasattr(super(), "on_mesh"):
+            super().on_mesh(mesh)
         from torch.distributed.tensor.experimental import _context_parallel as context
 
         self.mesh = mesh["context"]
         kind = context._ContextParallel.AttentionType.SDPA
         context._enable_context_parallel_dispatcher()
-        for block in self.blocks:
+        for block in (part for part in self.modules() if isinstance(part, Block)):
             block.attention.mask = distribute_tensor(torch.ones(8, 8).tril().bool(), self.mesh, [Shard(0)])
             parallelize_module(block.attention, self.mesh, context._ContextParallel(seq_dim=2, attention_type=kind))
 
@@ -91,8 +96,11 @@ class Context(Words):
             part.chunk(self.mesh.size(), 1)[self.mesh.get_local_rank()] for part in (rows[:, :-1], rows[:, 1:])
         )
         with sdpa_kernel(SDPBackend.MATH):
-            scores = self(words)
-        return nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+            return self.loss(words, wanted)
+
+
+class Context(OnContext, Words):
+    pass
 
 
 class Experts(nn.Module):
@@ -141,44 +149,89 @@ class ByExpert(ParallelStyle):
         return distribute_module(module, mesh, split, gathered, handed_back)
 
 
-class Choosing(Words):
-    """Blocks with experts, over the dimension ``expert`` or ``data_expert``."""
+class Chosen(nn.Module):
+    """Adds what the expert that each word chooses makes of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.choose, self.experts = nn.Linear(WIDTH, 8), Experts()
+
+    def forward(self, x):
+        weights, choice = self.choose(x).softmax(-1).max(-1)
+        return x + weights.unsqueeze(-1) * self.experts(x, choice)
+
+
+class OnExperts:
+    """Its experts are spread over the dimension ``expert`` or ``data_expert``."""
+
+    def on_mesh(self, mesh):
+        name = next(name for name in mesh.mesh_dim_names if name.endswith("expert"))
+        style = ByExpert(Shard(0) if name.startswith("data") else Replicate())
+        for part in self.modules():
+            if isinstance(part, Experts):
+                parallelize_module(part, mesh[name], style)
+
+
+class Choosing(OnExperts, Words):
+    """Blocks, and experts after them."""
 
     def __init__(self, seed=0):
         super().__init__(seed=seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.choose, self.experts = nn.Linear(WIDTH, 8), Experts()
-
-    def on_mesh(self, mesh):
-        name = next(name for name in mesh.mesh_dim_names if name.endswith("expert"))
-        parallelize_module(self.experts, mesh[name], ByExpert(Shard(0) if name.startswith("data") else Replicate()))
-        if "data_shard" in mesh.mesh_dim_names:
-            for part in (*self.blocks, self):
-                fully_shard(part, mesh=mesh["data_shard"])
+            self.chosen = Chosen()
 
     def forward(self, rows):
         x = self.words(rows)
         for block in self.blocks:
             x = block(x)
-        weights, choice = self.choose(x).softmax(-1).max(-1)
-        return self.head(x + weights.unsqueeze(-1) * self.experts(x, choice))
+        return self.head(self.chosen(x))
+
+
+class ChoosingByHand(Choosing):
+    """The same, sharded by itself."""
+
+    def on_mesh(self, mesh):
+        super().on_mesh(mesh)
+        for part in (*self.blocks, self) if "data_shard" in mesh.mesh_dim_names else ():
+            fully_shard(part, mesh=mesh["data_shard"])
+
+
+class ChoosingContext(OnContext, Choosing):
+    pass
 
 
 class Line(nn.Module):
     """The same layers as a pipeline."""
 
-    def __init__(self, seed=0):
+    def __init__(self, seed=0, between=Block):
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            layers = [nn.Embedding(WORDS, WIDTH), *(Block() for _ in range(6)), nn.Linear(WIDTH, WORDS)]
+            blocks = [Block() for _ in range(5)]
+            layers = [nn.Embedding(WORDS, WIDTH), *blocks, between(), nn.Linear(WIDTH, WORDS)]
         self.net = Pipelined(
             layers, lambda scores, words: nn.functional.cross_entropy(scores.flatten(0, 1), words.flatten())
         )
 
     def training_step(self, rows):
-        return self.net(rows[:, :-1], rows[:, 1:])
+        return self.loss(rows[:, :-1], rows[:, 1:])
+
+    def loss(self, words, wanted):
+        return self.net(words, wanted)
+
+
+class ContextLine(OnContext, Line):
+    pass
+
+
+class ChoosingLine(OnExperts, Line):
+    def __init__(self, seed=0):
+        super().__init__(seed, Chosen)
+
+
+class ChoosingContextLine(OnContext, ChoosingLine):
+    pass
 
 
 PLAN = {
@@ -259,21 +312,24 @@ def of_context(mesh, **more):
     return planned(mesh, **{"parallelize": None, "auto_wrap_policy": {Block}, **more}), Context
 
 
-def of_experts(mesh):
-    return planned(mesh, parallelize=None), Choosing
+def of_experts(mesh, kind=Choosing, **more):
+    return planned(mesh, **{"parallelize": None, **more}), kind
 
 
 def sharded(mesh, **more):
     return planned(mesh, parallelize=None, auto_wrap_policy={Block}, **more)
 
 
-def of_line(mesh, **more):
+def of_line(mesh, kind=Line, **more):
     plan = {f"net.layers.{name}": style for name, style in LINE_PLAN.items()} if "tensor" in mesh else None
-    return (lambda: PipelineParallel(mesh=mesh, parallelize=plan, timeout=PATIENCE, **more)), Line
+    return (lambda: PipelineParallel(mesh=mesh, parallelize=plan, timeout=PATIENCE, **more)), kind
 
 
 LINE_PLAN = {
     "*.queries": "colwise", "*.keys": "colwise", "*.values": "colwise", "*.out": "rowwise", "7": "colwise_gather_output"
+}  # fmt: skip
+RECOMPUTED = {
+    "reshard_after_forward": True, "activation_checkpointing_policy": {Block}, "compile_blocks": {"backend": "eager"}
 }  # fmt: skip
 CONTEXT = torch.__version__ >= "2.10"  # 2.9 has no context parallel as a style
 WAYS_2 = [
@@ -298,13 +354,21 @@ WAYS_4 = [
     of_experts({"expert": 4}),
     of_experts({"data_expert": 4}),
     of_experts({"data_replicate": 2, "expert": 2}),
-    of_experts({"data_shard": 2, "expert": 2}),
+    of_experts({"data_shard": 2, "expert": 2}, ChoosingByHand),
+    of_experts({"data_shard": 2, "expert": 2}, auto_wrap_policy={Block}),
+    of_experts({"expert": 2, "tensor": 2}, parallelize=PLAN),
+    *([of_experts({"expert": 2, "context": 2}, ChoosingContext)] if CONTEXT else []),
     *([of_context({"context": 4})] if CONTEXT else []),
     *([of_context({"data_replicate": 2, "context": 2})] if CONTEXT else []),
     *([of_context({"data_shard": 2, "context": 2})] if CONTEXT else []),
     *([of_context({"context": 2, "tensor": 2}, parallelize=PLAN)] if CONTEXT else []),
     *([of_line({"pipeline": 2, "tensor": 2})] if PIPELINES else []),
     *([of_line({"tensor": 2, "pipeline": 2}, micro_batches=1)] if PIPELINES else []),
+    *([of_line({"data_shard": 2, "pipeline": 2})] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "data_shard": 2}, **RECOMPUTED)] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "context": 2}, ContextLine)] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "expert": 2}, ChoosingLine)] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "data_expert": 2}, ChoosingLine)] if PIPELINES else []),
 ]
 WAYS_8 = [
     planned({"data_replicate": 2, "data_shard": 2, "tensor": 2}),
@@ -319,6 +383,12 @@ WAYS_8 = [
     *([of_context({"data_shard": 2, "context": 2, "tensor": 2}, parallelize=PLAN)] if CONTEXT else []),
     *([of_line({"pipeline": 8})] if PIPELINES else []),
     *([of_line({"data_replicate": 2, "pipeline": 2, "tensor": 2})] if PIPELINES else []),
+    *([of_line({"data_replicate": 2, "data_shard": 2, "pipeline": 2})] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "data_shard": 2, "tensor": 2})] if PIPELINES else []),
+    *([of_line({"data_shard": 2, "pipeline": 2, "context": 2}, ContextLine)] if PIPELINES else []),
+    *([of_line({"data_shard": 2, "pipeline": 2, "expert": 2}, ChoosingLine)] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "expert": 2, "tensor": 2}, ChoosingLine)] if PIPELINES else []),
+    *([of_line({"pipeline": 2, "expert": 2, "context": 2}, ChoosingContextLine)] if PIPELINES else []),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.lt_strategies.test_mesh import Block as WordsBlock
-from tests.lt_strategies.test_mesh import Choosing, Context, train
+from tests.lt_strategies.test_mesh import ChoosingByHand, Context, train
 from torch import nn
 from torch.distributed.pipelining import ScheduleGPipe
 
@@ -176,8 +176,8 @@ def test_a_plan_talks_along_the_dimensions_of_its_mesh():
 @pytest.mark.parametrize(
     ("make", "mesh", "kinds"),
     [
-        (Choosing, {"data_shard": 2, "expert": 2}, {("all_reduce", "expert"), ("reduce_scatter", "data_shard")}),
-        (Choosing, {"data_expert": 4}, {("all_gather", "all ranks"), ("reduce_scatter", "all ranks")}),
+        (ChoosingByHand, {"data_shard": 2, "expert": 2}, {("all_reduce", "expert"), ("reduce_scatter", "data_shard")}),
+        (ChoosingByHand, {"data_expert": 4}, {("all_gather", "all ranks"), ("reduce_scatter", "all ranks")}),
         pytest.param(
             Context, {"data_shard": 2, "context": 2}, {("all_gather", "context"), ("all_reduce", "context")},
             marks=pytest.mark.skipif(torch.__version__ < "2.10", reason="needs a newer torch: 2.9 has no such style"),
@@ -250,6 +250,16 @@ def test_stages_whose_layers_are_split_are_simulated_too():
     _, report = simulated(row_step((4, 6), (6, 4)), 8, strategy)
     assert "Simulated: 8 of 8 ranks (data_replicate 2 x pipeline 2 x tensor 2)" in report
     assert ("send", "rank 2") in counts(report)
+    assert report.endswith("All of these ranks reach the end.")
+
+
+@NEEDS_PIPELINING
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view tensor")  # of which none is changed
+def test_stages_whose_layers_are_sharded_are_simulated_too():
+    strategy = PipelineParallel(mesh={"pipeline": 2, "data_shard": 2}, state_dict_type="sharded")
+    _, report = simulated(row_step((4, 6), (6, 4)), 4, strategy)
+    assert "Simulated: 4 of 4 ranks (pipeline 2 x data_shard 2)" in report
+    assert {("send", "rank 2"), ("all_gather", "data_shard"), ("reduce_scatter", "data_shard")} <= set(counts(report))
     assert report.endswith("All of these ranks reach the end.")
 
 

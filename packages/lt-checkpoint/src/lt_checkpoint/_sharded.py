@@ -76,6 +76,7 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             )
         target, draft = Path(path), draft_of(Path(path))
         tensors, rest = _parted(tree)
+        _add_of_others(rest, ranks)
         background = self._background
         fits = background is not None and background.begin(path, _own_bytes(tensors))
         group = ranks.background_group() if background is not None and all(ranks.gather_objects(fits)) else None
@@ -230,10 +231,11 @@ class _StoredOptimizer(Stored):
         sharded = {
             index: {name: torch.zeros_like(like[index]) for name, kind in names.items() if isinstance(kind, str)}
             for index, names in self.kinds.items()
+            if index in like
         }
-        if any(sharded.values()):
+        if any(isinstance(kind, str) for names in self.kinds.values() for kind in names.values()):  # then all ranks do
             _read({"optimizers": {str(self.number): sharded}}, self.folder)
-        return {index: {**names, **sharded[index]} for index, names in self.kinds.items()}
+        return {index: {**self.kinds[index], **found} for index, found in sharded.items()}
 
 
 def is_one(path: str | PathLike[str]) -> bool:
@@ -351,6 +353,21 @@ def _parted(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         ]
     rest["names"] = list(tree["state_dict"])
     return tensors, rest
+
+
+def _add_of_others(rest: dict[str, Any], ranks: Ranks) -> None:
+    """Add what other ranks have beside their tensors, where they hold other layers; called on every rank."""
+    states = rest.get("optimizer_states", [])
+    mine = rest["names"], [state["kinds"] for state in states]
+    layers = [mine[0], [list(kinds) for kinds in mine[1]]]
+    digests = ranks.gather_objects(zlib.crc32(repr(layers).encode()))
+    if len(set(digests)) == 1:
+        return
+    everyone = ranks.gather_objects(mine if digests.index(digests[ranks.rank]) == ranks.rank else None)
+    for names, kinds in filter(None, everyone):
+        rest["names"] += [name for name in names if name not in set(rest["names"])]
+        for state, found in zip(states, kinds, strict=True):
+            state["kinds"] = {**found, **state["kinds"]}
 
 
 def _complete(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from lt_strategies.launch.script import ScriptLauncher
     from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
     from lt_strategies.sharded.fsdp import FSDP, ModelParallel
-    from lt_strategies.sharded.pipeline import Pipelined, PipelineParallel
+    from lt_strategies.sharded.pipeline import PipelineParallel
+    from lt_strategies.sharded.pipelined import Pipelined
     from lt_strategies.xla.device import Xla
     from lt_strategies.xla.processes import XLAProcesses
     from lt_strategies.xla.spmd import XLA, XLASPMD
@@ -63,7 +64,8 @@ _WHERE = {
     "lt_strategies.sharded.fsdp": ("FSDP", "ModelParallel"),
     "lt_strategies.group": ("leave_group",),
     "lt_strategies.accelerators.mps": ("Mps",),
-    "lt_strategies.sharded.pipeline": ("PipelineParallel", "Pipelined"),
+    "lt_strategies.sharded.pipeline": ("PipelineParallel",),
+    "lt_strategies.sharded.pipelined": ("Pipelined",),
     "lt_strategies.precision.dtypes": ("Mixed", "ScaledMixed", "TruePrecision"),
     "lt_strategies.launch.processes": ("ForkLauncher", "ForkserverLauncher", "SpawnLauncher"),
     "lt_strategies.launch.script": ("ScriptLauncher",),

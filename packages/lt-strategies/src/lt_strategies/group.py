@@ -52,16 +52,18 @@ class Group:
         self._control: ProcessGroup | None = control
         self._background: ProcessGroup | None = None
         self._releases: weakref.WeakKeyDictionary[Any, set[Callable[[Any], object]]] = weakref.WeakKeyDictionary()
-        self._parts: dict[tuple[tuple[int, ...], ...], ProcessGroup] = {}
+        self._parts: dict[tuple[tuple[tuple[int, ...], ...], str | None], ProcessGroup] = {}
 
-    def part(self, parts: Iterable[Iterable[int]]) -> ProcessGroup:
+    def part(self, parts: Iterable[Iterable[int]], *, like_control: bool = False) -> ProcessGroup:
         """Return the group of those ranks in ``parts``, which hold each rank once, among whom this one is.
 
-        All ranks call it, with the same parts; a group is made once.
+        All ranks call it, with the same parts; a group is made once. It is for tensors of the device, or, as
+        ``control``, for those of the CPU.
         """
-        key = tuple(map(tuple, parts))
+        key = tuple(map(tuple, parts)), dist.get_backend(self.control) if like_control else None
         if key not in self._parts:
-            self._parts[key], _ = dist.new_subgroups_by_enumeration([list(ranks) for ranks in key])  # type: ignore[no-untyped-call]
+            ranks, backend = [list(ranks) for ranks in key[0]], key[1]
+            self._parts[key], _ = dist.new_subgroups_by_enumeration(ranks, backend=backend)  # type: ignore[no-untyped-call]
         return self._parts[key]
 
     def background(self, timeout: timedelta) -> ProcessGroup:

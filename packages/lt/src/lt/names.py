@@ -197,7 +197,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ModelParallel": "lt_strategies.sharded.fsdp:ModelParallel",
         "ModelParallelStrategy": "lt_strategies.sharded.fsdp:ModelParallel",
         "PipelineParallel": "lt_strategies.sharded.pipeline:PipelineParallel",
-        "Pipelined": "lt_strategies.sharded.pipeline:Pipelined",
+        "Pipelined": "lt_strategies.sharded.pipelined:Pipelined",
         "ParallelStrategy": "lt_strategies.distributed:Distributed",
         "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
         "Strategy": "lt_core.strategy:Strategy",

@@ -13,7 +13,7 @@ from lt_strategies.sharded.fsdp import FSDP as FSDPStrategy
 from lt_strategies.sharded.fsdp import ModelParallel as ModelParallel
 from lt_strategies.sharded.fsdp import ModelParallel as ModelParallelStrategy
 from lt_strategies.sharded.pipeline import PipelineParallel as PipelineParallel
-from lt_strategies.sharded.pipeline import Pipelined as Pipelined
+from lt_strategies.sharded.pipelined import Pipelined as Pipelined
 from lt_strategies.xla.spmd import XLA as XLA
 from lt_strategies.xla.spmd import XLA as XLAStrategy
 from lt_strategies.xla.spmd import XLASPMD as XLASPMD

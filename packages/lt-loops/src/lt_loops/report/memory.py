@@ -66,7 +66,7 @@ def _held(model: LightningModule, strategy: Strategy) -> str:
     lines = []
     for number, names in enumerate(map(set, of_stage)):
         own = [param for param in params if name_of[param] in names or name_of[param] not in somewhere]
-        lines.append(f"  stage {number}: {_sizes(own, states, _parts(strategy, ('tensor',)))}")
+        lines.append(f"  stage {number}: {_sizes(own, states, _parts(strategy, ('data_shard', 'tensor')))}")
     how = cast("SupportsStages", strategy).schedule_text
     return "\n".join([f"{head}, layers spread over {len(lines)} stages{unknown}", *lines, f"  {how}"])
 

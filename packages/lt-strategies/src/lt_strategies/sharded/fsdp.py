@@ -34,7 +34,15 @@ from lt_strategies.distributed import Distributed, own_part
 from lt_strategies.sharded import states
 from lt_strategies.sharded.clipping import clip_norm, clip_value
 from lt_strategies.sharded.materialize import materialize, on_meta
-from lt_strategies.sharded.mesh import Sizes, data_names, part_of_data, part_of_tokens, resolved, tensor_name
+from lt_strategies.sharded.mesh import (
+    Sizes,
+    data_names,
+    part_of_data,
+    part_of_tokens,
+    resolved,
+    shard_names,
+    tensor_name,
+)
 from lt_strategies.sharded.split import split_layers
 
 __all__ = ["FSDP", "ModelParallel", "Policy"]
@@ -300,7 +308,8 @@ class FSDP(Distributed):
         outer = [] if rooted else _with_forward(module)
 
         def shard(part: nn.Module) -> None:
-            if part in groups or (part in outer and not all(isinstance(p, DTensor) for p in part.parameters())):
+            left = part in outer and not all(isinstance(p, DTensor) for p in part.parameters())
+            if (part in groups or left) and not isinstance(part, FSDPModule):
                 self._shard_group(part, part)
 
         self._materialize(module, shard)
@@ -328,12 +337,16 @@ class FSDP(Distributed):
         if on_meta(module):
             precision.convert_module(module)
             materialize(module, self.device, self._broadcast_tensors)
+        self._broadcast_tensors(self._brought(module))
+        for ranks, params, _ in self._copies(module):
+            self._broadcast_tensors(map(own_part, params), ranks)
+
+    def _brought(self, module: nn.Module) -> list[Tensor]:
+        """Bring what is not sharded to the device, and return it; ``to()`` would make shards anew, without hooks."""
         plain = [t for t in (*module.parameters(), *module.buffers()) if not isinstance(t, DTensor)]
         for tensor in plain:
             tensor.data = tensor.data.to(self.device)
-        self._broadcast_tensors(plain)
-        for ranks, params, _ in self._copies(module):
-            self._broadcast_tensors(map(own_part, params), ranks)
+        return plain
 
     def _is_spread(self, module: nn.Module) -> bool:
         return is_sharded(module)
@@ -513,15 +526,21 @@ class ModelParallel(FSDP):
             if not on_meta(module):
                 for ranks, params, _ in self._copies(module):
                     self._broadcast_tensors(map(own_part, params), ranks)
-        if any(sizes[name] > 1 for name in data_names(sizes) if name != "data_replicate"):
+        if any(sizes[name] > 1 for name in shard_names(sizes) if name != "data_replicate"):
             super()._spread(module)
         else:
             self._groups(module)
             self._place_sharded(module, Precision())
+        module.__dict__.setdefault("_fsdp_root", _Kept())
+
+    def _is_spread(self, module: nn.Module) -> bool:
+        """Return whether a plan was followed already, or ``configure_model`` did without one."""
+        planned = self.parallelize is not None or self.auto_wrap_policy is not None
+        return is_sharded(module) and (not planned or "_fsdp_root" in module.__dict__)
 
     @property
     def _shard_mesh(self) -> DeviceMesh:
-        names = data_names(self.mesh_sizes)
+        names = shard_names(self.mesh_sizes)
         if len(names) > 2:
             raise ConfigError(
                 f"ModelParallel: groups are sharded over one dimension of data and copied over one more, and the mesh "

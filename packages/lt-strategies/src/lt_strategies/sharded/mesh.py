@@ -42,6 +42,11 @@ def data_names(sizes: Mapping[str, int]) -> list[str]:
     return [name for name in sizes if name.startswith("data")]
 
 
+def shard_names(sizes: Mapping[str, int]) -> list[str]:
+    """Return the dimensions of the data along which groups are copied or sharded: experts are spread by hand."""
+    return [name for name in data_names(sizes) if not name.startswith("data_expert")]
+
+
 def tensor_name(sizes: Mapping[str, int]) -> str | None:
     """Return the dimension along which layers are split, or None."""
     return next((name for name in sizes if name.startswith("tensor")), None)

@@ -1,9 +1,9 @@
-"""Pipelines: each rank holds some of a row of layers; the pieces of a batch go through them by torch's schedules."""
+"""Pipelines: the layers of a row are spread over ranks, and within a stage over more of them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from inspect import signature
 from typing import Any, Literal
@@ -12,185 +12,46 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle
 from torch.optim import Optimizer
 
 from lt_core.arguments import checks_arguments
-from lt_core.checkpoint import Stored
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
 from lt_strategies.distributed import own_part
 from lt_strategies.sharded import states
 from lt_strategies.sharded.clipping import norm_of, scale_to
-from lt_strategies.sharded.fsdp import ModelParallel, check_choice, is_sharded
+from lt_strategies.sharded.fsdp import ModelParallel, check_choice
 from lt_strategies.sharded.materialize import materialize, on_meta
-from lt_strategies.sharded.mesh import Sizes, part_of_data, tensor_name
+from lt_strategies.sharded.mesh import Sizes, part_of_data, part_of_tokens, tensor_name
+from lt_strategies.sharded.pipelined import Elsewhere, Line, Pipelined, plain_name, whole_order
 from lt_strategies.sharded.split import split_layers
 
-__all__ = ["PipelineParallel", "Pipelined"]
+__all__ = ["PipelineParallel"]
 
 _SCHEDULES: dict[str, type[Schedule1F1B | ScheduleGPipe]] = {"1F1B": Schedule1F1B, "GPipe": ScheduleGPipe}
-
-
-class Pipelined(nn.Module):
-    """Layers that are called one after the other, and the loss of what comes out of the last one.
-
-    Called with inputs and targets it returns the loss, with inputs alone what comes out, on every rank the same. Under
-    :class:`PipelineParallel` each rank holds some of the layers; the loss's gradients exist when it is returned, and
-    ``backward`` adds them to the parameters'. Elsewhere it is a plain module.
-
-    Args:
-        layers: each takes what the one before returns, a tensor whose first dimension is the batch.
-        loss: ``loss(output, target)``, shape ``()``: a mean over the samples.
-    """
-
-    def __init__(self, layers: Iterable[nn.Module], loss: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.loss = loss
-        self._line: _Line | None = None
-
-    def forward(self, inputs: Tensor, target: Tensor | None = None) -> Tensor:
-        if self._line is not None:
-            return self._line.run(inputs, target)
-        for layer in self.layers:
-            inputs = layer(inputs)
-        return inputs if target is None else self.loss(inputs, target)
-
-    def connect(self, line: _Line) -> None:
-        """Have other ranks compute what this one has no layers for."""
-        self._line = line
-
-    def let_go(self) -> None:
-        """Drop what refers to the process group."""
-        self._line = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_line": None}
-
-
-class _Elsewhere(nn.Module):
-    """Stands for a layer that another rank holds."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.names = _whole_order(layer)
-        self.stands_for = [layer.to("meta")]  # to be counted; in a list it is no part of this module
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        raise ConfigError(
-            "This process holds one part of a pipeline's layers. Run it with the strategy that it was trained with, or "
-            "load its checkpoint into a new module.",
-            code="LT790",
-        )
-
-
-class _Line:
-    """One rank's place in a pipeline.
-
-    Args:
-        layers: of this rank.
-        loss: of the last rank's output.
-        group: the ranks of the pipeline, in its order.
-        device: of this rank.
-        micro_batches: pieces that a batch is cut into, at most.
-        schedule: a class of torch.distributed.pipelining.
-    """
-
-    def __init__(
-        self, layers: nn.Module, loss: Callable[..., Tensor], group: ProcessGroup, device: torch.device,
-        micro_batches: int, schedule: type[Schedule1F1B | ScheduleGPipe],
-    ) -> None:  # fmt: skip
-        self._layers, self._loss, self._group, self._device = layers, loss, group, device
-        self._micro_batches, self._schedule = micro_batches, schedule
-        self._made: dict[str, tuple[Any, Any]] = {}
-        self._index, self._count = dist.get_rank(group), dist.get_world_size(group)
-        self._last = self._index == self._count - 1
-
-    def run(self, inputs: Tensor, target: Tensor | None) -> Tensor:
-        if target is None:
-            return self._predict(inputs)
-        params = [param for param in self._layers.parameters() if param.requires_grad]
-        if torch.is_grad_enabled():
-            loss: Tensor = _Trained.apply(self, inputs, target, *params)  # type: ignore[no-untyped-call]
-            return loss
-        losses: list[Tensor] = []
-        self._ready("evaluation", inputs, self._loss).eval(*self._first(inputs), **self._targets(target), losses=losses)
-        return self._mean(losses)
-
-    def train(self, inputs: Tensor, target: Tensor, params: Sequence[nn.Parameter]) -> tuple[Tensor, list[Any]]:
-        """Return the loss and the gradients of ``params``, which keep those that they have."""
-        before = [param.grad for param in params]
-        for param in params:
-            param.grad = None
-        losses: list[Tensor] = []
-        schedule = self._ready("training", inputs, self._loss)
-        schedule.step(*self._first(inputs), **self._targets(target), losses=losses, return_outputs=False)
-        found = [param.grad for param in params]
-        for param, gradient in zip(params, before, strict=True):
-            param.grad = gradient
-        return self._mean(losses), found
-
-    def _predict(self, inputs: Tensor) -> Tensor:
-        with torch.no_grad():
-            output = self._ready("prediction", inputs, None).eval(*self._first(inputs))
-        form = [None if output is None else (output.shape, output.dtype)]
-        dist.broadcast_object_list(form, group=self._group, group_src=self._count - 1, device=self._device)
-        shape, dtype = form[0]  # type: ignore[misc]
-        whole = torch.empty(shape, dtype=dtype, device=self._device) if output is None else output.contiguous()
-        dist.broadcast(whole, group=self._group, group_src=self._count - 1)
-        return whole
-
-    def _ready(self, use: str, inputs: Tensor, loss: Callable[..., Tensor] | None) -> Any:
-        """Return the schedule of one use for inputs of this shape; torch's stages keep memory for one shape each."""
-        form = (inputs.shape, inputs.dtype)
-        if use not in self._made or self._made[use][0] != form:
-            size = len(inputs)
-            pieces = next(n for n in range(min(self._micro_batches, size), 0, -1) if size % n == 0)
-            kind = self._schedule if pieces >= self._count else ScheduleGPipe
-            stage = PipelineStage(self._layers, self._index, self._count, self._device, group=self._group)
-            self._made[use] = form, kind(stage, pieces, loss_fn=loss)
-        return self._made[use][1]
-
-    def _first(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        return (inputs,) if self._index == 0 else ()
-
-    def _targets(self, target: Tensor) -> dict[str, Tensor]:
-        return {"target": target} if self._last else {}
-
-    def _mean(self, losses: list[Tensor]) -> Tensor:
-        """Return the last rank's mean, on all ranks of the pipeline."""
-        mean = torch.stack(losses).detach().mean().float() if losses else torch.zeros((), device=self._device)
-        dist.broadcast(mean, group=self._group, group_src=self._count - 1)
-        return mean
-
-
-class _Trained(torch.autograd.Function):
-    """A pipeline's step as one node of autograd's graph."""
-
-    @staticmethod
-    def forward(ctx: Any, line: _Line, inputs: Tensor, target: Tensor, *params: nn.Parameter) -> Tensor:
-        with torch.enable_grad():
-            loss, found = line.train(inputs, target, params)
-        ctx.save_for_backward(*found)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, scale: Tensor) -> Any:
-        return None, None, None, *(None if found is None else found * scale for found in ctx.saved_tensors)
+_DIMENSIONS = ("pipeline", "data_replicate", "data_shard", "context", "expert", "tensor")
+_TALKING = ("data_shard", "data_expert")  # along these ranks with other samples talk within a layer
+_ALSO = (
+    "auto_wrap_policy", "mixed_precision", "activation_checkpointing_policy", "reshard_after_forward", "compile_blocks",
+    "state_dict_type",
+)  # fmt: skip
 
 
 class PipelineParallel(ModelParallel):
     """Spreads the layers of each :class:`Pipelined` part of the module over ranks, by torch's own pipelining.
 
-    Ranks along a dimension whose name begins with ``data`` hold copies and read data of their own. A checkpoint is one
-    file with the weights and states of all layers, which one process reads too.
+    Ranks along a dimension whose name begins with ``data`` read data of their own. Over ``data_shard`` the layers of a
+    stage are sharded, each by itself; along the others they are copies. Layers that a plan splits over ``tensor``, or
+    ``configure_model`` over ``expert`` or ``context``, stay so. A checkpoint is one file with the weights and states of
+    all layers, which one process reads too, or a folder with each rank's part.
 
     Args:
-        mesh: sizes by name, ``{"data_replicate": 2, "pipeline": 4, "tensor": 2}``; by default all ranks are one
+        mesh: sizes by name, ``{"data_shard": 2, "pipeline": 4, "tensor": 2}``; by default all ranks are one
             pipeline.
         micro_batches: pieces that each batch is cut into, at most: the largest such divisor of its size.
         schedule: ``"1F1B"`` or ``"GPipe"``; a batch of fewer pieces than ranks goes by GPipe.
@@ -200,7 +61,9 @@ class PipelineParallel(ModelParallel):
         process_group_backend: torch's backend; NCCL for CUDA and gloo for the CPU by default.
         timeout: how long a rank waits for the others; a number is in seconds.
         step_deadline: seconds without a batch done after which a rank counts as hung; None for never.
-        others: none; those of :class:`ModelParallel` get an error of their own.
+        others: ``auto_wrap_policy`` (by default each layer), ``mixed_precision``, ``activation_checkpointing_policy``,
+            ``compile_blocks``, ``state_dict_type`` and ``reshard_after_forward`` as for :class:`FSDP`; the last is
+            False by default, so that a layer is gathered once for all pieces of a batch.
     """
 
     name = "pipeline"
@@ -221,14 +84,16 @@ class PipelineParallel(ModelParallel):
         **others: Any,
     ) -> None:
         mesh = {"pipeline": "auto"} if mesh is None else mesh
-        kinds = ("data", "pipeline") if parallelize is None else ("data", "pipeline", "tensor")
-        unknown = [name for name in mesh if name == "data_shard" or not name.startswith(kinds)]
-        if unknown or not any(name.startswith("pipeline") for name in mesh) or others:
-            known = signature(PipelineParallel).parameters if others else ("pipeline", "data_replicate", "tensor")
+        kinds = ("data", *(name for name in _DIMENSIONS if name != "tensor" or parallelize is not None))
+        unknown = [name for name in mesh if not name.startswith(kinds)]
+        foreign = [name for name in others if name not in _ALSO]
+        if unknown or not any(name.startswith("pipeline") for name in mesh) or foreign:
+            known = [*signature(PipelineParallel).parameters, *_ALSO] if foreign else _DIMENSIONS
             raise ConfigError(
-                f"PipelineParallel({', '.join([f'mesh={dict(mesh)}', *others])}): expected the dimension 'pipeline' "
-                "and 'data_replicate' for copies, 'tensor' with parallelize={...}, and nothing that shards layers: "
-                "ModelParallel does that." + did_you_mean(next(iter([*others, *unknown]), ""), known),
+                f"PipelineParallel({', '.join([f'mesh={dict(mesh)}', *others])}): expected the dimension 'pipeline', "
+                "beside it 'data_replicate' for copies, 'data_shard', 'context' and 'expert', 'tensor' with "
+                f"parallelize={{...}}, and of ModelParallel's arguments {', '.join(_ALSO)}."
+                + did_you_mean(next(iter([*foreign, *unknown]), ""), known),
                 code="LT791",
             )
         if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
@@ -243,6 +108,12 @@ class PipelineParallel(ModelParallel):
                 "mesh={'pipeline': 'auto', 'tensor': 2}.",
                 code="LT785",
             )
+        if others.get("state_dict_type") == "sharded" and not any(name.startswith("data_shard") for name in mesh):
+            raise ConfigError(
+                f"PipelineParallel(mesh={dict(mesh)}, state_dict_type='sharded'): expected the dimension 'data_shard', "
+                "over which layers are in shards. Add it, or take state_dict_type='full', one file.",
+                code="LT773",
+            )
         check_choice("schedule", schedule, _SCHEDULES, "PipelineParallel")
         super().__init__(
             mesh=mesh,
@@ -251,6 +122,7 @@ class PipelineParallel(ModelParallel):
             process_group_backend=process_group_backend,
             timeout=timeout,
             step_deadline=step_deadline,
+            **{"reshard_after_forward": False, **others},
         )
         self._micro_batches, self._schedule, self._layers_per_rank = micro_batches, schedule, layers_per_rank
         self._held: set[int] = set()
@@ -284,7 +156,7 @@ class PipelineParallel(ModelParallel):
         return found
 
     def whole_module(self, module: nn.Module) -> nn.Module:
-        if isinstance(module, _Elsewhere):
+        if isinstance(module, Elsewhere):
             return module.stands_for[0]
         children = {name: child and self.whole_module(child) for name, child in module._modules.items()}
         if all(child is module._modules[name] for name, child in children.items()):
@@ -308,7 +180,7 @@ class PipelineParallel(ModelParallel):
             )
 
     def _check_same_parameters(self, module: nn.Module) -> None:
-        if not any(isinstance(part, _Elsewhere) for part in module.modules()):  # not in a second run
+        if not any(isinstance(part, Elsewhere) for part in module.modules()):  # not in a second run
             super()._check_same_parameters(module)
 
     def _is_spread(self, module: nn.Module) -> bool:
@@ -318,26 +190,30 @@ class PipelineParallel(ModelParallel):
         group = self._line_group
         index, count = dist.get_rank(group), dist.get_world_size(group)
         tensor = tensor_name(self.mesh_sizes)
-        placed = is_sharded(module) or any(isinstance(part, _Elsewhere) for part in module.modules())
-        if self.parallelize is not None and tensor is not None and not placed:  # not in a second run
+        again = any(isinstance(part, Elsewhere) for part in module.modules()) or any(p.placed for p in _lines(module))
+        if self.parallelize is not None and tensor is not None and not again and not _is_split(module, tensor):
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=False)
-        alike = self._alike(*filter(None, [tensor]))
+        sharded = set() if again else set(self._groups(module))
+        _fold(module)
+        talking = [name for name, size in self.mesh_sizes.items() if size > 1 and name.startswith(_TALKING)]
+        peers = self._alike(*(set(self.mesh_sizes) - set(talking)), like_control=True) if talking else None
         for part in _lines(module):
             holders = self._holders(part, count)
-            _check_untied(part)
-            if not any(isinstance(layer, _Elsewhere) for layer in part.layers):  # not in a second run
+            _check_layers(part)
+            if not again:
                 for number, holder in enumerate(holders):
-                    self._place_layer(part.layers, number, alike, keep=holder == index)
-            own = nn.Sequential(*(layer for layer in part.layers if not isinstance(layer, _Elsewhere)))
+                    self._place_layer(part.layers, number, sharded, keep=holder == index)
+            own = part.own_layers()
+            if self._shards_layers and not isinstance(own, FSDPModule):
+                fully_shard(own, mesh=self._shard_mesh, **self._arguments)
             kind = _SCHEDULES[self._schedule]
-            part.connect(_Line(own, part.loss, group, self.device, self._micro_batches, kind))
+            part.connect(Line(own, part.loss, group, self.device, self._micro_batches, kind, peers))
             self._opened.on_leave(part, Pipelined.let_go)
         if on_meta(module):
             materialize(module, self.device, self._broadcast_tensors)
-        module.to(self.device)
+        self._brought(module)
         held = {id(tensor) for part in _lines(module) for tensor in (*part.parameters(), *part.buffers())}
-        rest = (*module.parameters(), *module.buffers())
-        self._broadcast_tensors(tensor for tensor in rest if id(tensor) not in held)
+        self._share(tensor for tensor in (*module.parameters(), *module.buffers()) if id(tensor) not in held)
 
     def _holders(self, part: Pipelined, count: int) -> list[int]:
         """Return which of a pipeline's ``count`` ranks holds each layer."""
@@ -350,16 +226,45 @@ class PipelineParallel(ModelParallel):
             )
         return [rank for rank, size in enumerate(sizes) for _ in range(size)]
 
-    def _place_layer(self, layers: nn.ModuleList, number: int, alike: ProcessGroup, *, keep: bool) -> None:
+    def _place_layer(
+        self, layers: nn.ModuleList, number: int, sharded: Collection[nn.Module], *, keep: bool
+    ) -> None:  # fmt: skip
         """Give a layer rank 0's values; a rank that does not keep it holds it no longer than that."""
         layer = layers[number]
         materialize(layer, self.device, self._broadcast_tensors)
-        layer.to(self.device)
-        tensors = (*layer.parameters(), *layer.buffers())
-        self._broadcast_tensors(tensor for tensor in tensors if not isinstance(tensor, DTensor))
-        self._broadcast_tensors((own_part(tensor) for tensor in tensors if isinstance(tensor, DTensor)), alike)
+        self._brought(layer)
+        self._share((*layer.parameters(), *layer.buffers()))
         if not keep:
-            layers[number] = _Elsewhere(layer)
+            layers[number] = Elsewhere(layer)
+        elif self._shards_layers:
+            for part in reversed([part for part in layer.modules() if part in sharded]):  # the innermost first
+                fully_shard(part, mesh=self._shard_mesh, **self._arguments)
+
+    def _share(self, tensors: Iterable[Tensor]) -> None:
+        """Give tensors the values of rank 0, and parts of those that are spread over ranks those of the first part."""
+        by_names: dict[tuple[str, ...], list[Tensor]] = {}
+        for tensor in tensors:
+            by_names.setdefault(self._spread_over(tensor), []).append(own_part(tensor))
+        for names, found in by_names.items():
+            self._broadcast_tensors(found, self._alike(*names) if names else None)
+
+    def _spread_over(self, tensor: Tensor) -> tuple[str, ...]:
+        """Return the dimensions of the mesh over which ``tensor`` is spread."""
+        if not isinstance(tensor, DTensor):
+            return ()
+        names = tensor.device_mesh.mesh_dim_names or ("a mesh without names",)
+        if not set(names) <= set(self.mesh_sizes):
+            raise ConfigError(
+                f"strategy='pipeline': a layer of shape {tuple(tensor.shape)} is spread over {', '.join(names)}; "
+                f"expected dimensions of the strategy's mesh, {', '.join(self.mesh_sizes)}. Split layers over parts of "
+                "self.device_mesh.",
+                code="LT797",
+            )
+        return names
+
+    @property
+    def _shards_layers(self) -> bool:
+        return any(name.startswith("data_shard") and size > 1 for name, size in self.mesh_sizes.items())
 
     def _averaged(
         self, module: nn.Module, plain: list[nn.Parameter]
@@ -372,18 +277,25 @@ class PipelineParallel(ModelParallel):
         ]
 
     def _copies(self, module: nn.Module) -> list[tuple[ProcessGroup, list[nn.Parameter], bool]]:
-        tensor = tensor_name(self.mesh_sizes)
-        if tensor is None:
-            return []
-        split: list[nn.Parameter] = [param for param in module.parameters() if isinstance(param, DTensor)]
-        return [(self._alike(self._line_name, tensor), split, True)]
+        """Return the parameters that are spread over ranks of a stage, by the dimensions; all ranks in one order."""
+        by_names: dict[tuple[str, ...], list[nn.Parameter]] = {}
+        for param in module.parameters():
+            if names := self._spread_over(param):
+                by_names.setdefault(names, []).append(param)
+        everywhere = sorted({names for rank in self.gather_objects(list(by_names)) for names in rank})
+        found = []
+        for names in everywhere:
+            ranks = self._alike(self._line_name, *names)
+            tokens = {part_of_tokens(self.mesh_sizes, rank) for rank in dist.get_process_group_ranks(ranks)}
+            found.append((ranks, by_names.get(names, []), len(tokens) > 1))
+        return found
 
-    def _alike(self, *names: str) -> ProcessGroup:
+    def _alike(self, *names: str, like_control: bool = False) -> ProcessGroup:
         """Return the ranks that stand where this one does along ``names``."""
         sizes, found = self.mesh_sizes, dict[int, list[int]]()
         for rank in range(self.world_size):
             found.setdefault(part_of_data(sizes, rank, names).index, []).append(rank)
-        return self._opened.part(found.values())
+        return self._opened.part(found.values(), like_control=like_control)
 
     # ---- step --------------------------------------------------------------------------------------------------------
 
@@ -418,51 +330,53 @@ class PipelineParallel(ModelParallel):
     # ---- save --------------------------------------------------------------------------------------------------------
 
     def module_state(self, module: nn.Module) -> dict[str, Any]:
-        """Return the whole state on rank 0; each rank's part goes by all ranks, one part at a time."""
+        """Return the whole state on rank 0, each rank's part going by all ranks, one part at a time; or this rank's
+        part of it with ``state_dict_type="sharded"``.
+        """
+        if self.state_dict_type == "sharded":
+            return module.state_dict()
         return self._gathered(module, keep=self.rank == 0)
 
     def full_module_state(self, module: nn.Module) -> dict[str, Any]:
         return self._gathered(module, keep=True)
 
     def load_module_state(self, module: nn.Module, state: dict[str, Any], strict: bool = True) -> Any:
-        elsewhere = set(_whole_order(module)) - set(module.state_dict())
+        elsewhere = set(whole_order(module)) - set(module.state_dict())
         return states.load_module(module, state, self, strict=strict, elsewhere=elsewhere)
 
     def optimizer_state(self, module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-        """Return the state on rank 0, with the numbers that parameters have in a module that is whole."""
-        state = states.whole(optimizer.state_dict(), keep=True)
+        """Return the state on rank 0, or this rank's part, with the numbers of parameters in a module that is whole."""
         mine, groups = self._numbered(module, optimizer)
-        own = {mine[index]: entry for index, entry in state["state"].items()}
-        found = self._merged(own, keep=self.rank == 0)
         numbers = {name: number for number, name in enumerate(name for group in groups for name in group)}
+        state = optimizer.state_dict()
         listed = [
             {**group, "params": [numbers[name] for name in names]}
             for group, names in zip(state["param_groups"], groups, strict=True)
         ]
-        entries = {number: found[name] for name, number in numbers.items() if name in found}
+        if self.state_dict_type == "sharded":
+            entries = {numbers[mine[index]]: entry for index, entry in state["state"].items()}
+        else:
+            own = {mine[index]: entry for index, entry in states.whole(state["state"], keep=True).items()}
+            found = self._merged(own, keep=self.rank == 0)
+            entries = {number: found[name] for name, number in numbers.items() if name in found}
         return {**state, "state": entries, "param_groups": listed}
 
     def load_optimizer_state(self, module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
-        if isinstance(state["state"], Stored):
-            raise ConfigError(
-                "strategy='pipeline' reads optimizers from one file, and this checkpoint is a folder of shards. Make "
-                "it one: lt ckpt convert FOLDER FILE.",
-                code="LT795",
-            )
         mine, groups = self._numbered(module, optimizer)
         names = [name for group in groups for name in group]
-        entries = {names[int(index)]: entry for index, entry in state["state"].items()}
-        placed = {index: entries[name] for index, name in enumerate(mine) if name in entries}
         own = optimizer.state_dict()["param_groups"]
         listed = [{**saved, "params": here["params"]} for saved, here in zip(state["param_groups"], own, strict=True)]
-        states.load_optimizer(optimizer, {"state": placed, "param_groups": listed})
+        number_of = {name: number for number, name in enumerate(names)}
+        states.load_optimizer(
+            optimizer, {"state": state["state"], "param_groups": listed}, [number_of[name] for name in mine]
+        )
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _gathered(self, module: nn.Module, *, keep: bool) -> dict[str, Any]:
         own = module.state_dict()
         found = self._merged(states.whole(own, keep=True), keep=keep)
-        return {name: found[name] for name in _whole_order(module) if name in found}
+        return {name: found[name] for name in whole_order(module) if name in found}
 
     def _merged(self, own: dict[str, Any], *, keep: bool) -> dict[str, Any]:
         """Return what the ranks of the first pipeline hold together, where ``keep``; they give it one by one."""
@@ -479,9 +393,10 @@ class PipelineParallel(ModelParallel):
         """Return the names of an optimizer's parameters here, and those of each group on all ranks, in the order that
         they have in a module that is whole.
         """
-        name_of = {id(param): name for name, param in module.named_parameters()}
+        _fold(module)
+        name_of = {id(param): plain_name(name) for name, param in module.named_parameters()}
         mine = [[name_of[id(param)] for param in group["params"]] for group in optimizer.param_groups]
-        place = {name: number for number, name in enumerate(_whole_order(module))}
+        place = {name: number for number, name in enumerate(whole_order(module))}
         everyone = self.gather_objects(mine)
         groups = [
             sorted({name for rank in ranks for name in rank}, key=place.__getitem__)
@@ -499,11 +414,29 @@ def _held(module: nn.Module) -> set[int]:
     return {id(param) for part in _lines(module) for param in part.parameters()}
 
 
+def _is_split(module: nn.Module, name: str) -> bool:
+    """Return whether a parameter is spread over the ranks of a dimension already."""
+    return any(name in (p.device_mesh.mesh_dim_names or ()) for p in module.parameters() if isinstance(p, DTensor))
+
+
+def _fold(module: nn.Module) -> None:
+    """Give each shard's parameters their place, where a forward left those that were gathered."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
 def _even(layers: int, ranks: int) -> list[int]:
     return [layers // ranks + (rank < layers % ranks) for rank in range(ranks)]
 
 
-def _check_untied(part: Pipelined) -> None:
+def _check_layers(part: Pipelined) -> None:
+    if isinstance(part.loss, nn.Module) and any(param.requires_grad for param in part.loss.parameters()):
+        raise ConfigError(
+            "Pipelined: the loss has parameters to train, and only the last rank computes it. Make what is trained of "
+            "it the last layer.",
+            code="LT799",
+        )
     layer_of: dict[int, int] = {}
     for number, layer in enumerate(part.layers):
         for name, param in layer.named_parameters():
@@ -513,13 +446,3 @@ def _check_untied(part: Pipelined) -> None:
                     "layers may be on different ranks. Give each its own.",
                     code="LT796",
                 )
-
-
-def _whole_order(module: nn.Module) -> list[str]:
-    """Return the names of all parameters and buffers, those on other ranks too, as in a module that is whole."""
-    order: list[str] = []
-    for path, part in module.named_modules():
-        own = (*part._parameters, *part._buffers)
-        names = part.names if isinstance(part, _Elsewhere) else own
-        order += [f"{path}.{name}".lstrip(".") for name in names]
-    return order

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -81,15 +81,20 @@ def load_module(
     return module.load_state_dict(ready, strict=strict)
 
 
-def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Load the state of an optimizer over sharded parameters, from whole tensors or from disk."""
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any], numbers: Sequence[int] | None = None) -> None:
+    """Load the state of an optimizer over sharded parameters, from whole tensors or from disk.
+
+    ``numbers`` are those that its parameters have in ``state``, where other ranks hold more of them.
+    """
     params = [param for group in optimizer.param_groups for param in group["params"]]
+    here = dict(zip(range(len(params)) if numbers is None else numbers, enumerate(params), strict=True))
     entries = state["state"]
     if isinstance(entries, Stored):
-        entries = entries.read({str(index): param for index, param in enumerate(params)})
+        entries = entries.read({str(number): param for number, (_, param) in here.items()})
     placed = {
-        int(index): {name: _like(value, params[int(index)]) for name, value in entry.items()}
-        for index, entry in entries.items()
+        here[int(number)][0]: {name: _like(value, here[int(number)][1]) for name, value in entry.items()}
+        for number, entry in entries.items()
+        if int(number) in here
     }
     optimizer.load_state_dict({"state": placed, "param_groups": state["param_groups"]})
 

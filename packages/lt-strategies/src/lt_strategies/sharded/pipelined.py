@@ -1,0 +1,250 @@
+"""A row of layers of which each rank holds some; the pieces of a batch go through them by torch's schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from math import gcd
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+from lt_core.errors import ConfigError
+
+__all__ = ["Pipelined"]
+
+
+class Pipelined(nn.Module):
+    """Layers that are called one after the other, and the loss of what comes out of the last one.
+
+    Called with inputs and targets it returns the loss, with inputs alone what comes out, on every rank the same. Under
+    :class:`PipelineParallel` each rank holds some of the layers; the loss's gradients exist when it is returned, and
+    ``backward`` adds them to the parameters'. Elsewhere it is a plain module.
+
+    Args:
+        layers: each takes what the one before returns, a tensor whose first dimension is the batch.
+        loss: ``loss(output, target)``, shape ``()``: a mean over the samples.
+    """
+
+    def __init__(self, layers: Iterable[nn.Module], loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.loss = loss
+        self._line: Line | None = None
+        self._own: list[nn.Sequential] = []  # in a list it is no part of this module
+
+    def forward(self, inputs: Tensor, target: Tensor | None = None) -> Tensor:
+        if self._line is not None:
+            return self._line.run(inputs, target)
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs if target is None else self.loss(inputs, target)
+
+    def connect(self, line: Line) -> None:
+        """Have other ranks compute what this one has no layers for."""
+        self._line = line
+
+    def let_go(self) -> None:
+        """Drop what refers to the process group."""
+        self._line = None
+
+    @property
+    def placed(self) -> bool:
+        """Whether the ranks hold their layers already."""
+        return bool(self._own)
+
+    def own_layers(self) -> nn.Sequential:
+        """Return the layers of this rank as one module, in each run the same one: torch's shards belong to it."""
+        layers = [layer for layer in self.layers if not isinstance(layer, Elsewhere)]
+        if not self._own or list(self._own[0]) != layers:
+            self._own[:] = [nn.Sequential(*layers)]
+        return self._own[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_line": None, "_own": []}
+
+
+class Elsewhere(nn.Module):
+    """Stands for a layer that another rank holds."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.names = whole_order(layer)
+        self.stands_for = [layer.to("meta")]  # to be counted; in a list it is no part of this module
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        raise ConfigError(
+            "This process holds one part of a pipeline's layers. Run it with the strategy that it was trained with, or "
+            "load its checkpoint into a new module.",
+            code="LT790",
+        )
+
+
+class Line:
+    """One rank's place in a pipeline.
+
+    Args:
+        layers: of this rank.
+        loss: of the last rank's output.
+        group: the ranks of the pipeline, in its order.
+        device: of this rank.
+        micro_batches: pieces that a batch is cut into, at most.
+        schedule: a class of torch.distributed.pipelining.
+        peers: ranks with other samples that talk within these layers, on the CPU; None where no others do.
+    """
+
+    def __init__(
+        self, layers: nn.Module, loss: Callable[..., Tensor], group: ProcessGroup, device: torch.device,
+        micro_batches: int, schedule: type[Schedule1F1B | ScheduleGPipe], peers: ProcessGroup | None,
+    ) -> None:  # fmt: skip
+        self._layers, self._loss, self._group, self._device = layers, loss, group, device
+        self._params = list(layers.parameters())  # shards; while layers are gathered they have others
+        self._micro_batches, self._schedule, self._peers = micro_batches, schedule, peers
+        self._made: dict[str, tuple[Any, Any]] = {}
+        self._index, self._count = dist.get_rank(group), dist.get_world_size(group)
+        self._last = self._index == self._count - 1
+
+    def run(self, inputs: Tensor, target: Tensor | None) -> Tensor:
+        if target is None:
+            return self._predict(inputs)
+        params = [param for param in self._params if param.requires_grad]
+        if torch.is_grad_enabled():
+            if inputs.requires_grad or target.requires_grad:
+                raise ConfigError(
+                    "Pipelined: inputs or targets come from layers outside, which would get no gradient from a "
+                    "pipeline. Put these layers into it, as its first ones, or detach() what they give.",
+                    code="LT798",
+                )
+            leaf = torch.zeros((), requires_grad=True)  # of which autograd makes a graph, whatever is frozen here
+            loss: Tensor = _Trained.apply(leaf, self, inputs, target, params)  # type: ignore[no-untyped-call]
+            return loss
+        losses: list[Tensor] = []
+        schedule = self._ready("evaluation", inputs, self._loss)
+        with _gradients_put_aside(self._params):
+            schedule.eval(*self._first(inputs), **self._targets(target), losses=losses)
+        return self._mean(losses)
+
+    def train(self, inputs: Tensor, target: Tensor, params: Sequence[nn.Parameter]) -> tuple[Tensor, list[Any]]:
+        """Return the loss and the gradients of ``params``, which keep those that they have."""
+        losses: list[Tensor] = []
+        schedule = self._ready("training", inputs, self._loss)
+        with _gradients_put_aside(self._params):
+            schedule.step(*self._first(inputs), **self._targets(target), losses=losses, return_outputs=False)
+            found = [param.grad for param in params]
+        return self._mean(losses), found
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        schedule = self._ready("prediction", inputs, None)
+        with torch.no_grad(), _gradients_put_aside(self._params):
+            output = schedule.eval(*self._first(inputs))
+        form = [None if output is None else (output.shape, output.dtype)]
+        dist.broadcast_object_list(form, group=self._group, group_src=self._count - 1, device=self._device)
+        shape, dtype = form[0]  # type: ignore[misc]
+        whole = torch.empty(shape, dtype=dtype, device=self._device) if output is None else output.contiguous()
+        dist.broadcast(whole, group=self._group, group_src=self._count - 1)
+        return whole
+
+    def _ready(self, use: str, inputs: Tensor, loss: Callable[..., Tensor] | None) -> Any:
+        """Return the schedule of one use for inputs of this shape; torch's stages keep memory for one shape each."""
+        form = (inputs.shape, inputs.dtype)
+        size, new = self._agreed(len(inputs), use not in self._made or self._made[use][0] != form)
+        if new:
+            pieces = next(n for n in range(min(self._micro_batches, size), 0, -1) if size % n == 0)
+            kind = self._schedule if pieces >= self._count else ScheduleGPipe
+            stage = _Stage(self._layers, self._index, self._count, self._device, group=self._group)
+            self._made[use] = form, kind(stage, pieces, loss_fn=loss)
+        return self._made[use][1]
+
+    def _agreed(self, size: int, new: bool) -> tuple[int, bool]:
+        """Return what the sizes of peers' batches have in common, and whether one is new: all make as many calls."""
+        if self._peers is None:
+            return size, new
+        mine = torch.tensor([size, new])
+        found = [torch.empty_like(mine) for _ in range(dist.get_world_size(self._peers))]
+        dist.all_gather(found, mine, group=self._peers)
+        sizes, news = zip(*(pair.tolist() for pair in found), strict=True)
+        return gcd(*sizes), any(news)
+
+    def _first(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        return (inputs,) if self._index == 0 else ()
+
+    def _targets(self, target: Tensor) -> dict[str, Tensor]:
+        return {"target": target} if self._last else {}
+
+    def _mean(self, losses: list[Tensor]) -> Tensor:
+        """Return the last rank's mean, on all ranks of the pipeline."""
+        mean = torch.stack(losses).detach().mean().float() if losses else torch.zeros((), device=self._device)
+        dist.broadcast(mean, group=self._group, group_src=self._count - 1)
+        return mean
+
+
+class _Stage(PipelineStage):
+    """A stage that stays as it is while torch finds out by a pass of nothing what each rank hands on."""
+
+    def _compute_outputs(self, *args: Tensor, module: nn.Module, **kwargs: Any) -> Any:
+        before = [(part, dict(part._buffers)) for part in module.modules() if part._buffers]
+        for part, buffers in before:
+            part._buffers.update(
+                {name: buffer if buffer is None else buffer.clone() for name, buffer in buffers.items()}
+            )
+        try:
+            return super()._compute_outputs(*args, module=module, **kwargs)
+        finally:
+            for part, buffers in before:
+                part._buffers.update(buffers)
+
+
+class _Trained(torch.autograd.Function):
+    """A pipeline's step as one node of autograd's graph.
+
+    Its backward adds to the gradients by itself: the hooks of parameters have run within the step, once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, leaf: Tensor, line: Line, inputs: Tensor, target: Tensor, params: list[nn.Parameter]
+    ) -> Tensor:
+        with torch.enable_grad():
+            loss, found = line.train(inputs, target, params)
+        ctx.params = params
+        ctx.save_for_backward(*found)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, scale: Tensor) -> Any:
+        for param, found in zip(ctx.params, ctx.saved_tensors, strict=True):
+            if found is not None:
+                param.grad = found * scale if param.grad is None else param.grad + found * scale
+        return None, None, None, None, None
+
+
+def whole_order(module: nn.Module) -> list[str]:
+    """Return the names of all parameters and buffers, those on other ranks too, as in a module that is whole."""
+    order: list[str] = []
+    for path, part in module.named_modules():
+        own = (*part._parameters, *part._buffers)
+        names = part.names if isinstance(part, Elsewhere) else own
+        order += [plain_name(f"{path}.{name}".lstrip(".")) for name in names]
+    return order
+
+
+def plain_name(name: str) -> str:
+    """Return a parameter's name as a state has it, also where its layer computes activations again."""
+    return name.replace("_checkpoint_wrapped_module.", "")
+
+
+@contextmanager
+def _gradients_put_aside(params: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Give parameters back the gradients that they have; torch drops those of shards where a schedule is new."""
+    before = [(param, param.grad) for param in params]
+    for param, _ in before:
+        param.grad = None
+    try:
+        yield
+    finally:
+        for param, gradient in before:
+            param.grad = gradient
