@@ -68,31 +68,26 @@ def check_resumable(saved: Saved) -> None:
 
 def _faults(lt: Any) -> Iterator[str]:
     """Yield what is wrong with the part of a file from which a run goes on."""
-    yield from _missing("lt", lt, position=dict, pending=dict, precision=dict, ranks=list, world_size=int)
-    yield from _missing("lt.pending", lt["pending"], divisor=float, counted=int, weight=float, weighted=bool)
+    yield from _wrong("lt", lt, position=dict, pending=dict, precision=dict, ranks=list, world_size=int)
+    yield from _wrong("lt.pending", lt["pending"], divisor=float, counted=int, weight=float, weighted=bool)
+    yield from _wrong("lt.position", lt["position"], **asdict(Position()))
     for rank, state in enumerate(lt["ranks"] or [None]):
         own = f"lt.ranks[{rank}]"
-        yield from _missing(own, state, gradients=dict, generators=dict, recorder=dict)
-        yield from _missing(f"{own}.recorder", state["recorder"], pages=list, values=dict)
+        yield from _wrong(own, state, gradients=dict, generators=dict, recorder=dict)
+        yield from _wrong(f"{own}.recorder", state["recorder"], pages=list, values=dict)
         if state.get("feed") is not None:
-            yield from _too_low(f"{own}.feed", state["feed"], {"epoch": 0, "batches": 0})
-    yield from _too_low("lt.position", lt["position"], asdict(Position()))
+            yield from _wrong(f"{own}.feed", state["feed"], epoch=0, batches=0)
 
 
-def _too_low(name: str, value: Any, least: dict[str, Any]) -> Iterator[str]:
-    yield from _missing(name, value)
-    counts = {counter: value.get(counter, low) for counter, low in least.items()}  # older files lack some
-    for counter, count in counts.items():
-        if not isinstance(count, (int, float)) or count < least[counter]:
-            yield f"{name}.{counter} is {count!r:.40}; expected {least[counter]} or more"
-
-
-def _missing(name: str, value: Any, **parts: type) -> Iterator[str]:
+def _wrong(name: str, value: Any, **parts: Any) -> Iterator[str]:
+    """Yield which parts are not as they should be: of a type, or (older files lack some) of a number or more."""
     if not isinstance(value, dict):
         yield f"{name} is {value!r:.40}; expected dict"
-    for part, kind in parts.items():
-        if not isinstance(value.get(part), (int, float) if kind is float else kind):
-            yield f"{name}.{part} is {value.get(part)!r:.40}; expected {kind.__name__}"
+    for part, wanted in parts.items():
+        kind, least = (wanted, None) if isinstance(wanted, type) else (float, wanted)
+        found = value.get(part, least)
+        if not isinstance(found, (int, float) if kind is float else kind) or (least is not None and found < least):
+            yield f"{name}.{part} is {found!r:.40}; expected {kind.__name__ if least is None else f'{least} or more'}"
 
 
 def place_of_others(
