@@ -696,3 +696,32 @@ def test_evaluation_loops_count_their_batches(name):
         *[(1, 1, 0, 0, True), (1, 2, 0, 1, True)],  # two tests
         *[(2, 4, 2, 4, True), (0, 0, 0, 0, False)],
     ]
+
+
+def test_a_logger_written_for_1_x_finds_the_helpers_of_its_base(name):
+    class Tube(name("loggers.base:LightningLoggerBase")):
+        name, version = "tube", 0
+
+        def __init__(self):
+            super().__init__()
+            self._prefix, self.tags, self.rows = "a", {}, []
+
+        def log_hyperparams(self, params):
+            self.tags = self._sanitize_params(self._flatten_dict(self._convert_params(params)))
+
+        def log_metrics(self, metrics, step=None):
+            self.rows.append((sorted(self._add_prefix(metrics)), step))
+
+    class Logs(name("demos.boring_classes:BoringModel")):
+        def __init__(self, sizes=(1, 2), nested=None):
+            super().__init__()
+            self.save_hyperparameters()
+
+        def training_step(self, batch, batch_idx):
+            self.log("loss", loss := super().training_step(batch, batch_idx)["loss"])
+            return loss
+
+    trainer = name(":Trainer")(**QUIET | {"logger": (tube := Tube())}, max_steps=1, log_every_n_steps=1)
+    trainer.fit(Logs(nested={"a": 1}))
+    assert tube.tags == {"sizes": "(1, 2)", "nested/a": 1}
+    assert tube.rows == [(["a-epoch", "a-loss"], 0)]

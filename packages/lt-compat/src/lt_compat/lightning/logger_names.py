@@ -11,8 +11,17 @@ from typing import Any
 from torch import Tensor
 
 from lt_core.checkpoint import CheckpointIO
+from lt_core.logger import Logger
 
-__all__ = ["WrappingCheckpointIO", "add_prefix", "convert_params", "flatten_dict", "sanitize_callables", "scan"]
+__all__ = [
+    "LightningLoggerBase",
+    "WrappingCheckpointIO",
+    "add_prefix",
+    "convert_params",
+    "flatten_dict",
+    "sanitize_callables",
+    "scan",
+]
 
 
 def convert_params(params: Any) -> Any:
@@ -70,6 +79,41 @@ def scan(checkpoint_callback: Any, logged_model_time: Mapping[str, float]) -> li
     found |= {path: (score, "best_k") for path, score in getattr(checkpoint_callback, "best_k_models", {}).items()}
     there = sorted((Path(p).stat().st_mtime, p, *said) for p, said in found.items() if p and Path(p).is_file())
     return [each for each in there if logged_model_time.get(each[1], -1.0) < each[0]]
+
+
+def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``params`` with the text of what is no number, truth value, string or tensor."""
+    return {
+        key: value if isinstance(value, bool | int | float | str | Tensor) else str(value)
+        for key, value in params.items()
+    }
+
+
+class LightningLoggerBase(Logger):
+    """The base of loggers that were written for Lightning 1.x, with what it gave them.
+
+    Args:
+        agg_key_funcs: how values of one step are put together; lt logs each of them.
+        agg_default_func: likewise.
+    """
+
+    LOGGER_JOIN_CHAR = "-"
+
+    def __init__(self, agg_key_funcs: Any = None, agg_default_func: Any = None) -> None:
+        super().__init__()
+        self._prefix = ""
+
+    def _add_prefix(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+        return add_prefix(metrics, self._prefix, self.LOGGER_JOIN_CHAR)
+
+    _convert_params = staticmethod(convert_params)
+    _flatten_dict = staticmethod(flatten_dict)
+    _sanitize_callable_params = staticmethod(sanitize_callables)
+    _sanitize_params = staticmethod(plain_params)
+
+    def agg_and_log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Log metrics."""
+        self.log_metrics(metrics, step)
 
 
 class WrappingCheckpointIO(CheckpointIO):

@@ -49,6 +49,7 @@ lt_compat.lightning.wrapped:FabricOptimizer = _FabricOptimizer
 lt_compat.lightning.wrapped:FabricDataLoader = _FabricDataLoader
 lt_compat.lightning.wrapped:is_wrapped = is_wrapped
 lt_compat.lightning.wrapped:DistributedSamplerWrapper = DistributedSamplerWrapper
+lt_compat.lightning.logger_names:LightningLoggerBase = LightningLoggerBase
 lt_compat.lightning._profilers:Profiler = Profiler BaseProfiler AbstractProfiler
 lt_compat.lightning._profilers:PassThroughProfiler = PassThroughProfiler
 lt_compat.lightning._profilers:SimpleProfiler = SimpleProfiler
