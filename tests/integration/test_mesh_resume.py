@@ -21,13 +21,14 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lt_callbacks import ModelCheckpoint
+from lt_checkpoint import ShardedCheckpointIO
 from lt_core import LightningModule
 from lt_core.checkpoint import CheckpointIO
 from lt_core.precision import Precision
 from lt_core.seed import seed_everything
 from lt_core.strategy import Strategy
 from lt_loops import Trainer
-from lt_strategies import ModelParallel, PipelineParallel
+from lt_strategies import ModelParallel, Pipelined, PipelineParallel
 
 pytestmark = [
     pytest.mark.fsdp,
@@ -57,10 +58,21 @@ class Noisy(LightningModule):
 PLAN = {"net.0": "colwise", "net.1": "rowwise"}
 
 
-def fitted(folder, epochs, ckpt_path=None, devices=4, drawn=None, batch_size=4, **arguments):
+class NoisyStages(Noisy):
+    def __init__(self, drawn=None):
+        super().__init__(drawn)
+        self.net = Pipelined(self.net, nn.functional.mse_loss)
+
+    def training_step(self, batch, batch_idx):
+        return self.net(batch, torch.zeros(len(batch), 1))
+
+
+def fitted(
+    folder, epochs, ckpt_path=None, devices=4, drawn=None, batch_size=4, make=Noisy, kind=ModelParallel, **arguments
+):
     seed_everything(3, verbose=False)
     arguments = arguments or {"mesh": {"data_shard": 2, "tensor": 2}, "parallelize": PLAN}
-    strategy = ModelParallel(launcher="fork", **arguments)
+    strategy = kind(launcher="fork", **arguments)
     trainer = Trainer(
         accelerator="cpu",
         devices=devices,
@@ -71,7 +83,7 @@ def fitted(folder, epochs, ckpt_path=None, devices=4, drawn=None, batch_size=4, 
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    module = Noisy(drawn)
+    module = make(drawn)
     loader = DataLoader(torch.arange(96.0).view(24, 4) / 96, batch_size=batch_size, shuffle=True)
     trainer.fit(module, loader, ckpt_path=ckpt_path)
     return {name: value.clone() for name, value in module.state_dict().items()}
@@ -82,6 +94,21 @@ def test_a_run_over_data_and_tensor_resumes_bit_for_bit_with_dropout(tmp_path):
     fitted(tmp_path / "part", 1)  # three steps, saved after two
     assert torch.load(tmp_path / "part" / "middle.ckpt", weights_only=True)["global_step"] == 2
     resumed = fitted(tmp_path / "part", 2, tmp_path / "part" / "middle.ckpt")
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
+
+
+@needs_pipelines
+def test_a_run_over_sharded_stages_resumes_bit_for_bit_with_dropout(tmp_path):
+    mesh = {"data_shard": 2, "pipeline": 2}
+    ways = {"make": NoisyStages, "kind": PipelineParallel, "mesh": mesh, "state_dict_type": "sharded"}
+    fitted(tmp_path / "whole", 2, **ways)
+    fitted(tmp_path / "part", 1, **ways)  # three steps, saved after two
+    fitted(tmp_path / "part", 2, tmp_path / "part" / "middle.ckpt", **ways)
+    whole, resumed = (
+        ShardedCheckpointIO().load_checkpoint(tmp_path / name / "middle.ckpt")["state_dict"]
+        for name in ("whole", "part")
+    )
     for name, value in whole.items():
         assert torch.equal(resumed[name], value), name
 

@@ -423,6 +423,18 @@ def test_each_rank_holds_its_part(ranks):
     assert local < 0.4 * whole  # a quarter, but for what the plan does not name
 
 
+def test_a_plan_is_followed_where_other_layers_are_split_by_hand(ranks):
+    by_plan = of_experts({"expert": 2, "tensor": 2}, parallelize=PLAN)
+    ((_, _, local), (_, _, without)) = ranks(trained([by_plan, of_experts({"expert": 2, "tensor": 2})]), 4)[0]
+    assert without - local == sum(p.numel() for name, p in Words().named_parameters() if is_planned(name)) / 2
+
+
+def is_planned(name):
+    return (
+        name.startswith("head") or name.split(".")[-2] in ("queries", "keys", "values") or name.endswith("out.weight")
+    )
+
+
 def by_hand(module, mesh):
     for block in module.blocks:
         parallelize_module(block, mesh["tensor"], {"queries": ColwiseParallel(), "keys": ColwiseParallel()})

@@ -160,6 +160,33 @@ def test_hooks_of_parameters_run_once_and_buffers_see_the_batch_alone(ranks):
     ranks(facts, 2, PipelineParallel(micro_batches=1, timeout=PATIENCE))
 
 
+class Drop(nn.Dropout):
+    """Keeps what it has dropped of ones."""
+
+    def forward(self, x):
+        self.dropped = super().forward(torch.ones(64))
+        return x
+
+
+@needs_pipelines
+def test_stages_drop_other_numbers_in_each_step_and_leave_the_generator_with_the_same(ranks):
+    def facts(strategy):
+        torch.manual_seed(strategy.rank)
+        module, rows = Rows(), torch.ones(2, 4)
+        module.net.layers[0], module.net.layers[2] = Drop(), Drop()
+        strategy.setup(module, None, Precision())
+        found = []
+        for _ in range(2):
+            module.net(rows, rows).backward()
+            found += [part.dropped.tolist() for part in module.modules() if isinstance(part, Drop)]
+        return found, torch.rand(()).item()
+
+    (first, left), (second, also_left) = ranks(facts, 2, PipelineParallel(timeout=PATIENCE))
+    dropped = [tuple(numbers) for numbers in first + second]
+    assert len(dropped) == len(set(dropped)) == 4
+    assert left == also_left
+
+
 @pytest.mark.parametrize(
     "arguments", [{"mesh": {"data_shard": 2}}, {"mesh": {"tensor": 2, "pipeline": 2}}, {"cpu_offload": True}]
 )

@@ -132,10 +132,19 @@ class Line:
         """Return the loss and the gradients of ``params``, which keep those that they have."""
         losses: list[Tensor] = []
         schedule = self._ready("training", inputs, self._loss)
-        with _gradients_put_aside(self._params):
+        with _gradients_put_aside(self._params), self._own_random_numbers():
             schedule.step(*self._first(inputs), **self._targets(target), losses=losses, return_outputs=False)
             found = [param.grad for param in params]
         return self._mean(losses), found
+
+    @contextmanager
+    def _own_random_numbers(self) -> Iterator[None]:
+        """Seed the generators by the stage: with those that all ranks have, each stage would drop as the others do."""
+        seed = int(torch.randint(2**62, ()))
+        devices = [] if self._device.type == "cpu" else [self._device]
+        with torch.random.fork_rng(devices, device_type=self._device.type if devices else "cuda"):
+            torch.manual_seed(seed + self._index)
+            yield
 
     def _predict(self, inputs: Tensor) -> Tensor:
         schedule = self._ready("prediction", inputs, None)
