@@ -725,3 +725,8 @@ def test_a_logger_written_for_1_x_finds_the_helpers_of_its_base(name):
     trainer.fit(Logs(nested={"a": 1}))
     assert tube.tags == {"sizes": "(1, 2)", "nested/a": 1}
     assert tube.rows == [(["a-epoch", "a-loss"], 0)]
+
+
+def test_the_names_of_before_1_0_that_every_guide_of_then_has_are_answered(name):
+    assert name("logging:TensorBoardLogger") is name("loggers:TensorBoardLogger")
+    assert name(":data_loader")(len) is len

@@ -88,6 +88,11 @@ def apply_to_collection(
     return apply(data)
 
 
+def data_loader(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that returns a loader, which was decorated before 1.0."""
+    return function
+
+
 def extract_batch_size(batch: Any) -> int:
     """Return how many samples a batch has."""
     return batch_size_of(batch)

@@ -31,6 +31,7 @@ _MODULES = {
     "core.saving": "core.mixins",
     "loggers.base": "loggers.logger",
     "loggers.csv_logger": "loggers.csv_logs",
+    "logging": "loggers",
     "plugins.io.checkpoint_plugin": "plugins.io",
     "plugins.io.torch_plugin": "plugins.io",
     "plugins.training_type": "strategies",
