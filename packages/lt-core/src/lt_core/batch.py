@@ -27,9 +27,7 @@ def move_to_device(batch: Any, device: torch.device | str) -> Any:
     late = target.type not in ("cpu", "mps")
 
     def move(item: Any) -> Any:
-        if isinstance(item, Tensor):
-            return item.to(target, non_blocking=late)
-        return item.to(target)
+        return item.to(target, non_blocking=late) if isinstance(item, Tensor) else item.to(target)
 
     return map_batch(move, batch)
 
@@ -74,8 +72,7 @@ def batch_size_of(batch: Any, *, warns: bool = True) -> int:
     """
     if isinstance(batch, Tensor):
         return batch.shape[0] if batch.dim() else 1
-    common = _shared_size(batch)
-    if common is not None:
+    if (common := _shared_size(batch)) is not None:
         return common
     given = getattr(batch, "batch_size", None)
     if isinstance(given, int) and not isinstance(given, bool):
