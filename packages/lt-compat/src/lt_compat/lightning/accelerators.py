@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from lt_compat.lightning.constructors import Answers
-from lt_compat.lightning.faces import Face
+from lt_compat.lightning.faces import Answers, Face
 from lt_core import accelerator
 
 _OF_LT = {

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from lt_compat.lightning.faces import Answers
 from lt_core import plugins
 
-__all__ = ["Answers", "precision_named"]
+__all__ = ["precision_named"]
 
 _CARRIED = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin")
 """Arguments of Lightning's strategies, in their order."""
@@ -31,14 +32,6 @@ _STRATEGIES = {
     "SingleDeviceStrategy": "lt_core.strategy:SingleDevice",
     "XLAStrategy": "lt_strategies.xla.spmd:XLA",
 }
-
-
-class Answers(type):
-    """Classes whose objects are also those of lt's class."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        base = vars(cls).get("of_lt")
-        return isinstance(value, base) if base is not None else super().__instancecheck__(value)
 
 
 def _derived(name: str, origin: str, init: Any) -> type:

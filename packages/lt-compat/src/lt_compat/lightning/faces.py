@@ -18,7 +18,15 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import ConfigTypeError
 from lt_core.precision import Precision
 
-__all__ = ["AcceleratorConnector", "Face", "PrecisionFace", "StrategyFace", "computing_in"]
+__all__ = ["AcceleratorConnector", "Answers", "Face", "PrecisionFace", "StrategyFace", "computing_in"]
+
+
+class Answers(type):
+    """Classes whose objects are also those of lt's class."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        base = vars(cls).get("of_lt")
+        return isinstance(value, base) if base is not None else super().__instancecheck__(value)
 
 
 class Face:
