@@ -615,6 +615,7 @@ def test_an_accelerator_is_registered_by_a_decorator_with_its_arguments(name, lu
     try:
         assert name(":Trainer")(**QUIET | {"accelerator": "lumen"}).accelerator.size == 3
         assert "lumen" in registry.available_accelerators()
+        assert (registry["lumen"]["accelerator"], registry["lumen"]["accelerator_name"]) == (lumen[0], "lumen")
     finally:
         registry.remove("lumen")
 

@@ -19,7 +19,7 @@ class Registry(dict[str, dict[str, Any]]):
 
     def __init__(self, group: str) -> None:
         super().__init__()
-        self._group = group
+        self._group, self._kind = group, {"strategies": "strategy", "accelerators": "accelerator"}[group]
 
     def register(
         self,
@@ -40,7 +40,8 @@ class Registry(dict[str, dict[str, Any]]):
             raise ValueError(f"{name!r} is already present in the registry. HINT: Use `override=True`.")
 
         def put(kind: Callable[..., Any]) -> Callable[..., Any]:
-            self[name] = {"kind": kind, "description": description, "init_params": init_params}
+            said = {"description": description, "init_params": init_params}
+            self[name] = {**said, self._kind: kind, f"{self._kind}_name": name}
             return kind
 
         return put if what is None else put(what)
@@ -52,7 +53,7 @@ class Registry(dict[str, dict[str, Any]]):
             KeyError: where there is neither, and no default.
         """
         if self.of_the_user(name):
-            return self[name]["kind"](**self[name]["init_params"])
+            return self[name][self._kind](**self[name]["init_params"])
         if name in self.names:
             return plugins.load(self._group, name)()
         if default is not None:
