@@ -1,5 +1,6 @@
 """Ranks meet in a store with few questions, however many there are."""
 
+import socket
 import threading
 import weakref
 from datetime import timedelta
@@ -116,6 +117,15 @@ def test_of_a_group_that_the_user_has_destroyed_nothing_is_kept(monkeypatch, the
         group.enter(Environment(), 1, "gloo", LONG)
     group.leave_group()
     assert control() is None
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="needs Linux")
+def test_a_connection_to_a_machine_that_has_vanished_breaks_when_a_collective_would():
+    with socket.create_server(("127.0.0.1", 0)) as server, group.giving_up(timedelta(seconds=7)):
+        made = socket.create_connection(server.getsockname())
+    with made, socket.socket() as other:
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7000
+        assert other.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
 
 
 def test_a_barrier_of_torch_s_own_guesses_no_device(monkeypatch):

@@ -140,9 +140,9 @@ def test_a_job_whose_worker_fails_on_one_node_goes_on_on_both(nodes, tmp_path):
 class Elastic:
     """The job of jobs/elastic.py on both nodes, which meet at a store on neither; and what it has written down."""
 
-    def __init__(self, folder: Path, *holds: str) -> None:
+    def __init__(self, folder: Path, *holds: str, **environment: str) -> None:
         self.folder = folder
-        self.environment = {"HOLDS": " ".join(holds), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        self.environment = {"HOLDS": " ".join(holds), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
         STARTED.append(subprocess.Popen(["ip", "netns", "exec", HUB, sys.executable, "-c", STORE]))
         self.agents = [self.start(number) for number in (0, 1)]
 
@@ -203,6 +203,18 @@ def fit_by_hand(steps):
     return net.state_dict()
 
 
+def check_numbers(job):
+    """All steps are there, of the same global batch, and see each sample once; the weights are those by hand."""
+    steps = job.steps()
+    assert [step for _, step in steps] == list(range(12))
+    assert [len(samples) for samples in steps.values()] == [8, 8, 8, 8, 8, 4] * 2
+    for epoch in (0, 1):
+        assert sorted(n for place, samples in steps.items() if place[0] == epoch for n in samples) == list(range(44))
+    end = torch.load(job.folder / "end")
+    assert end["steps"] == 12
+    torch.testing.assert_close(end["weights"], fit_by_hand(steps), rtol=1e-6, atol=1e-6)
+
+
 def test_workers_and_nodes_also_the_first_that_are_killed_stopped_and_come_back_change_no_number(nodes, tmp_path):
     pytest.importorskip("lt")
     # a node that has to wait too long for the other one begins alone: there it is held until the other has come
@@ -238,11 +250,16 @@ def test_workers_and_nodes_also_the_first_that_are_killed_stopped_and_come_back_
     ended(job.agents[1:], tmp_path)  # the second node goes on alone
     assert {line["world"] for line in job.told("steps") if line["step"] == 11} == {1}
 
-    steps = job.steps()
-    assert [step for _, step in steps] == list(range(12))
-    assert [len(samples) for samples in steps.values()] == [8, 8, 8, 8, 8, 4] * 2
-    for epoch in (0, 1):
-        assert sorted(n for place, samples in steps.items() if place[0] == epoch for n in samples) == list(range(44))
-    end = torch.load(tmp_path / "end")
-    assert end["steps"] == 12
-    torch.testing.assert_close(end["weights"], fit_by_hand(steps), rtol=1e-6, atol=1e-6)
+    check_numbers(job)
+
+
+@pytest.mark.slow
+def test_a_node_that_is_cut_off_closes_no_connection_and_the_other_goes_on_alone(nodes, tmp_path):
+    pytest.importorskip("lt")
+    job = Elastic(tmp_path, "3.1@2", TIMEOUT="20")
+    job.held("3.1@2")
+    ip("-n", HUB, "link", "set", NODES[0][1], "down")  # rank 0's, which holds the store of the ranks
+    job.go_on("3.1@2")
+    said = ended(job.agents[1:], tmp_path)
+    assert "Rank 0 of 2 or its node is gone: the job's store, which is there, does not answer." in said[1]
+    check_numbers(job)

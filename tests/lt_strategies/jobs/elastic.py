@@ -15,9 +15,11 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lt as pl
+from lt_strategies import DDP
 
 FACTS = Path(os.environ.get("FACTS", "."))
 HOLDS = os.environ.get("HOLDS", "").split()
+TIMEOUT = float(os.environ.get("TIMEOUT", "600"))
 GLOBAL_BATCH, BATCH, SAMPLES, EPOCHS = 8, 2, 44, 2
 
 
@@ -63,7 +65,7 @@ def main():
     pl.seed_everything(1, verbose=False)
     net = Net()
     trainer = pl.Trainer(
-        accelerator="cpu", strategy="ddp", max_epochs=EPOCHS, global_batch_size=GLOBAL_BATCH,
+        accelerator="cpu", strategy=DDP(timeout=TIMEOUT), max_epochs=EPOCHS, global_batch_size=GLOBAL_BATCH,
         callbacks=pl.callbacks.ModelCheckpoint(FACTS / "saved", every_n_train_steps=2, save_top_k=-1),
         logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=FACTS,
     )  # fmt: skip
