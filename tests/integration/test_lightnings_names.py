@@ -609,6 +609,15 @@ def test_an_accelerator_written_for_lightning_trains(name, lumen):
     assert name(":Trainer")(**QUIET | {"accelerator": kind()}, devices=2).strategy.name == "ddp"
 
 
+def test_processes_may_share_a_device_of_such_an_accelerator(name, lumen):
+    class Shared(lumen[0]):
+        @staticmethod
+        def get_parallel_devices(devices):
+            return [torch.device("cpu", 0)] * devices
+
+    assert name(":Trainer")(**QUIET | {"accelerator": Shared()}, devices=2).device_ids == [0, 1]
+
+
 def test_an_accelerator_is_registered_by_a_decorator_with_its_arguments(name, lumen):
     registry = name("accelerators:AcceleratorRegistry")
     registry.register("lumen", description="glows", size=3)(lumen[0])

@@ -94,7 +94,9 @@ class Methods(accelerator.Accelerator):
         kind: Any = type(self)
         found = self.get_parallel_devices(kind.parse_devices(asked))
         self.device_type = found[0].type
-        self._devices = {position if each.index is None else each.index: each for position, each in enumerate(found)}
+        places = [each.index for each in found]
+        by_index = None not in places and len({*places}) == len(places)  # else several processes share a device
+        self._devices = dict(zip(places if by_index else range(len(found)), found, strict=True))
         return [*self._devices]
 
     def torch_device(self, index: int) -> torch.device:
