@@ -708,6 +708,19 @@ def test_evaluation_loops_count_their_batches(name):
     ]
 
 
+def test_counting_the_batches_of_a_validation_asks_for_no_loader_that_the_fit_does_not_read(name):
+    asked = []
+
+    class Asked(name("demos.boring_classes:BoringModel")):
+        def val_dataloader(self):
+            asked.append("val")
+
+    trainer = name(":Trainer")(**QUIET, max_steps=1, limit_val_batches=0)
+    trainer.fit(Asked())
+    assert not trainer.fit_loop.epoch_loop.val_loop.batch_progress.current.ready
+    assert not asked
+
+
 def test_a_logger_written_for_1_x_finds_the_helpers_of_its_base(name):
     class Tube(name("loggers.base:LightningLoggerBase")):
         name, version = "tube", 0

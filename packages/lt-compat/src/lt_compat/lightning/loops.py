@@ -143,9 +143,8 @@ def evaluated(trainer: Any, fn: str, *, at_end: bool = False) -> SimpleNamespace
     """
     run, kept = trainer._run, vars(trainer).setdefault("_evaluated", {})
     begun, before = kept.get(fn, (0, 0))
-    within, last = False, begun > 0
-    if trainer.stage == fn or at_end:
-        group = "validate" if fn == "fit" else fn
+    within, last, group = False, begun > 0, "validate" if fn == "fit" else fn
+    if trainer.stage == fn or (at_end and run.evaluation.feeds_made(group)):  # else loaders would be asked for
         within, begun = run.recorder.phase in (f"{group}_batch", "predict_step"), _read(run, group)
         each = getattr(trainer, "num_sanity_val_batches" if trainer.sanity_checking else _BATCHES[group])
         last = begun == sum(each) > 0
