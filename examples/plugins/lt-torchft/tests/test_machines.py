@@ -108,6 +108,11 @@ class JobOnMachines(Job):
             for rank in range(self.ranks)
         ]
 
+    def start_lighthouse(self):
+        command = str(Path(sys.executable).with_name("torchft_lighthouse"))
+        patience = ("--join_timeout_ms", "1000", "--quorum_tick_ms", "20", "--heartbeat_timeout_ms", "1000")
+        self.machines.start("lighthouse", command, "--bind", "0.0.0.0:29510", "--min_replicas", "2", *patience)
+
     def lose(self, name):
         """Kill all that runs on a machine."""
         self.machines.kill(name)
@@ -141,16 +146,14 @@ def machines():
 
 @pytest.fixture
 def job(request, machines, tmp_path):
-    lighthouse = Path(sys.executable).with_name("torchft_lighthouse")
-    patience = ("--join_timeout_ms", "1000", "--quorum_tick_ms", "20", "--heartbeat_timeout_ms", "1000")
-    machines.start("lighthouse", str(lighthouse), "--bind", "0.0.0.0:29510", "--min_replicas", "2", *patience)
     job = JobOnMachines(tmp_path, f"http://{machines.addresses['lighthouse']}:29510", request.param, machines)
+    job.start_lighthouse()
     yield job
     job.close()
 
 
 @pytest.mark.parametrize("job", ["step", "hsdp"], indirect=True)
-def test_machines_that_are_lost_and_cut_off_come_back_to_the_others_weights(job, machines):
+def test_machines_that_are_lost_or_cut_off_come_back_to_the_others_weights_also_that_of_the_lighthouse(job, machines):
     job.wait_for_steps(NAMES, 3)
 
     job.lose("three")  # in whatever it was
@@ -167,6 +170,10 @@ def test_machines_that_are_lost_and_cut_off_come_back_to_the_others_weights(job,
     began = time.monotonic()
     job.wait_for_steps(NAMES, 3)
     print(f"all train again after {time.monotonic() - began:.1f} s")
+
+    machines.kill("lighthouse")
+    job.start_lighthouse()
+    job.wait_for_steps(NAMES, 3)
 
     ended = job.end()
     for other in ended[1:]:

@@ -54,7 +54,8 @@ class HSDP(FaultTolerant, FSDP):
     begin with the same weights (the same seed): torchft would heal each rank from another one.
 
     Args:
-        args: those of :class:`FaultTolerant`; ``timeout`` is that of FSDP's collectives too.
+        args: those of :class:`FaultTolerant`. FSDP's own collectives wait ten minutes: a rank of a replica may wait for
+            other replicas several times in a row, and the others for it.
         fsdp: those of :class:`~lt_strategies.FSDP`. With ``state_dict_type="sharded"`` no rank holds the whole model,
             also where a replica's state is sent; the ranks of a replica must share a folder for temporary files.
     """
@@ -80,7 +81,7 @@ class HSDP(FaultTolerant, FSDP):
         return Shard()
 
     def manager_arguments(self, address: str) -> dict[str, Any]:
-        self._transport = _SentTogether(address, self.timeout)
+        self._transport = _SentTogether(address, self.exchange_timeout)
         return {"init_sync": False, "checkpoint_transport": self._transport}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class FaultTolerant(Strategy):
         lighthouse: address, ``http://host:29510``; by default ``TORCHFT_LIGHTHOUSE`` of the environment; ``"here"``
             starts one in this process, to try a script with one replica.
         timeout: seconds that an exchange of gradients, a commit or a state may take before the step is dropped.
-        quorum_timeout: seconds to wait for enough replicas.
+        quorum_timeout: seconds to wait for enough replicas, and for a lighthouse that is started again.
     """
 
     name = "torchft"
@@ -78,7 +78,7 @@ class FaultTolerant(Strategy):
         self.replica = replica or os.environ.get("REPLICA_GROUP_ID", "")
         self.min_replicas = min_replicas
         self.lighthouse = lighthouse
-        self.timeout, self.quorum_timeout = timedelta(seconds=timeout), timedelta(seconds=quorum_timeout)
+        self.exchange_timeout, self.quorum_timeout = timedelta(seconds=timeout), timedelta(seconds=quorum_timeout)
         self.save: Callable[[], Path] | None = None
         """Writes a checkpoint of this replica and returns where; :func:`lt_torchft.fit` sets it."""
         self.received: Any = None
@@ -118,13 +118,14 @@ class FaultTolerant(Strategy):
         lighthouse, address, port = self.broadcast(self._host(lighthouse) if self.rank == 0 else None)
         mine, on_gpu = own_address(lighthouse), self.device.type == "cuda"
         self._manager = Manager(
-            pg=ProcessGroupNCCL(self.timeout) if on_gpu else GlooAt(mine, self.timeout),
+            pg=ProcessGroupNCCL(self.exchange_timeout) if on_gpu else GlooAt(mine, self.exchange_timeout),
             load_state_dict=self._receive,
             state_dict=self._send,
             min_replica_size=self.min_replicas,
             use_async_quorum=False,  # which batch is whose is known when it is known who takes part
-            timeout=self.timeout,
+            timeout=self.exchange_timeout,
             quorum_timeout=self.quorum_timeout,
+            quorum_retries=int(self.quorum_timeout.total_seconds()),  # one in each second, while no lighthouse is there
             rank=self.rank,
             world_size=self.world_size,
             store_addr=address,
@@ -137,7 +138,7 @@ class FaultTolerant(Strategy):
 
     def manager_arguments(self, address: str) -> dict[str, Any]:
         """Return further arguments of torchft's Manager, of a rank that the others find at ``address``."""
-        return {"checkpoint_transport": Transport(address, self.timeout)}
+        return {"checkpoint_transport": Transport(address, self.exchange_timeout)}
 
     def _host(self, lighthouse: str) -> tuple[str, str, int]:
         """Start what the ranks of this replica share; return addresses of lighthouse and store, and the store's port.
@@ -279,7 +280,8 @@ class FaultTolerant(Strategy):
         self.run_closure(optimizer, closure)
         self.begin_step()
         self._turn = None
-        if self.manager.should_commit():
+        # a rank of the replica may come after an exchange, or connections, that failed by their time, and others not
+        if self.manager.should_commit(timeout=4 * self.exchange_timeout):
             optimizer.step()
             return True
         self.dropped += 1
