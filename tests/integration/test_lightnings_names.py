@@ -350,8 +350,25 @@ def test_the_stage_is_what_lightning_gives_and_prints(name):
         def teardown(self, stage):
             told.append(stage.value)
 
-    name(":Trainer")(max_steps=1, **QUIET).fit(Tells())
+    trainer = name(":Trainer")(max_steps=1, **QUIET)
+    trainer.fit(Tells())
     assert told == [True, True, "TrainerFn.FITTING", "TrainerFn.FITTING", "fit"]
+    assert str(trainer.state.status) == "TrainerStatus.FINISHED"
+    assert trainer.state.stopped
+
+
+def test_what_uses_lt_beside_it_sees_lts_own_words(name):
+    from lt.demos import BoringModel
+
+    told = []
+
+    class Tells(BoringModel):
+        def setup(self, stage):
+            told.append(f"{stage}")
+
+    name(":Trainer")(**QUIET)
+    (beside := Trainer(max_steps=1, **QUIET)).fit(Tells())
+    assert (told, f"{beside.state.fn} {beside.state.status}") == (["fit"], "fit finished")
 
 
 def test_fit_from_the_last_checkpoint_begins_anew_where_there_is_none(name, tmp_path):

@@ -105,3 +105,17 @@ def test_a_logger_that_shares_no_folder_need_not_take_the_others(others):
     claimed = []
     fit(logger=[*(Logger() for _ in range(others)), alone := Alone()])
     assert claimed == [alone]
+
+
+def test_an_accelerator_written_for_lightning_is_told_lts_members_and_where_they_are_explained():
+    class Chip(Accelerator):
+        @staticmethod
+        def parse_devices(devices):
+            return int(devices)
+
+        @staticmethod
+        def name():
+            return "chip"
+
+    with pytest.raises(TypeError, match=r"Chip has .* torch_device\(index\).*write-a-plugin.md.*\[LT116\]"):
+        Trainer(**QUIET, accelerator=Chip(), devices=1)

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import Enum
 from functools import cache, wraps
 from typing import Any
 
@@ -18,13 +17,13 @@ from lt_compat.lightning.faces import AcceleratorConnector, PrecisionFace, Strat
 from lt_compat.lightning.loops import EvaluationLoop, FitLoop, PredictLoop, evaluated, kept
 from lt_compat.lightning.pickled_checkpoints import PickledCheckpointIO, pickles
 from lt_compat.lightning.registries import ACCELERATORS, STRATEGIES
+from lt_compat.lightning.states import as_lightnings
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO
 from lt_core.environment import Environment
 from lt_core.errors import CheckpointError, silenced, warn
 from lt_core.launcher import Launcher
 from lt_core.precision import Precision
-from lt_core.states import RunningStage, TrainerFn, TrainerStatus
 
 __all__ = ["trainer_class", "trusting"]
 
@@ -56,8 +55,6 @@ _SAID_IN_LIGHTNING = {
 def trainer_class() -> type:
     """Return the installed Trainer's class with loops that can be asked for their limits."""
     base: Any = plugins.load("trainers", "default")
-    for kind in (TrainerFn, RunningStage, TrainerStatus):
-        kind.__str__, kind.__format__ = Enum.__str__, Enum.__format__  # type: ignore[method-assign,assignment]
 
     class Trainer(base):  # type: ignore[misc]
         __doc__ = base.__doc__
@@ -80,6 +77,11 @@ def trainer_class() -> type:
         def precision_plugin(self) -> Any:
             """The number format."""
             return PrecisionFace(super().precision_plugin, self)
+
+        @property
+        def state(self) -> Any:
+            """How far the run is, in words that print as Lightning's do."""
+            return as_lightnings(super().state)
 
         @property
         def profiler(self) -> Any:

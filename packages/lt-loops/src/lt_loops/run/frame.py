@@ -15,7 +15,6 @@ from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_core.profiler import Profiler
-from lt_core.states import TrainerFn
 from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
@@ -137,7 +136,7 @@ class Run:
     @property
     def fn(self) -> str:
         """The stage as ``setup`` and ``teardown`` get it."""
-        return TrainerFn(self.stage) if self.job.lenient else self.stage
+        return (self.job.lenient and self.trainer.state.fn) or self.stage
 
     @property
     def speaks(self) -> bool:

@@ -9,6 +9,7 @@ from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler, by_action
+from lt_core.states import TrainerState
 from lt_core.trainer import TrainerAPI
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.table import Settings
@@ -22,6 +23,10 @@ class Host(TrainerAPI, Protocol):
     @property
     def log_axis(self) -> str:
         """Where rows stand on the x axis of the loggers."""
+
+    @property
+    def state(self) -> TrainerState:
+        """What runs, in the words that ``setup`` and ``teardown`` get from a lenient Trainer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -211,6 +211,13 @@ def _accelerator(given: Accelerator | str) -> Accelerator:
         candidates: list[Accelerator] = sorted((make() for make in classes), key=priority_of, reverse=True)
         return next((a for a in candidates if a.available()), Accelerator())
     accelerator: Accelerator = _made("accelerators", given, Accelerator)
+    if isinstance(inspect.getattr_static(accelerator, "parse_devices"), staticmethod):
+        raise ConfigTypeError(
+            f"{type(accelerator).__name__} has the static methods of Lightning's accelerators. lt's have the strings "
+            "name and device_type, and available(), count(), torch_device(index), open(device), close() and "
+            "stats(device): see docs/write-a-plugin.md, 'A kind of device'. python -m lt.compat takes yours as it is.",
+            code="LT116",
+        )
     if not accelerator.available():
         reason = accelerator.unavailable_reason() or "there is no such device here"
         raise ConfigError(
