@@ -22,26 +22,50 @@ pytestmark = [
 ]
 
 
+class Counted(nn.Module):
+    """A layer with a state that is no tensor of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += self.training
+        return x
+
+    def get_extra_state(self):
+        return torch.tensor(self.calls > 0)
+
+    def set_extra_state(self, state):
+        self.calls = int(state)
+
+
 class Words(LightningModule):
     def __init__(self, file=None):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1))  # in no layer: every rank has it
+        self.counted = Counted()
         self.file = file
 
     def configure_model(self):
         if hasattr(self, "net"):
             return
         layers = [nn.Embedding(12, 8), *(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4)), nn.Linear(8, 12)]
+        layers[2].append(Counted())
+        layers[4].append(Counted())
         self.net = Pipelined(layers, nn.functional.cross_entropy)
 
     def training_step(self, batch, batch_idx):
-        loss = self.net(*batch) * self.scale.squeeze()
+        loss = self.counted(self.net(*batch)) * self.scale.squeeze()
         self.log("loss", loss, on_step=False, on_epoch=True)
         return loss
 
     def validation_step(self, batch, batch_idx):
         self.log("val_loss", self.net(*batch))
         self.log("right", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
+
+    def predict_step(self, batch, batch_idx):
+        return self.net(batch[0])
 
     def on_train_end(self):
         self.trainer.save_checkpoint(self.file)
@@ -66,7 +90,7 @@ def data():
     return TensorDataset(words, words.roll(1))
 
 
-def trained(folder, epochs, batch, ckpt_path=None, **arguments):
+def trained(folder, epochs, batch, ckpt_path=None, *, predicts=False, **arguments):
     torch.manual_seed(3)
     folder.mkdir(exist_ok=True)
     trainer = Trainer(
@@ -77,7 +101,10 @@ def trained(folder, epochs, batch, ckpt_path=None, **arguments):
     module = Words(folder / f"{epochs}.ckpt")
     loader = DataLoader(data(), batch_size=batch)
     trainer.fit(module, loader, DataLoader(data(), batch_size=batch), ckpt_path=ckpt_path)
-    return ShardedCheckpointIO().load_checkpoint(folder / f"{epochs}.ckpt"), trainer.callback_metrics
+    metrics = trainer.callback_metrics
+    if predicts:
+        metrics = {**metrics, "scores": torch.cat(trainer.predict(module, loader))}
+    return ShardedCheckpointIO().load_checkpoint(folder / f"{epochs}.ckpt"), metrics
 
 
 def table(folder):
@@ -116,9 +143,12 @@ def test_a_pipeline_trains_logs_and_saves_as_one_process_and_each_goes_on_from_t
     tmp_path, devices, arguments, batch
 ):
     ways = {"devices": devices, "strategy": PipelineParallel(launcher="fork", **arguments)}
-    alone = trained(tmp_path / "alone", 1, 12)
-    first = trained(tmp_path / "ranks", 1, batch, **ways)
+    predicts = "data_shard" in arguments.get("mesh", ())
+    alone = trained(tmp_path / "alone", 1, 12, predicts=predicts)
+    first = trained(tmp_path / "ranks", 1, batch, predicts=predicts, **ways)
     assert_alike(first, alone)
+    if predicts:
+        torch.testing.assert_close(first[1]["scores"], alone[1]["scores"], rtol=1e-4, atol=1e-5)
     assert table(tmp_path / "ranks") == table(tmp_path / "alone")
     if devices == 8:  # a second launch would show nothing of them that fewer do not show
         return

@@ -7,6 +7,7 @@ from torch import nn
 from lt_callbacks import BackboneFinetuning, BaseFinetuning
 from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtWarning
+from lt_core.strategy import SingleDevice
 from lt_testing import FakeTrainer
 
 
@@ -151,3 +152,15 @@ def test_unfreezing_has_the_loops_plan_made_again():
 def test_a_module_without_a_backbone_is_refused():
     with pytest.raises(ConfigError, match="LightningModule.backbone"):
         BackboneFinetuning().setup(FakeTrainer(), LightningModule(), "fit")
+
+
+class Staged(SingleDevice):
+    name = "stages"
+
+    def whole_module(self, module):
+        return module
+
+
+def test_finetuning_is_refused_where_ranks_hold_different_layers():
+    with pytest.raises(ConfigError, match=r"BackboneFinetuning: strategy 'stages'.*requires_grad_\(False\).*LT357"):
+        BackboneFinetuning().setup(FakeTrainer(strategy=Staged()), Net(), "fit")

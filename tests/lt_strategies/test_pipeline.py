@@ -12,8 +12,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 from lt_core.errors import ConfigError
+from lt_core.optimizer import grad_norm
 from lt_core.precision import Precision
 from lt_strategies import Pipelined, PipelineParallel, ScaledMixed
+from lt_strategies.sharded.clipping import clip_norm
 
 pytestmark = [
     pytest.mark.fsdp,
@@ -67,6 +69,24 @@ def spread(module, mesh):
     return module
 
 
+def halves(strategy):
+    """Stages agree on the types of what they say to each other, also where one has no gradients."""
+    module, alone, rows = Rows().bfloat16(), Rows().bfloat16(), torch.ones(6, 4, dtype=torch.bfloat16)
+    for net in (module, alone):
+        net.net.layers[2].requires_grad_(False)
+    strategy.setup(module, None, Precision())
+    torch.set_default_dtype(torch.bfloat16)  # as precision="bf16-true" does around a step
+    try:
+        losses = [net.net(rows, rows) for net in (module, alone)]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(losses[0], losses[1].float(), rtol=0.01, atol=0.0)
+    for loss in losses:
+        loss.backward()
+    norm = strategy.clip_gradients(module.parameters(), 0.1)
+    torch.testing.assert_close(norm, clip_norm(alone.parameters(), 0.1).float(), rtol=0.02, atol=0.0)
+
+
 def refused(strategy):
     with pytest.raises(ConfigError, match=r"no part of the module is a Pipelined"):
         strategy.setup(nn.Linear(2, 2), None, Precision())
@@ -80,10 +100,17 @@ def refused(strategy):
         strategy.setup(Rows(), list, ScaledMixed())
     with pytest.raises(ConfigError, match="the loss has parameters to train"):
         strategy.setup(Rows(loss=nn.Bilinear(4, 4, 1)), list, Precision())
+    with pytest.raises(ValueError, match="each optimizer needs a parameter on every rank"):
+        strategy.setup(Rows(), lambda: [torch.optim.SGD([])], Precision())
     module, rows = Rows(), torch.ones(2, 4)
     strategy.setup(module, None, Precision())
     with pytest.raises(ConfigError, match="which would get no gradient"):
         module.net(nn.Linear(4, 4)(rows), rows)
+    optimizer = torch.optim.SGD(module.parameters())
+    for _ in range(strategy.rank):
+        optimizer.add_param_group({"params": []})
+    with pytest.raises(ConfigError, match="the same groups of the SGD on all ranks, received 1, 2 of them.*LT795"):
+        strategy.optimizer_state(module, optimizer)
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("mine",))
     with pytest.raises(ConfigError, match=r"spread over mine; expected dimensions of the strategy's mesh, pipeline\."):
         strategy.setup(spread(Rows(), mesh), None, Precision())
@@ -93,6 +120,7 @@ def refused(strategy):
 def test_a_pipeline_on_two_ranks_can_be_used_again_and_refuses_what_it_cannot_do(ranks):
     def facts(strategy):
         as_one_process_and_again(strategy)
+        halves(strategy)
         refused(strategy)
 
     ranks(facts, 2, PipelineParallel(timeout=PATIENCE))
@@ -117,6 +145,9 @@ def gradients_stay(strategy):
     wanted = {name: param.grad for name, param in alone.named_parameters()}
     for name, param in module.named_parameters():
         torch.testing.assert_close(param.grad.full_tensor(), wanted[name])
+    norms = grad_norm(alone)
+    for name, norm in grad_norm(module).items():
+        assert norm == pytest.approx(norms[name]) or name == "grad_2.0_norm_total"  # of this stage
 
 
 @needs_pipelines

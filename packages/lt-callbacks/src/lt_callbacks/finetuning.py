@@ -145,6 +145,13 @@ class BaseFinetuning(Callback):
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Freeze, before the optimizers are made."""
+        if stage == "fit" and hasattr(trainer.strategy, "whole_module"):  # SupportsStages
+            raise ConfigError(
+                f"{type(self).__name__}: strategy {trainer.strategy.name!r} has other layers on each rank, so groups "
+                "added to an optimizer would differ. Give it all parameters, freeze some by requires_grad_(False) in "
+                "configure_model, and unfreeze them in on_train_epoch_start.",
+                code="LT357",
+            )
         if stage == "fit":
             self._trainer, self._module = trainer, pl_module
             self.freeze_before_training(pl_module)

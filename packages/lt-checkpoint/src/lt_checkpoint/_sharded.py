@@ -365,7 +365,7 @@ def _add_of_others(rest: dict[str, Any], ranks: Ranks) -> None:
         return
     everyone = ranks.gather_objects(mine if digests.index(digests[ranks.rank]) == ranks.rank else None)
     for names, kinds in filter(None, everyone):
-        rest["names"] += [name for name in names if name not in set(rest["names"])]
+        rest["names"] = list(dict.fromkeys((*rest["names"], *names)))
         for state, found in zip(states, kinds, strict=True):
             state["kinds"] = {**found, **state["kinds"]}
 

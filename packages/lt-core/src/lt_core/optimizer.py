@@ -101,7 +101,8 @@ def toggle(optimizers: Iterable[Optimizer], chosen: Optimizer | LightningOptimiz
 def grad_norm(module: nn.Module, norm_type: float | int | str = 2, group_separator: str = "/") -> dict[str, float]:
     """Return the norm of each parameter's gradient, and of all together; for ``self.log_dict``.
 
-    Call it in ``on_before_optimizer_step``, where gradients are complete and unscaled. It waits for the device.
+    Call it on all ranks in ``on_before_optimizer_step``, where gradients are complete and unscaled. It waits for the
+    device. In a pipeline the norms are those of the layers that this rank holds.
 
     Args:
         module: whose parameters.
@@ -118,6 +119,7 @@ def grad_norm(module: nn.Module, norm_type: float | int | str = 2, group_separat
     if order <= 0:
         raise ConfigError(f"grad_norm(norm_type={norm_type!r}): expected a number above 0, or 'inf'.", code="LT313")
     found = [(name, p.grad.detach().norm(order)) for name, p in module.named_parameters() if p.grad is not None]
+    found = [(name, norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for name, norm in found]  # of shards
     if not found:
         return {}
     total = torch.stack([norm.to(found[0][1].device) for _, norm in found]).norm(order)

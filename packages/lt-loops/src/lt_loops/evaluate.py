@@ -150,9 +150,11 @@ def _predictions(run: Run) -> Generator[tuple[int, Any]]:
 
 
 def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]]) -> list[list[Any]]:
-    """Join the ranks' outputs in the order of the data."""
-    everyone = strategy.gather_objects(collected)
-    return [feed.in_order([outputs[i] for outputs in everyone]) for i, feed in enumerate(feeds)]
+    """Join the ranks' outputs in the order of the data; of ranks that read the same samples those of the first."""
+    parts = strategy.gather_objects(strategy.data_shard.index)
+    everyone = strategy.gather_objects(collected if parts.index(parts[strategy.rank]) == strategy.rank else None)
+    by_part = [everyone[parts.index(part)] for part in sorted(set(parts))]
+    return [feed.in_order([outputs[i] for outputs in by_part]) for i, feed in enumerate(feeds)]
 
 
 def _gathers(hooks: HookCalls, module: LightningModule, callbacks: list[Callback]) -> bool:

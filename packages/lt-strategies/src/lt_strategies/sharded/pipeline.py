@@ -308,7 +308,15 @@ class PipelineParallel(ModelParallel):
                 "before that. Take precision='bf16-mixed'.",
                 code="LT794",
             )
-        module, optimizers = super().setup(module, make_optimizers, precision)
+        try:
+            module, optimizers = super().setup(module, make_optimizers, precision)
+        except ValueError as error:
+            if "no parameters" in str(error) or "empty parameter list" in str(error):
+                error.add_note(
+                    "strategy='pipeline': a rank holds some layers only, and each optimizer needs a parameter on every "
+                    "rank. Take one optimizer with groups: AdamW([{'params': first}, {'params': last}])."
+                )
+            raise
         self._held = _held(module)
         return module, optimizers
 
@@ -321,7 +329,7 @@ class PipelineParallel(ModelParallel):
         for param in params:
             assert param.grad is not None
             (held if id(param) in self._held else shared).append(param.grad)
-        squares = norm_of(held).to(self.device).square()
+        squares = norm_of(held).to(self.device, torch.float32).square()  # a stage without any has another dtype
         dist.all_reduce(squares, group=self._line_group)
         total = (squares + norm_of(shared).to(self.device).square()).sqrt()
         scale_to((*held, *shared), value, total)
@@ -374,9 +382,8 @@ class PipelineParallel(ModelParallel):
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _gathered(self, module: nn.Module, *, keep: bool) -> dict[str, Any]:
-        own = module.state_dict()
-        found = self._merged(states.whole(own, keep=True), keep=keep)
-        return {name: found[name] for name in whole_order(module) if name in found}
+        found = self._merged(states.whole(module.state_dict(), keep=True), keep=keep)
+        return {name: found[name] for name in (*whole_order(module), *found) if name in found}
 
     def _merged(self, own: dict[str, Any], *, keep: bool) -> dict[str, Any]:
         """Return what the ranks of the first pipeline hold together, where ``keep``; they give it one by one."""
@@ -398,6 +405,13 @@ class PipelineParallel(ModelParallel):
         mine = [[name_of[id(param)] for param in group["params"]] for group in optimizer.param_groups]
         place = {name: number for number, name in enumerate(whole_order(module))}
         everyone = self.gather_objects(mine)
+        if len({len(names) for names in everyone}) > 1:
+            raise ConfigError(
+                f"strategy='pipeline': expected the same groups of the {type(optimizer).__name__} on all ranks, "
+                f"received {', '.join(str(len(names)) for names in everyone)} of them. Add a group on every rank, an "
+                "empty one where its layers are elsewhere: optimizer.add_param_group({'params': [], ...}).",
+                code="LT795",
+            )
         groups = [
             sorted({name for rank in ranks for name in rank}, key=place.__getitem__)
             for ranks in zip(*everyone, strict=True)

@@ -23,7 +23,7 @@ class Pipelined(nn.Module):
 
     Called with inputs and targets it returns the loss, with inputs alone what comes out, on every rank the same. Under
     :class:`PipelineParallel` each rank holds some of the layers; the loss's gradients exist when it is returned, and
-    ``backward`` adds them to the parameters'. Elsewhere it is a plain module.
+    ``backward`` adds them to the parameters'; what comes out alone has none. Elsewhere it is a plain module.
 
     Args:
         layers: each takes what the one before returns, a tensor whose first dimension is the batch.
@@ -186,7 +186,8 @@ class Line:
 
     def _mean(self, losses: list[Tensor]) -> Tensor:
         """Return the last rank's mean, on all ranks of the pipeline."""
-        mean = torch.stack(losses).detach().mean().float() if losses else torch.zeros((), device=self._device)
+        mean = torch.stack(losses).detach().mean() if losses else torch.zeros((), device=self._device)
+        mean = mean.float()  # of one dtype everywhere: with precision="bf16-true" zeros are not
         dist.broadcast(mean, group=self._group, group_src=self._count - 1)
         return mean
 
@@ -232,13 +233,16 @@ class _Trained(torch.autograd.Function):
 
 
 def whole_order(module: nn.Module) -> list[str]:
-    """Return the names of all parameters and buffers, those on other ranks too, as in a module that is whole."""
-    order: list[str] = []
+    """Return the names of all parameters and buffers, those on other ranks too, as in a module that is whole.
+
+    What else a state holds (``get_extra_state``) comes with its module, or in the end.
+    """
+    order: dict[str, None] = {}
     for path, part in module.named_modules():
-        own = (*part._parameters, *part._buffers)
+        own = (*part._parameters, *part._buffers, "_extra_state")
         names = part.names if isinstance(part, Elsewhere) else own
-        order += [plain_name(f"{path}.{name}".lstrip(".")) for name in names]
-    return order
+        order.update(dict.fromkeys(plain_name(f"{path}.{name}".lstrip(".")) for name in names))
+    return list(order)
 
 
 def plain_name(name: str) -> str:
