@@ -96,6 +96,14 @@ def refused(strategy):
     tied.net.layers[2].weight = tied.net.layers[0].weight
     with pytest.raises(ConfigError, match="is a parameter of layer 0 too"):
         strategy.setup(tied, None, Precision())
+    outside = Rows()
+    outside.head = outside.net.layers[2]
+    with pytest.raises(ConfigError, match="head of Rows is in one of its layers too.*LT796"):
+        strategy.setup(outside, None, Precision())
+    outside.head = nn.Linear(4, 4)
+    outside.head.weight = outside.net.layers[2].weight
+    with pytest.raises(ConfigError, match="weight of Linear is in one of its layers too"):
+        strategy.setup(outside, None, Precision())
     with pytest.raises(ConfigError, match="scales the loss"):
         strategy.setup(Rows(), list, ScaledMixed())
     with pytest.raises(ConfigError, match="the loss has parameters to train"):
@@ -226,6 +234,11 @@ def test_a_pipeline_without_its_dimension_or_a_plan_or_with_what_it_cannot_do_is
         PipelineParallel(**arguments)
 
 
+def test_a_pipeline_says_that_it_takes_tensors():
+    with pytest.raises(ConfigError, match=r"received list, NoneType.*self.net\(\*batch\).*LT774"):
+        Rows().net([torch.ones(2, 4), torch.ones(2, 4)])
+
+
 def test_checkpoints_in_shards_need_layers_in_shards():
     with pytest.raises(ConfigError, match=r"expected the dimension 'data_shard'.*LT773"):
         PipelineParallel(state_dict_type="sharded")
@@ -236,6 +249,9 @@ def test_checkpoints_in_shards_need_layers_in_shards():
     [
         ({"micro_batches": 0}, r"micro_batches=0\): expected a whole number of pieces, 1 or more.*LT757"),
         ({"micro_batches": "2"}, r"micro_batches='2'\): expected a whole number"),
+        ({"layers_per_rank": 3}, r"layers_per_rank=3\): expected a number of layers for each rank.*LT793"),
+        ({"layers_per_rank": [1.0, 2]}, r"layers_per_rank=\[1.0, 2\]\): expected a number of layers"),
+        ({"mesh": {"pipeline": 2, "pipeline_2": 2}}, "expected the dimension 'pipeline', beside it.*LT791"),
         ({"schedule": "1F1b"}, r"schedule='1F1b'\): expected one of '1F1B', 'GPipe'. Did you mean '1F1B'\?"),
         ({"micro_batch": 2}, r"Did you mean 'micro_batches'\?"),
         ({"parallelize": {"net.*": "colwise"}}, "write mesh={'pipeline': 'auto', 'tensor': 2}.*LT785"),

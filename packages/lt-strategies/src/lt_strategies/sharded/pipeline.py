@@ -87,7 +87,7 @@ class PipelineParallel(ModelParallel):
         kinds = ("data", *(name for name in _DIMENSIONS if name != "tensor" or parallelize is not None))
         unknown = [name for name in mesh if not name.startswith(kinds)]
         foreign = [name for name in others if name not in _ALSO]
-        if unknown or not any(name.startswith("pipeline") for name in mesh) or foreign:
+        if unknown or sum(name.startswith("pipeline") for name in mesh) != 1 or foreign:
             known = [*signature(PipelineParallel).parameters, *_ALSO] if foreign else _DIMENSIONS
             raise ConfigError(
                 f"PipelineParallel({', '.join([f'mesh={dict(mesh)}', *others])}): expected the dimension 'pipeline', "
@@ -101,6 +101,13 @@ class PipelineParallel(ModelParallel):
                 f"PipelineParallel(micro_batches={micro_batches!r}): expected a whole number of pieces, 1 or more; "
                 "1 is the whole batch.",
                 code="LT757",
+            )
+        counts = [] if layers_per_rank is None else layers_per_rank
+        if not isinstance(counts, Sequence) or any(type(count) is not int for count in counts):
+            raise ConfigError(
+                f"PipelineParallel(layers_per_rank={layers_per_rank!r}): expected a number of layers for each rank, as "
+                "in [2, 3].",
+                code="LT793",
             )
         if parallelize is not None and tensor_name(dict.fromkeys(mesh, 1)) is None:
             raise ConfigError(
@@ -199,7 +206,7 @@ class PipelineParallel(ModelParallel):
         peers = self._alike(*(set(self.mesh_sizes) - set(talking)), like_control=True) if talking else None
         for part in _lines(module):
             holders = self._holders(part, count)
-            _check_layers(part)
+            _check_layers(part, module)
             if not again:
                 for number, holder in enumerate(holders):
                     self._place_layer(part.layers, number, sharded, keep=holder == index)
@@ -212,7 +219,8 @@ class PipelineParallel(ModelParallel):
         if on_meta(module):
             materialize(module, self.device, self._broadcast_tensors)
         self._brought(module)
-        held = {id(tensor) for part in _lines(module) for tensor in (*part.parameters(), *part.buffers())}
+        rows = [part.layers for part in _lines(module)]
+        held = {id(tensor) for layers in rows for tensor in (*layers.parameters(), *layers.buffers())}
         self._share(tensor for tensor in (*module.parameters(), *module.buffers()) if id(tensor) not in held)
 
     def _holders(self, part: Pipelined, count: int) -> list[int]:
@@ -444,7 +452,7 @@ def _even(layers: int, ranks: int) -> list[int]:
     return [layers // ranks + (rank < layers % ranks) for rank in range(ranks)]
 
 
-def _check_layers(part: Pipelined) -> None:
+def _check_layers(part: Pipelined, module: nn.Module) -> None:
     if isinstance(part.loss, nn.Module) and any(param.requires_grad for param in part.loss.parameters()):
         raise ConfigError(
             "Pipelined: the loss has parameters to train, and only the last rank computes it. Make what is trained of "
@@ -458,5 +466,14 @@ def _check_layers(part: Pipelined) -> None:
                 raise ConfigError(
                     f"Pipelined: {name} of layer {number} is a parameter of layer {layer_of[id(param)]} too, and "
                     "layers may be on different ranks. Give each its own.",
+                    code="LT796",
+                )
+    inside = {*map(id, part.modules()), *layer_of} - {id(part)}
+    for outer in set(module.modules()) - set(part.modules()):
+        for name, item in (*outer._modules.items(), *outer._parameters.items()):
+            if id(item) in inside:
+                raise ConfigError(
+                    f"Pipelined: {name} of {type(outer).__name__} is in one of its layers too, which other ranks may "
+                    "hold. Reach layers through the Pipelined alone, and give what is outside parameters of its own.",
                     code="LT796",
                 )

@@ -38,6 +38,13 @@ class Pipelined(nn.Module):
         self._own: list[nn.Sequential] = []  # in a list it is no part of this module
 
     def forward(self, inputs: Tensor, target: Tensor | None = None) -> Tensor:
+        if not isinstance(inputs, Tensor) or not isinstance(target, Tensor | None):
+            kinds = ", ".join(type(given).__name__ for given in (inputs, target))
+            raise ConfigError(
+                f"Pipelined: expected a tensor of inputs and one of targets, or none; received {kinds}. Write "
+                "self.net(inputs, targets), for a batch of both self.net(*batch).",
+                code="LT774",
+            )
         if self._line is not None:
             return self._line.run(inputs, target)
         for layer in self.layers:
