@@ -86,7 +86,7 @@ class Summary(ModelSummary):
 
 
 def data():
-    words = torch.randint(12, (48,), generator=torch.Generator().manual_seed(1))
+    words = torch.randint(12, (45,), generator=torch.Generator().manual_seed(1))
     return TensorDataset(words, words.roll(1))
 
 

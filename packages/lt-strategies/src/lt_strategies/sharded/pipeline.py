@@ -28,7 +28,7 @@ from lt_strategies.sharded.clipping import norm_of, scale_to
 from lt_strategies.sharded.fsdp import ModelParallel, check_choice
 from lt_strategies.sharded.materialize import materialize, on_meta
 from lt_strategies.sharded.mesh import Sizes, part_of_data, part_of_tokens, tensor_name
-from lt_strategies.sharded.pipelined import Elsewhere, Line, Pipelined, plain_name, whole_order
+from lt_strategies.sharded.pipelined import Elsewhere, Line, Pipelined, fold, plain_name, whole_order
 from lt_strategies.sharded.split import split_layers
 
 __all__ = ["PipelineParallel"]
@@ -201,7 +201,7 @@ class PipelineParallel(ModelParallel):
         if self.parallelize is not None and tensor is not None and not again and not _is_split(module, tensor):
             split_layers(module, self.device_mesh[tensor], self.parallelize, split_loss=False)
         sharded = set() if again else set(self._groups(module))
-        _fold(module)
+        fold(module)
         talking = [name for name, size in self.mesh_sizes.items() if size > 1 and name.startswith(_TALKING)]
         peers = self._alike(*(set(self.mesh_sizes) - set(talking)), like_control=True) if talking else None
         for part in _lines(module):
@@ -408,7 +408,7 @@ class PipelineParallel(ModelParallel):
         """Return the names of an optimizer's parameters here, and those of each group on all ranks, in the order that
         they have in a module that is whole.
         """
-        _fold(module)
+        fold(module)
         name_of = {id(param): plain_name(name) for name, param in module.named_parameters()}
         mine = [[name_of[id(param)] for param in group["params"]] for group in optimizer.param_groups]
         place = {name: number for number, name in enumerate(whole_order(module))}
@@ -439,13 +439,6 @@ def _held(module: nn.Module) -> set[int]:
 def _is_split(module: nn.Module, name: str) -> bool:
     """Return whether a parameter is spread over the ranks of a dimension already."""
     return any(name in (p.device_mesh.mesh_dim_names or ()) for p in module.parameters() if isinstance(p, DTensor))
-
-
-def _fold(module: nn.Module) -> None:
-    """Give each shard's parameters their place, where a forward left those that were gathered."""
-    for part in module.modules():
-        if isinstance(part, FSDPModule):
-            part.reshard()
 
 
 def _even(layers: int, ranks: int) -> list[int]:

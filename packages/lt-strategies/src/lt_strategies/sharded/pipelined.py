@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from lt_core.errors import ConfigError
@@ -118,7 +119,6 @@ class Line:
     def run(self, inputs: Tensor, target: Tensor | None) -> Tensor:
         if target is None:
             return self._predict(inputs)
-        params = [param for param in self._params if param.requires_grad]
         if torch.is_grad_enabled():
             if inputs.requires_grad or target.requires_grad:
                 raise ConfigError(
@@ -127,7 +127,7 @@ class Line:
                     code="LT798",
                 )
             leaf = torch.zeros((), requires_grad=True)  # of which autograd makes a graph, whatever is frozen here
-            loss: Tensor = _Trained.apply(leaf, self, inputs, target, params)  # type: ignore[no-untyped-call]
+            loss: Tensor = _Trained.apply(leaf, self, inputs, target)  # type: ignore[no-untyped-call]
             return loss
         losses: list[Tensor] = []
         schedule = self._ready("evaluation", inputs, self._loss)
@@ -135,14 +135,15 @@ class Line:
             schedule.eval(*self._first(inputs), **self._targets(target), losses=losses)
         return self._mean(losses)
 
-    def train(self, inputs: Tensor, target: Tensor, params: Sequence[nn.Parameter]) -> tuple[Tensor, list[Any]]:
-        """Return the loss and the gradients of ``params``, which keep those that they have."""
+    def train(self, inputs: Tensor, target: Tensor) -> tuple[Tensor, _Stage]:
+        """Return the loss, and the stage with its gradients; parameters keep those that they have."""
         losses: list[Tensor] = []
         schedule = self._ready("training", inputs, self._loss)
+        stage: _Stage = schedule._stage
         with _gradients_put_aside(self._params), self._own_random_numbers():
             schedule.step(*self._first(inputs), **self._targets(target), losses=losses, return_outputs=False)
-            found = [param.grad for param in params]
-        return self._mean(losses), found
+            stage.take_gradients(self._params)
+        return self._mean(losses), stage
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
@@ -200,7 +201,45 @@ class Line:
 
 
 class _Stage(PipelineStage):
-    """A stage that stays as it is while torch finds out by a pass of nothing what each rank hands on."""
+    """A stage that stays as it is while torch finds out by a pass of nothing what each rank hands on.
+
+    Gradients of shards are averaged in backward: only there it is known what each rank multiplies its loss by.
+    """
+
+    taken: list[Tensor | None]
+    _pieces = 1
+
+    def perform_reduce_grad(self, grad_scale_factor: int) -> None:
+        self._pieces = grad_scale_factor
+        if not isinstance(self.submod, FSDPModule):
+            super().perform_reduce_grad(grad_scale_factor)
+
+    def take_gradients(self, params: Sequence[nn.Parameter]) -> None:
+        """Take the gradients of the batch from the parameters, of shards those of the whole layers."""
+        if not isinstance(self.submod, FSDPModule):
+            self.taken = [param.grad for param in params if param.requires_grad]
+            return
+        self.taken = []
+        for shard in self._shards():
+            self.taken += [shard.unsharded_accumulated_grad, shard._unsharded_param.grad]
+            shard.unsharded_accumulated_grad = shard._unsharded_param.grad = None
+        fold(self.submod)
+
+    def reduced(self, gradients: list[Any], params: Sequence[nn.Parameter]) -> list[Any]:
+        """Return the gradients of ``params`` from those that were taken: those of shards averaged over their ranks."""
+        if not isinstance(self.submod, FSDPModule):
+            return gradients
+        with _gradients_put_aside(params):
+            for shard, summed, plain in zip(self._shards(), gradients[::2], gradients[1::2], strict=True):
+                shard.unsharded_accumulated_grad, shard._unsharded_param.grad = summed, plain
+            super().perform_reduce_grad(self._pieces)
+            return [param.grad for param in params]
+
+    def _shards(self) -> list[Any]:
+        own: Any = self.submod
+        states = own._get_fsdp_state()._state_ctx.all_states
+        groups = [group for state in states for group in state._fsdp_param_groups]
+        return [shard for group in groups for shard in group.fsdp_params if hasattr(shard, "_unsharded_param")]
 
     def _compute_outputs(self, *args: Tensor, module: nn.Module, **kwargs: Any) -> Any:
         before = [(part, dict(part._buffers)) for part in module.modules() if part._buffers]
@@ -222,21 +261,21 @@ class _Trained(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, leaf: Tensor, line: Line, inputs: Tensor, target: Tensor, params: list[nn.Parameter]
-    ) -> Tensor:
+    def forward(ctx: Any, leaf: Tensor, line: Line, inputs: Tensor, target: Tensor) -> Tensor:
         with torch.enable_grad():
-            loss, found = line.train(inputs, target, params)
-        ctx.params = params
-        ctx.save_for_backward(*found)
+            loss, ctx.stage = line.train(inputs, target)
+        ctx.params = [param for param in line._params if param.requires_grad]
+        ctx.save_for_backward(*ctx.stage.taken)
+        ctx.stage.taken = []
         return loss
 
     @staticmethod
     def backward(ctx: Any, scale: Tensor) -> Any:
-        for param, found in zip(ctx.params, ctx.saved_tensors, strict=True):
+        scaled = [None if found is None else found * scale for found in ctx.saved_tensors]
+        for param, found in zip(ctx.params, ctx.stage.reduced(scaled, ctx.params), strict=True):
             if found is not None:
-                param.grad = found * scale if param.grad is None else param.grad + found * scale
-        return None, None, None, None, None
+                param.grad = found if param.grad is None else param.grad + found
+        return None, None, None, None
 
 
 def whole_order(module: nn.Module) -> list[str]:
@@ -255,6 +294,13 @@ def whole_order(module: nn.Module) -> list[str]:
 def plain_name(name: str) -> str:
     """Return a parameter's name as a state has it, also where its layer computes activations again."""
     return name.replace("_checkpoint_wrapped_module.", "")
+
+
+def fold(module: nn.Module) -> None:
+    """Give each shard's parameters their place, where a forward left those that were gathered."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
 
 
 @contextmanager
