@@ -87,6 +87,21 @@ def halves(strategy):
     torch.testing.assert_close(norm, clip_norm(alone.parameters(), 0.1).float(), rtol=0.02, atol=0.0)
 
 
+class Off(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.register_buffer("by", torch.tensor(float(by)))
+
+    def forward(self, output, target):
+        return (output - target).mean() + self.by
+
+
+def losses_agree(strategy):
+    module = Rows(loss=Off(strategy.rank))
+    strategy.setup(module, None, Precision())
+    assert module.net.loss.by == 0  # that of rank 0
+
+
 def refused(strategy):
     with pytest.raises(ConfigError, match=r"no part of the module is a Pipelined"):
         strategy.setup(nn.Linear(2, 2), None, Precision())
@@ -129,6 +144,7 @@ def test_a_pipeline_on_two_ranks_can_be_used_again_and_refuses_what_it_cannot_do
     def facts(strategy):
         as_one_process_and_again(strategy)
         halves(strategy)
+        losses_agree(strategy)
         refused(strategy)
 
     ranks(facts, 2, PipelineParallel(timeout=PATIENCE))
