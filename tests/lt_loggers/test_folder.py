@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Barrier
 
 import fsspec
-import numpy as np
 import pytest
 import torch
 
@@ -85,6 +84,7 @@ def test_what_is_no_version_and_no_number_of_steps_is_refused_where_it_is_given(
 
 
 def test_a_version_may_be_a_number_of_numpy(tmp_path):
+    np = pytest.importorskip("numpy")
     assert CSVLogger(tmp_path, version=np.int64(3)).log_dir == str(tmp_path / "lightning_logs" / "version_3")
 
 
