@@ -50,6 +50,7 @@ SAYS = {
     "tabular/optuna_search.py": "Best: trial",
     "text/gpt.py": "After 20 steps the loss on new sentences is",
     "text/gpt_parallel.py": "2 rank(s), 10 steps: loss",
+    "text/gpt_pipeline.py": "rank(s), 10 steps: loss",
     "text/hub_push.py": "Read from there: the same logits: True",
     "text/huggingface.py": "transformers reads it again: the same logits: True",
     "text/lora.py": "Adapters alone: ['adapter_config.json', 'adapter_model.safetensors']",
