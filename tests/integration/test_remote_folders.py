@@ -45,7 +45,9 @@ def test_a_remote_default_root_dir_holds_logs_and_checkpoints_and_resumes(remote
         pytest.importorskip("tensorboard")
     monkeypatch.chdir(tmp_path)
     first = fit(1, default_root_dir="memory://bucket", logger=logger)
-    again = fit(2, default_root_dir="memory://bucket", logger=logger, ckpt_path=first.checkpoint_callback.best_model_path)
+    again = fit(
+        2, default_root_dir="memory://bucket", logger=logger, ckpt_path=first.checkpoint_callback.best_model_path
+    )
     assert again.global_step == 6
     names = {Path(file).name.partition(".")[0] for file in remote.find("/bucket")}
     expected = {"csv": ["metrics", "hparams"], "tensorboard": ["events", "hparams"], False: []}[logger]
