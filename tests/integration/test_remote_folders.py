@@ -44,12 +44,10 @@ def test_a_remote_default_root_dir_holds_logs_and_checkpoints_and_resumes(remote
     if logger == "tensorboard":
         pytest.importorskip("tensorboard")
     monkeypatch.chdir(tmp_path)
-    first = fit(1, default_root_dir="memory://bucket", logger=logger)
-    again = fit(
-        2, default_root_dir="memory://bucket", logger=logger, ckpt_path=first.checkpoint_callback.best_model_path
-    )
+    first = fit(1, default_root_dir="memory://afar", logger=logger)
+    again = fit(2, default_root_dir="memory://afar", logger=logger, ckpt_path=first.checkpoint_callback.best_model_path)
     assert again.global_step == 6
-    names = {Path(file).name.partition(".")[0] for file in remote.find("/bucket")}
+    names = {Path(file).name.partition(".")[0] for file in remote.find("/afar")}
     expected = {"csv": ["metrics", "hparams"], "tensorboard": ["events", "hparams"], False: []}[logger]
     assert names == {"epoch=0-step=3", "epoch=1-step=6", *expected}  # the first was named by its path
     assert not list(tmp_path.iterdir())
@@ -59,8 +57,8 @@ def test_a_remote_default_root_dir_holds_logs_and_checkpoints_and_resumes(remote
 def test_profiles_go_to_a_remote_folder(remote, tmp_path, monkeypatch, profiler):
     monkeypatch.chdir(tmp_path)
     made = getattr(profilers, profiler)(filename="report")
-    fit(2, default_root_dir="memory://bucket", logger=False, profiler=made, enable_checkpointing=False)
-    names = [Path(file).name for file in remote.find("/bucket")]
+    fit(2, default_root_dir="memory://afar", logger=False, profiler=made, enable_checkpointing=False)
+    names = [Path(file).name for file in remote.find("/afar")]
     assert "fit-report-0.txt" in names
     assert any(name.endswith(".pt.trace.json") for name in names) is (profiler == "PyTorchProfiler")
     assert not list(tmp_path.iterdir())
@@ -75,6 +73,6 @@ def test_media_that_no_logger_shows_are_files_in_a_remote_folder(remote, tmp_pat
 
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UserWarning, match="LT521"):
-        fit(1, module=Drawing(), default_root_dir="memory://bucket", logger="csv", enable_checkpointing=False)
-    assert remote.exists("/bucket/lightning_logs/version_0/media/a/picture/step_00000000.png")
+        fit(1, module=Drawing(), default_root_dir="memory://afar", logger="csv", enable_checkpointing=False)
+    assert remote.exists("/afar/lightning_logs/version_0/media/a/picture/step_00000000.png")
     assert not list(tmp_path.iterdir())
