@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lt_callbacks import ModelCheckpoint, OnExceptionCheckpoint
 from lt_core import Callback, CheckpointIO, LightningModule
+from lt_core.checkpoint import OneFile
 from lt_core.errors import CheckpointError
 from lt_loggers import CSVLogger, JSONLLogger
 from lt_loops import Trainer
@@ -289,6 +290,27 @@ def test_the_newest_is_found_where_the_checkpoint_io_keeps_them(tmp_path, word):
         trainer.fit(Net(), loader(), ckpt_path=None if epochs == 1 else word)
     assert trainer.global_step == 12
     assert set(io.read) == {"epoch=0-step=4.ckpt"}
+
+
+@pytest.mark.parametrize("io", [None, OneFile()], ids=["lt-checkpoint", "one file"])
+@pytest.mark.parametrize("name", ["z.ckpt", "last.ckpt", ".z.ckpt.0123456789ab.tmp"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to(path.name), lambda path: path.symlink_to("gone.ckpt")]
+)
+def test_what_is_no_file_is_no_checkpoint(make, name, io, tmp_path):
+    when = {"every_n_train_steps": 2, "save_last": True}
+    fit(tmp_path, plugins=io, **when)
+    (tmp_path / "last.ckpt").unlink()
+    make(tmp_path / name)
+    assert fit(tmp_path, epochs=3, ckpt_path="auto", plugins=io, **when).ckpt_path.endswith("step=8.ckpt")
+
+
+@pytest.mark.parametrize("io", [CheckpointIO(), OneFile()], ids=["lt-checkpoint", "one file"])
+def test_a_pipe_is_refused_by_its_path(io, tmp_path):
+    os.mkfifo(tmp_path / "pipe.ckpt")
+    with pytest.raises(CheckpointError, match=r"pipe\.ckpt is no"):
+        io.load_checkpoint(tmp_path / "pipe.ckpt")
+    assert io.header(tmp_path / "pipe.ckpt") is None
 
 
 @pytest.mark.parametrize("word", ["last", "auto", "path"])

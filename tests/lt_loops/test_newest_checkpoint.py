@@ -1,5 +1,7 @@
 """Which of several checkpoints is the newest: by what the files say of themselves, only then by the files' times."""
 
+import time
+
 import pytest
 
 from lt_core.files.checkpoint_header import Header
@@ -42,6 +44,36 @@ def order(**resuming_or_files):
     ],
 )
 def test_the_newest_is(files, newest):
+    assert order(**files) == newest
+
+
+AHEAD = time.time_ns() + 10**18
+
+
+@pytest.mark.parametrize(
+    ("files", "newest"),
+    [
+        pytest.param(
+            {"a": (3, written(AHEAD, 9)), "b": (7, written(7, 2, "b"))}, "ba", id="the file's time is another clock's"
+        ),
+        pytest.param(
+            {"a": (AHEAD, written(AHEAD, 9)), "b": (5, written(5, 2, "b"))}, "ba", id="the file's time is ahead too"
+        ),
+        pytest.param({"a": (AHEAD, None), "b": (5, written(5, 2))}, "ba", id="a file that says nothing"),
+        pytest.param(
+            {"a": (5, written(5, 8)), "n": (AHEAD, written(AHEAD, 10))}, "na", id="a clock set forward in one run"
+        ),
+        pytest.param(
+            {"a": (5, written(5, 8)), "n": (AHEAD, written(AHEAD, 10)), "b": (6, written(6, 2, "b"))},
+            "bna",
+            id="another run after one that set the clock forward",
+        ),
+        pytest.param(
+            {"a": (AHEAD, written(AHEAD, 8)), "b": (AHEAD, written(AHEAD + 1, 2, "b"))}, "ba", id="all are ahead"
+        ),
+    ],
+)
+def test_a_clock_that_was_ahead_makes_no_run_the_newest(files, newest):
     assert order(**files) == newest
 
 

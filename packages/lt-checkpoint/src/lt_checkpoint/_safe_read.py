@@ -123,8 +123,9 @@ def _open(path: Path, shown: str) -> IO[bytes]:
             f"{near_files(path / 'last.ckpt')}",
             code="LT659",
         )
-    if not path.exists():
+    if not path.is_file():  # opening a pipe would wait for its writer
         gone = f"points to {str(path.readlink())!r}, which is gone" if path.is_symlink() else "is not there"
+        gone = "is no regular file" if path.exists() else gone
         raise MissingCheckpointError(f"{shown} {gone}.{near_files(path)}", code="LT656")
     return path.open("rb", buffering=0)  # torch reads whole records
 

@@ -6,7 +6,7 @@ import errno
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -118,9 +118,10 @@ class TorchCheckpointIO(OneFile):
         if is_remote(path):
             return from_bytes(partial(remote_bytes, str(path)))
         place = standing(local_path(path))
+        file = place / REST_FILE if place.is_dir() else place
         try:
-            with (place / REST_FILE if place.is_dir() else place).open("rb", buffering=0) as file:
-                return from_bytes(partial(_bytes_of, file))
+            with file.open("rb", buffering=0) if file.is_file() else nullcontext() as opened:  # a pipe would wait
+                return opened and from_bytes(partial(_bytes_of, opened))
         except OSError:
             return None
 

@@ -11,6 +11,7 @@ import os
 import pickle
 import re
 import shutil
+import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -276,8 +277,10 @@ class OneFile(CheckpointIO):
     def times(self, folder: StrPath) -> dict[str, int]:
         found: dict[str, int] = {}
         for path in local_path(folder).glob("*.ckpt"):
-            with suppress(FileNotFoundError):  # the other processes of a job may delete it just now
-                found[str(path.resolve())] = path.stat().st_mtime_ns
+            with suppress(OSError):  # the other processes of a job may delete it just now, or it links to itself
+                entry = path.stat()
+                if stat.S_ISREG(entry.st_mode) or stat.S_ISDIR(entry.st_mode):  # reading a pipe would never end
+                    found[os.path.realpath(path)] = entry.st_mtime_ns
         return found
 
     def header(self, path: StrPath) -> Header | None:
@@ -327,8 +330,9 @@ def _found(path: StrPath) -> Path:
             f"{plugins.install_hint('lt-checkpoint')}.",
             code="LT659",
         )
-    if not file.exists():
-        raise MissingCheckpointError(f"{path} is not there.{near_files(file)}", code="LT656")
+    if not file.is_file():  # opening a pipe would wait for its writer
+        gone = "is no regular file" if file.exists() else "is not there"
+        raise MissingCheckpointError(f"{path} {gone}.{near_files(file)}", code="LT656")
     return file
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -199,7 +200,7 @@ def _removed(leftover: Path) -> bool:
         entry = leftover.lstat()
         if (leftover.is_symlink() or entry.st_nlink > 1) and time.time() - entry.st_ctime < _GRACE:
             return False
-        if leftover.is_symlink() or fcntl is None:
+        if fcntl is None or not stat.S_ISREG(entry.st_mode):  # opening a pipe would wait for its writer
             leftover.unlink()
             return True
         with leftover.open("rb") as file:

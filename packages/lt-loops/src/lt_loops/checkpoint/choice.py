@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -153,8 +156,8 @@ def _candidates(trainer: TrainerAPI) -> dict[str, int]:
     for folder in _folders(trainer):
         files |= trainer.checkpoint_io.times(folder)
     for path in local:
-        with contextlib.suppress(FileNotFoundError):  # the other processes of a job may delete it just now
-            files[str(Path(path).resolve())] = Path(path).stat().st_mtime_ns
+        with contextlib.suppress(OSError):  # the other processes of a job may delete it just now, or link it to itself
+            files[os.path.realpath(path)] = Path(path).stat().st_mtime_ns
     return files
 
 
@@ -172,7 +175,8 @@ def newest_first(
 ) -> list[str]:
     """Return files in the order in which they were written, the newest first, by what they say of themselves.
 
-    - A file that holds its time of writing goes by that; of one moment the higher step is the newer.
+    - A file that holds its time of writing goes by that; of one moment the higher step is the newer. Beside other runs
+      no time counts that is still to come, as its host's clock was ahead, but the file's own, or its run's before.
     - Files of 0.1 hold their run and step, and no time: a run's go by step, and as a whole by its newest file's time;
       all are older than what a later version wrote in the same run.
     - All others go by the file's time, then by their step.
@@ -182,25 +186,25 @@ def newest_first(
         headers: what each file says of itself; None for nothing.
         resuming: files that hold weights only come last: no training resumes from them.
     """
-    moments = dict(files)
-    for path, header in headers.items():
-        if header is not None and header.time is not None:
-            moments[path] = header.time
-    latest: dict[str, int] = {}
-    earliest: dict[str, int] = {}
-    for path, header in headers.items():
-        if header is not None and header.run:
-            pick, ends = (max, latest) if header.time is None else (min, earliest)
-            ends[header.run] = pick(ends.get(header.run, moments[path]), moments[path])
-    for path, header in headers.items():
-        if header is not None and header.time is None and header.run:
-            newest = latest[header.run]
-            moments[path] = min(newest, earliest.get(header.run, newest + 1) - 1)
+    now, timed, untimed = time.time_ns(), defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    said = {path: files[path] if each is None or each.time is None else each.time for path, each in headers.items()}
+    moments = {path: next((time for time in (said[path], files[path]) if time <= now), 0) for path in files}
+    for path in sorted(files, key=said.__getitem__):
+        if (header := headers[path]) is not None and header.run:
+            (untimed if header.time is None else timed)[header.run].append(path)
+    for paths in timed.values():
+        for before, path in pairwise(paths):
+            moments[path] = max(moments[path], moments[before])
+    for run, paths in untimed.items():
+        newest = max(moments[path] for path in paths)
+        moment = min([newest, *(moments[path] - 1 for path in timed[run][:1])])
+        moments.update(dict.fromkeys(paths, moment))
+        said.update(dict.fromkeys(paths, moment))
 
-    def age(path: str) -> tuple[bool, int, int, int, str]:
+    def age(path: str) -> tuple[bool, int, int, int, int, str]:
         header = headers[path]
         resumes = not resuming or header is None or not header.weights_only
-        return resumes, moments[path], -1 if header is None else header.step, files[path], path
+        return resumes, moments[path], said[path], -1 if header is None else header.step, files[path], path
 
     return sorted(files, key=age, reverse=True)
 
