@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from lt_core import CheckpointError, CheckpointIO, ConfigError, DataSource, LightningModule
-from lt_core.files.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 from lt_core.hparams import HyperparametersMixin, saved_hparams, settle_hparams
+from lt_core.loading.from_checkpoint import load_from_checkpoint, load_state_dict_strictly
 
 
 class Model(LightningModule):

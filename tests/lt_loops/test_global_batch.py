@@ -14,8 +14,8 @@ from lt_core.errors import ConfigError
 from lt_core.strategy import Shard
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.position import Pending, Position
 from lt_loops.setup.feeds import batches_per_step
+from lt_loops.state.position import Pending, Position
 
 
 def on(ranks):

@@ -31,7 +31,7 @@ def test_all_settings_reach_the_recorder_from_compiled_code():
 @pytest.mark.slow  # importing torch's compiler
 def test_a_compiled_step_that_raises_leaves_nothing_of_what_it_logged():
     from lt_core.logging.compiled import log_from_the_graph
-    from lt_loops.report.compile_report import log_when_done
+    from lt_loops.state.compile_report import log_when_done
 
     recorder, given = RunRecorder(), (None,) * 9
 

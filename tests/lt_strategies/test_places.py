@@ -2,7 +2,7 @@
 
 import pytest
 
-from lt_strategies.launch.job import place_of
+from lt_strategies.job import place_of
 from lt_strategies.watch.page import RUNNING, STEPPING, Line
 
 

@@ -11,7 +11,7 @@ from torch.distributed import HashStore
 from lt_core.errors import LtError
 from lt_core.strategy import Strategy
 from lt_strategies import group
-from lt_strategies.launch.job import Seat, made_folder
+from lt_strategies.job import Seat, made_folder
 from lt_strategies.launch.witness import Witness
 from lt_strategies.watch import flight, page, rhythm
 from lt_strategies.watch.page import DUMP_SIGNAL, STEPPING, Line, Page

@@ -25,7 +25,7 @@ class RunResult:
     Attributes:
         outputs: what the run returns to the user: fit's history and newest file, a list of dicts for validate and
             test, predictions.
-        position: the counters where the run ended (see ``lt_loops.run.position.Position``).
+        position: the counters where the run ended (see ``lt_loops.state.position.Position``).
         metrics: ``callback``, ``logged`` and ``progress_bar`` metrics as numbers, by kind and name.
         status: ``"finished"``, ``"interrupted"`` or ``"failed"``.
         stop_reason: why the run ended, as a short text.

@@ -274,7 +274,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         Raises:
             CheckpointError: for a file that is missing, damaged, foreign or hostile, or does not fit this class.
         """
-        from lt_core.files.from_checkpoint import load_from_checkpoint
+        from lt_core.loading.from_checkpoint import load_from_checkpoint
 
         loaded: Self = load_from_checkpoint(
             cls, checkpoint_path, map_location, hparams_file, strict, trusted=trusted or weights_only is False, **kwargs

@@ -176,7 +176,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
         Raises:
             CheckpointError: for a file that is missing, damaged, foreign or hostile.
         """
-        from lt_core.files.from_checkpoint import load_from_checkpoint
+        from lt_core.loading.from_checkpoint import load_from_checkpoint
 
         loaded: Self = load_from_checkpoint(
             cls, checkpoint_path, map_location, hparams_file, trusted=trusted or weights_only is False, **kwargs

@@ -15,14 +15,14 @@ from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 from lt_data.fingerprint import warn_if_same
 from lt_data.lookahead import look_ahead
-from lt_data.readers.reader import Reader
+from lt_data.reader import Reader
 
 _MOMENT = 0.5
 """Seconds in which a signal of a dead worker arrives."""
 
 
 class LoaderFeed(Feed):
-    """Reads a :class:`~lt_data.readers.reader.Reader`, epoch by epoch.
+    """Reads a :class:`~lt_data.reader.Reader`, epoch by epoch.
 
     Its state: epoch, batches done, the shard it was read for, the kind of reader, what the reader needs to continue in
     the middle of the epoch (``inside``), and what outlives an epoch (``rest``).

@@ -19,9 +19,9 @@ from lt_data.combined import CombinedLoader
 from lt_data.feed import LoaderFeed
 from lt_data.fingerprint import require_same
 from lt_data.lookahead import copies_of
+from lt_data.reader import Reader
 from lt_data.readers.dataloader import LoaderReader
 from lt_data.readers.iterable import IterableReader, SharedIterableReader
-from lt_data.readers.reader import Reader
 from lt_data.readers.rows import RowsReader, find_rows
 from lt_data.resume.indices import samplers_of
 from lt_data.resume.twin import copied

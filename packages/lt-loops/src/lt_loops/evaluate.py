@@ -19,13 +19,13 @@ from lt_core.module import LightningModule
 from lt_core.states import Stage
 from lt_core.strategy import Strategy
 from lt_loops.logging.recorder import RunRecorder
+from lt_loops.preparation import set_up
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
-from lt_loops.run.session import Session
+from lt_loops.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.hook_check import check_takes_index
-from lt_loops.setup.preparation import set_up
 from lt_loops.setup.signatures import OFFERED, count_arguments
 from lt_loops.step.groups import batch_done_of
 

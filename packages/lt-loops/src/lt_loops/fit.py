@@ -8,9 +8,7 @@ from torch import Tensor
 
 from lt_core.launcher import RunResult
 from lt_core.seed import preserve_generators
-from lt_loops.evaluate import evaluate
-from lt_loops.report import announcements
-from lt_loops.run.between_batches import (
+from lt_loops.boundary import (
     after_batch,
     after_epoch,
     begin_epoch,
@@ -19,10 +17,12 @@ from lt_loops.run.between_batches import (
     serve_at_end,
     skips_epoch,
 )
+from lt_loops.evaluate import evaluate
+from lt_loops.preparation import set_up, set_up_training
+from lt_loops.report import announcements
 from lt_loops.run.frame import Run
-from lt_loops.run.session import Session
+from lt_loops.session import Session
 from lt_loops.setup.hook_check import check_monitors
-from lt_loops.setup.preparation import set_up, set_up_training
 from lt_loops.step.choose import make_plan
 from lt_loops.step.groups import batch_done_of
 from lt_loops.step.losses import as_outputs, balanced

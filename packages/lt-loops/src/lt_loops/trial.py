@@ -17,8 +17,8 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.seed import preserve_generators
 from lt_loops.arguments.limits import LIMITS, Limits
+from lt_loops.boundary import serve_at_end
 from lt_loops.fit import train_epoch
-from lt_loops.run.between_batches import serve_at_end
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks

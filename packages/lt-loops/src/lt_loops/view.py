@@ -27,10 +27,10 @@ from lt_loops.arguments.limits import Limit, Limits
 from lt_loops.arguments.table import Settings
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
-from lt_loops.run.position import Position
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.parts import Parts
 from lt_loops.setup.scheduler_config import SchedulerConfig
+from lt_loops.state.position import Position
 
 
 class TrainerView(Collectives, TrainerAPI):

@@ -15,7 +15,7 @@ from lt_core.environment import Environment
 from lt_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lt_strategies.launch.job import Seat
+    from lt_strategies.job import Seat
 
 __all__ = ["Kubernetes", "LaunchedEnvironment", "Lsf", "Mpi", "Plain", "Slurm", "Torchrun"]
 
@@ -239,9 +239,9 @@ def first_host(nodes: str) -> str:
 
 def _seat() -> Seat | None:
     """Return the seat that lt's own launchers gave to this process; elsewhere what supervises a job is not imported."""
-    if "LT_JOB" not in os.environ and "lt_strategies.launch.job" not in sys.modules:
+    if "LT_JOB" not in os.environ and "lt_strategies.job" not in sys.modules:
         return None
-    from lt_strategies.launch.job import seat
+    from lt_strategies.job import seat
 
     return seat()
 

@@ -33,8 +33,8 @@ from lt_core.callback import Callback
 from lt_core.checkpoint import CheckpointIO
 from lt_core.data import DataSource
 from lt_core.errors import LtWarning
-from lt_core.files.hparams_file import read_hparams_file
 from lt_core.hparams import plain_hparams
+from lt_core.loading.hparams_file import read_hparams_file
 from lt_core.module import LightningModule
 from lt_core.plugins import install_hint
 from lt_core.rank import rank_zero_deprecation, rank_zero_info, rank_zero_warn

@@ -146,7 +146,7 @@ _OWN: dict[str, dict[str, str]] = {
         "ExperimentWriter": "lt_loggers.csv_file:ExperimentWriter",
     },
     "core.saving": {
-        "_load_from_checkpoint": "lt_core.files.from_checkpoint:load_from_checkpoint",
+        "_load_from_checkpoint": "lt_core.loading.from_checkpoint:load_from_checkpoint",
         "load_hparams_from_tags_csv": "lt_compat.lightning.answers:load_hparams_from_tags_csv",
         "load_hparams_from_yaml": "lt_compat.lightning.answers:load_hparams_from_yaml",
         "save_hparams_to_tags_csv": "lt_compat.lightning.answers:save_hparams_to_tags_csv",

@@ -9,7 +9,7 @@ from typing import Any
 from lt_core.strategy import Shard
 from lt_data.combined import CombinedLoader, Part, take_turns
 from lt_data.feed import LoaderFeed
-from lt_data.readers.reader import Reader
+from lt_data.reader import Reader
 
 _ROUND = 1_000_003
 """Distance between the epochs of two rounds of a loader, so that it is shuffled anew when it starts anew."""

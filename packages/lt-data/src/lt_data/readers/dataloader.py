@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from lt_core.data import length_of
 from lt_core.errors import DataError, warn
-from lt_data.readers.reader import Reader
+from lt_data.reader import Reader
 from lt_data.resume.generators import (
     find_owned,
     host_state,

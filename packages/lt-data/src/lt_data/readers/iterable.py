@@ -10,8 +10,8 @@ from lt_core.data import length_of
 from lt_core.errors import warn
 from lt_core.strategy import Shard
 from lt_data.fingerprint import fingerprint
+from lt_data.reader import Reader
 from lt_data.readers.dataloader import warn_of_rereading
-from lt_data.readers.reader import Reader
 from lt_data.resume.generators import (
     find_owned,
     host_state,

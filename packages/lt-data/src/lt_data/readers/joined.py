@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from lt_core.batch import batch_size_of, map_batch
 from lt_core.errors import DataError, warn
 from lt_core.strategy import Shard
-from lt_data.readers.reader import Reader
+from lt_data.reader import Reader
 from lt_data.resume.twin import copied
 
 Gather = Callable[[Any], list[Any]]

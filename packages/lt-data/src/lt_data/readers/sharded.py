@@ -15,8 +15,8 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from lt_core.errors import DataError
 from lt_core.strategy import Shard
+from lt_data.reader import Reader
 from lt_data.readers.dataloader import advice, index_sampler
-from lt_data.readers.reader import Reader
 from lt_data.readers.rows import Rows
 from lt_data.resume.generators import find_owned, host_state, owned_states, set_host_state, set_owned_states, unplain
 from lt_data.resume.indices import Watched, as_positions, checked, read_notes, samplers_of

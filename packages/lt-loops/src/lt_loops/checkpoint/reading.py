@@ -1,6 +1,6 @@
 """A checkpoint that a run starts from: read, and refused where nothing can resume from it.
 
-Who takes back what, and when, say the owners (:class:`~lt_loops.run.owner.Restore`).
+Who takes back what, and when, say the owners (:class:`~lt_loops.state.owner.Restore`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
-from lt_loops.checkpoint.gaps import listed
 from lt_loops.former_names import understood_by
-from lt_loops.run.origin import Origin
-from lt_loops.run.owner import Saved
-from lt_loops.run.position import Position
+from lt_loops.state.gaps import listed
+from lt_loops.state.origin import Origin
+from lt_loops.state.owner import Saved
+from lt_loops.state.position import Position
 
 
 def read_checkpoint(

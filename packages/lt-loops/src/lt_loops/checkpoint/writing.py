@@ -24,10 +24,10 @@ from typing import Any
 
 from lt_core.files.checkpoint_header import Contents
 from lt_core.strategy import Strategy
-from lt_loops.checkpoint.gaps import Gaps
-from lt_loops.run.origin import Origin
-from lt_loops.run.owner import Owner
-from lt_loops.run.position import Position
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.origin import Origin
+from lt_loops.state.owner import Owner
+from lt_loops.state.position import Position
 
 LAYOUT_VERSION = "2.5.0"
 """The version of Lightning whose checkpoint layout is written."""

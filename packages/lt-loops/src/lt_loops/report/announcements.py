@@ -13,7 +13,7 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path
-from lt_loops.run.position import Position
+from lt_loops.state.position import Position
 
 
 def place(strategy: Strategy, precision: Precision, num_nodes: int | None, *, compiles: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lt_loops.run.position import NEVER, Position
+from lt_loops.state.position import NEVER, Position
 
 
 class Ahead:

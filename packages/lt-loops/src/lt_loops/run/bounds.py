@@ -11,8 +11,8 @@ from lt_core.duration import Duration
 from lt_core.strategy import Strategy
 from lt_loops.arguments.table import Settings
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Progress
+from lt_loops.state.position import NEVER
 
 
 class Deadline:

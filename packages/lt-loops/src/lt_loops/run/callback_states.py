@@ -11,9 +11,9 @@ from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
-from lt_loops.checkpoint.gaps import Gaps
-from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.setup.hook_calls import callback_hook
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.owner import Owner, Restore, Saved
 
 
 class CallbackStates(Owner):

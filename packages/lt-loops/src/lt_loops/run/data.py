@@ -11,8 +11,8 @@ from lt_core.data import Feed
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.owner import Owner, Restore, Saved
 from lt_loops.setup.feeds import Feeds
+from lt_loops.state.owner import Owner, Restore, Saved
 
 
 class TrainingData(Owner):

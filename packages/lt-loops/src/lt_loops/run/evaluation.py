@@ -18,13 +18,13 @@ from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import Limits
-from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.owner import Owner, Restore, Saved
-from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Multiples, Progress
 from lt_loops.setup.feeds import Feeds, eval_limits
 from lt_loops.setup.loaders import Loaders
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.position import NEVER
 
 
 class _Half(NamedTuple):

@@ -15,10 +15,8 @@ from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_core.profiler import Profiler
-from lt_loops.checkpoint.gaps import Gaps, listed
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
-from lt_loops.report.compile_report import CompileReport
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.bounds import bounds_of
 from lt_loops.run.callback_states import CallbackStates
@@ -28,9 +26,6 @@ from lt_loops.run.history import History
 from lt_loops.run.job import Job
 from lt_loops.run.log import Log
 from lt_loops.run.loss_watch import LossWatch
-from lt_loops.run.origin import Origin
-from lt_loops.run.owner import Owner, Restore
-from lt_loops.run.position import Position
 from lt_loops.run.progress import Progress
 from lt_loops.run.saves import Saves
 from lt_loops.run.schedulers import Schedulers
@@ -39,6 +34,11 @@ from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.state.compile_report import CompileReport
+from lt_loops.state.gaps import Gaps, listed
+from lt_loops.state.origin import Origin
+from lt_loops.state.owner import Owner, Restore
+from lt_loops.state.position import Position
 
 
 class Run:
@@ -203,7 +203,7 @@ class Run:
     def capture(self, contents: Contents = Contents()) -> tuple[dict[str, Any], Exception | None]:
         """Return a checkpoint of this moment, as plain data and tensors; called on every rank.
 
-        What is optional keeps nothing from being saved: see :class:`~lt_loops.checkpoint.gaps.Gaps`.
+        What is optional keeps nothing from being saved: see :class:`~lt_loops.state.gaps.Gaps`.
 
         Returns:
             The tree; and an exception of the user's hooks, to be raised when the tree is written.

@@ -17,17 +17,17 @@ from lt_core.logging.media import as_media
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
-from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.logging.merged_sums import merged_sums
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.logging.shared_steps import SharedSteps
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.history import History
 from lt_loops.run.job import Host
-from lt_loops.run.owner import Owner, Restore, Saved
-from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Multiples, Progress
 from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.position import NEVER
 
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from lt_core.errors import HookError, LtError, warn
 from lt_core.module import LightningModule
 from lt_core.strategy import Strategy
-from lt_loops.run.position import Position
 from lt_loops.run.training import Training
+from lt_loops.state.position import Position
 
 _FIRST_BATCHES = 20
 """Batches without a loss at the start of training after which a warning says so."""

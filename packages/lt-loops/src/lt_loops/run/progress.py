@@ -16,8 +16,8 @@ from lt_core.strategy import Strategy
 from lt_loops.arguments.limits import Limits
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.data import TrainingData
-from lt_loops.run.position import NEVER
 from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.state.position import NEVER
 
 
 class Progress:

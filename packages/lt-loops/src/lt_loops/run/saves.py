@@ -14,8 +14,8 @@ from lt_core.files.checkpoint_header import Contents, Header
 from lt_core.logger import Logger
 from lt_core.profiler import Profiler
 from lt_core.strategy import Strategy
-from lt_loops.checkpoint.gaps import listed
 from lt_loops.run.ahead import Ahead
+from lt_loops.state.gaps import listed
 
 Capture = Callable[[Contents], tuple[dict[str, Any], Exception | None]]
 """Makes a checkpoint of this moment, on every rank: the tree, and an exception of the user's own hooks."""

@@ -14,11 +14,11 @@ from lt_core.module import LightningModule
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.evaluation import Evaluation
-from lt_loops.run.position import NEVER
 from lt_loops.run.progress import Progress
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.scheduler_config import SchedulerConfig
 from lt_loops.setup.signatures import adapted
+from lt_loops.state.position import NEVER
 
 
 class Schedulers:

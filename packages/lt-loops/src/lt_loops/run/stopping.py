@@ -11,8 +11,8 @@ from lt_loops.arguments.limits import LIMITS, Limits
 from lt_loops.run.agreement import Agreement
 from lt_loops.run.ahead import Ahead
 from lt_loops.run.bounds import Bound
-from lt_loops.run.owner import Owner
-from lt_loops.run.position import NEVER
+from lt_loops.state.owner import Owner
+from lt_loops.state.position import NEVER
 
 
 class Stopping(Owner):

@@ -13,14 +13,14 @@ from lt_core.files.plain_data import without_numpy
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
-from lt_loops.checkpoint.gaps import Gaps
 from lt_loops.run.ahead import Ahead
-from lt_loops.run.owner import Owner, Restore, Saved
-from lt_loops.run.position import Pending
 from lt_loops.run.schedulers import Schedulers
 from lt_loops.run.weights import Weights
 from lt_loops.setup.optimizers import Optimization
-from lt_loops.step.plan import Plan
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.plan import Plan
+from lt_loops.state.position import Pending
 
 
 class Waiting(Protocol):

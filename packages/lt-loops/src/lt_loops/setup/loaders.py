@@ -17,9 +17,9 @@ from lt_core.module import LightningModule
 from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
-from lt_loops.checkpoint.gaps import Gaps
-from lt_loops.run.owner import Owner, Restore, Saved
-from lt_loops.run.position import Position
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.owner import Owner, Restore, Saved
+from lt_loops.state.position import Position
 
 
 class Loaders(Owner):

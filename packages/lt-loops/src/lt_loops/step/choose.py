@@ -19,11 +19,11 @@ from lt_loops.arguments.limits import Limits
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
-from lt_loops.run.position import Position
 from lt_loops.setup.optimizers import Optimization
 from lt_loops.setup.signatures import adapted, count_arguments
+from lt_loops.state.plan import Plan, params_of, with_arguments
+from lt_loops.state.position import Position
 from lt_loops.step.groups import check_groups
-from lt_loops.step.plan import Plan, params_of, with_arguments
 from lt_loops.step.unrecorded import unrecorded_step
 
 
@@ -99,7 +99,7 @@ def bind_step(
     takes_index = count_arguments(module.training_step, ("batch", "batch_idx", *more)) >= 2
     step = job.parts.precision.wrap_step(method_of(module, "training_step", bound) or bound)
     if options is not None:
-        from lt_loops.report.compile_report import compiled
+        from lt_loops.state.compile_report import compiled
 
         step = compiled(step, options, recorder)
     return (step if profiler is None else profiler.wrap("training_step", step)), takes_index

@@ -14,8 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lt_core.errors import HookError
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.run.frame import Run
+from lt_loops.state.plan import Plan
 from lt_loops.step.losses import loss_and_weight
-from lt_loops.step.plan import Plan
 from lt_loops.step.window import Window
 
 _NO_BATCH = object()

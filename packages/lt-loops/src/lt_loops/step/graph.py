@@ -31,12 +31,12 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
-from lt_loops.run.position import NEVER
 from lt_loops.setup.hook_calls import HookCalls
 from lt_loops.setup.scheduler_config import SchedulerConfig
+from lt_loops.state.plan import Plan, params_of
+from lt_loops.state.position import NEVER
 from lt_loops.step.capture import Captured, Layout
 from lt_loops.step.losses import loss_and_weight
-from lt_loops.step.plan import Plan, params_of
 
 WARM_UP = 3
 """Ordinary steps before the capture, on a stream of their own: they make optimizer state and torch's workspaces."""

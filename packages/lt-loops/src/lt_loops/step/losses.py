@@ -18,7 +18,7 @@ from lt_loops.arguments.problems import shown
 from lt_loops.former_names import OUTPUTS, understood_by
 from lt_loops.logging.slot import widest
 from lt_loops.run.loss_watch import LossWatch
-from lt_loops.run.position import Pending
+from lt_loops.state.position import Pending
 
 Weight = float | Tensor
 """A number of samples; a tensor, shape ``()``, where it is on a device, which nothing here waits for."""

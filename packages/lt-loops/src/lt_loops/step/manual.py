@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from lt_core.optimizer import LightningOptimizer
 from lt_loops.run.frame import Run
-from lt_loops.step.plan import Plan
+from lt_loops.state.plan import Plan
 
 
 class Manual:

@@ -23,8 +23,8 @@ from lt_core.strategy import Strategy
 from lt_loops.arguments.table import Settings
 from lt_loops.logging.metric_state import is_metric, keep_metrics
 from lt_loops.run.frame import Run
+from lt_loops.state.plan import Plan
 from lt_loops.step.losses import Weight
-from lt_loops.step.plan import Plan
 from lt_loops.step.window import Window
 
 _FITS, _NEVER_FITS = 1 << 53, 0

@@ -20,8 +20,8 @@ from lt_core.optimizer import LightningOptimizer
 from lt_core.strategy import Strategy
 from lt_loops.run.frame import Run
 from lt_loops.setup.signatures import BoundHook, adapted
+from lt_loops.state.plan import Plan, params_of
 from lt_loops.step.losses import Weight, log_returned, loss_and_weight, read_losses, sum_weights, times, zero_loss
-from lt_loops.step.plan import Plan, params_of
 
 
 class Window:

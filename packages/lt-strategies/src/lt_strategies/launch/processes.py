@@ -26,7 +26,7 @@ from lt_core.launcher import Launcher, RunResult, end_with_parent
 from lt_core.ranks import Ranks
 from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
-from lt_strategies.launch.job import Seat, made_folder
+from lt_strategies.job import Seat, made_folder
 from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
 from lt_strategies.watch.page import KILL
 from lt_strategies.watch.watch import INTERRUPTED, POLL, Verdict, Watch

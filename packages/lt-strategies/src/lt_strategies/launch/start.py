@@ -9,7 +9,7 @@ from typing import Any
 from lt_core.errors import ConfigError
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
-from lt_strategies.launch.job import seat
+from lt_strategies.job import seat
 from lt_strategies.launch.witness import Witness
 
 

@@ -25,7 +25,7 @@ from torch.distributed.distributed_c10d import Store
 from lt_core.launcher import RunResult
 from lt_core.ranks import Ranks
 from lt_strategies import group
-from lt_strategies.launch.job import Seat, calls_in, is_agreed, made_folder
+from lt_strategies.job import Seat, calls_in, is_agreed, made_folder
 from lt_strategies.meeting import missing
 from lt_strategies.watch import flight, page
 from lt_strategies.watch.watch import Verdict, Watch, report

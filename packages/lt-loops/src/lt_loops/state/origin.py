@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lt_core.files.checkpoint_header import Header
-from lt_loops.run.owner import Saved
+from lt_loops.state.owner import Saved
 
 
 class Origin:

@@ -7,8 +7,8 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from lt_core.files.checkpoint_header import Contents
-from lt_loops.checkpoint.gaps import Gaps
-from lt_loops.run.position import NEVER
+from lt_loops.state.gaps import Gaps
+from lt_loops.state.position import NEVER
 
 
 class Restore(Enum):

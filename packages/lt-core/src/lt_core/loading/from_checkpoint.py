@@ -29,9 +29,9 @@ from lt_core.files._hparams_form import (
     with_types,
 )
 from lt_core.files.checkpoint_header import HEADER_KEY
-from lt_core.files.hparams_file import read_hparams_file
 from lt_core.files.partial_save import check_left_out
 from lt_core.hparams import AttributeDict, plain_hparams
+from lt_core.loading.hparams_file import read_hparams_file
 
 __all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
 

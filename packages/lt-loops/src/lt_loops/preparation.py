@@ -29,7 +29,6 @@ from lt_loops.report import announcements
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
 from lt_loops.run.log import Log
-from lt_loops.run.owner import Restore, Saved
 from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes_index
@@ -38,6 +37,7 @@ from lt_loops.setup.misspelt import warn_of_misspelt
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
+from lt_loops.state.owner import Restore, Saved
 
 
 def set_up(run: Run) -> None:
