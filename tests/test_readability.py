@@ -5,7 +5,6 @@ The figures are printed (``pytest -s`` or ``-rP``); the limits are those of ARCH
 
 import inspect
 import sys
-import threading
 import traceback
 from pathlib import Path
 
@@ -185,59 +184,3 @@ def test_a_class_is_looked_at_once_however_often_it_is_fitted(monkeypatch, tmp_p
     print(f"{len(looked)} signatures: {', '.join(looked)}")
     # the training step for its arguments and its dialect, the optimizer's step, a hook that takes less each time anew
     assert len(looked) <= 8
-
-
-def rooms_of_a_save(folder, stops):
-    """Return the modules that ``trainer.save_checkpoint`` enters, in order, in all threads.
-
-    What a function of ``stops`` calls is not walked: it hands something over whole, and whoever follows the save reads
-    what it returns. A property is read where it stands too.
-    """
-    rooms, inside = [], threading.local()
-
-    def watch(frame, event, argument):
-        depth = getattr(inside, "depth", 0)
-        if event == "call" and (depth or frame.f_code.co_name in stops):
-            inside.depth = depth + 1
-        elif event == "return" and depth:
-            inside.depth = depth - 1
-        module, owner = frame.f_globals.get("__name__", ""), type(frame.f_locals.get("self"))
-        walked = not isinstance(getattr(owner, frame.f_code.co_name, None), property)
-        if event == "call" and depth == 0 and walked and module.partition(".")[0] in OURS and module not in rooms:
-            rooms.append(module)
-
-    class Saving(Net):
-        def on_train_batch_end(self, outputs, batch, batch_idx):
-            if batch_idx == 2:
-                save = self.trainer.save_checkpoint
-                threading.setprofile(watch)
-                sys.setprofile(watch)
-                save(folder / "a.ckpt")
-                sys.setprofile(None)
-                threading.setprofile(None)
-
-    first = bare()
-    first.fit(Net(), batches())
-    first.save_checkpoint(folder / "first.ckpt")  # what is imported once is no step of the walk
-    bare().fit(Saving(), batches())
-    return rooms
-
-
-STATES = {
-    "layout_state",
-    "rank_state",
-    "shared_state",
-    "state_dict",
-    "module_state",
-    "optimizer_state",
-    "saved_hparams",
-}
-"""What parts of a run are asked for their state by; it is read where the part is."""
-
-
-@pytest.mark.parametrize(("stops", "most"), [({"capture"}, 12), (STATES, 24)], ids=["to the file", "and its contents"])
-def test_a_save_is_walked_in_a_dozen_rooms_and_its_contents_in_another(stops, most, tmp_path):
-    rooms = rooms_of_a_save(tmp_path, stops)
-    print(f"{len(rooms)} rooms: {', '.join(rooms)}")
-    assert (tmp_path / "a.ckpt").is_file()
-    assert len(rooms) <= most

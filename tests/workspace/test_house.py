@@ -21,6 +21,24 @@ def test_a_figure_of_the_house_keeps_its_limit(name, figures):
     assert figures[name] <= HOUSE["LIMITS"][name]
 
 
+def test_a_package_keeps_its_budget_of_tokens():
+    weights = HOUSE["weights"]()
+    print(weights)
+    assert weights.keys() == HOUSE["BUDGETS"].keys()
+    assert not {name: weight for name, weight in weights.items() if weight > HOUSE["BUDGETS"][name]}
+
+
+def test_a_wide_line_and_a_docstring_do_not_change_the_count(tmp_path):
+    (tmp_path / "a.py").write_text('def f(a, b):\n    """Add."""\n    # why\n    return a + b\n')
+    (tmp_path / "b.py").write_text("def f(\n    a, b\n): return a + b\n")
+    assert HOUSE["tokens"](tmp_path / "a.py") == HOUSE["tokens"](tmp_path / "b.py") == 12
+
+
+def test_folders_and_files_at_the_top_make_circles_too():
+    edges = {"p.a.one": {"p.b.two"}, "p.b.three": {"p.top"}, "p.top": {"p.a.four"}, "q.a.x": {"p.a.one"}}
+    assert HOUSE["circles"](HOUSE["arrows_of_folders"](edges)) == [["p.a", "p.b", "p.top"]]
+
+
 def test_a_circle_is_found_wherever_it_begins():
     edges = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "d2"}, "d2": {"d"}}
     assert HOUSE["circles"](edges) == [["b", "c"], ["d", "d2"]]
