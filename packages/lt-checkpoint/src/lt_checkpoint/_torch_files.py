@@ -121,7 +121,7 @@ class TorchCheckpointIO(OneFile):
         file = place / REST_FILE if place.is_dir() else place
         try:
             with file.open("rb", buffering=0) if file.is_file() else nullcontext() as opened:  # a pipe would wait
-                return opened and from_bytes(partial(_bytes_of, opened))
+                return None if opened is None else from_bytes(partial(_bytes_of, opened))
         except OSError:
             return None
 
