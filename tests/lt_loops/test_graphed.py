@@ -189,6 +189,52 @@ def test_an_optimizer_that_reads_its_rate_from_memory_does_not_wait_for_it(name)
         assert all(value.device.type == "cuda" for value in optimizer.state[p].values())
 
 
+class Counter(torch.nn.Module):
+    """Adds up as torchmetrics do: in Python, by making each total anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.total, self._update_count = torch.tensor(0.0), 0
+
+    def update(self, value):
+        self.total, self._update_count = self.total + value, self._update_count + 1
+
+    def compute(self):
+        return self.total
+
+    def reset(self):
+        self.__init__()
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_metric_object_that_a_captured_step_updates_is_refused(in_step, logged, stand_in, trainer, net, loader):
+    class Measured(net):
+        def __init__(self):
+            super().__init__(stand_in.sgd)
+            self.parts = torch.nn.ModuleDict({"samples": Counter()})
+
+        def count(self, batch):
+            self.parts["samples"].update(len(batch[0]))
+            if logged:
+                self.log("samples", self.parts["samples"], on_step=False, on_epoch=True)
+
+        def training_step(self, batch, batch_idx):
+            if in_step:
+                self.count(batch)
+            return self.loss(batch)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            if not in_step:
+                self.count(batch)
+
+    module, run = Measured(), trainer(cuda_graphs=True)
+    with pytest.raises(ConfigError, match=r"metric parts.samples.*LT347") if in_step else nullcontext():
+        run.fit(module, loader(samples=42))
+    if logged and not in_step:
+        assert run.callback_metrics["samples"] == 42
+
+
 def test_an_optimizer_that_counts_on_the_cpu_is_refused(stand_in, trainer, net, loader):
     class Counting(torch.optim.SGD):
         def step(self):

@@ -255,12 +255,14 @@ class GraphedStep:
             if not self._graphs:
                 self._memory = _Memory(self._module, *self.plan.optimizers)
                 self._check_state()
+            updates = self._updates()
             with ExitStack() as reading:  # for the capture alone: the user goes on finding numbers in the groups
                 for rate in self._rates:
                     reading.enter_context(rate.in_memory())
                 step = partial(self._compute, index)
                 found = Captured(self._device, step, count, layout, self.recorder, self.plan.params or [])
             self._check_memory()
+            self._check_metrics(updates)
             self._graphs[count] = found
         return found
 
@@ -272,6 +274,21 @@ class GraphedStep:
             raise ConfigError(
                 f"cuda_graphs=True: the step puts {what} into new memory, and a graph would begin each step from the "
                 "old one. Write in place: self.name.copy_(value) for self.name = value; or leave cuda_graphs out.",
+                code="LT347",
+            )
+
+    def _updates(self) -> dict[str, int]:
+        """Return how often each metric object of the module was updated."""
+        parts = self._module.named_modules()
+        return {name: part._update_count for name, part in parts if hasattr(part, "_update_count")}
+
+    def _check_metrics(self, before: dict[str, int]) -> None:
+        """Raise where the step updates metric objects, which a replay does not."""
+        if names := [name for name, count in self._updates().items() if count != before[name]]:
+            raise ConfigError(
+                f"cuda_graphs=True: the step updates the metric {', '.join(names)}, which adds up in Python, and a "
+                "graph would do so at its capture only. Update it in on_train_batch_end, from what training_step "
+                "returns; or leave cuda_graphs out.",
                 code="LT347",
             )
 
