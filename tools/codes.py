@@ -43,6 +43,8 @@ PUT_TOGETHER = {
     "where all are foreign.",
     "LT351": "A loss or gradient is not finite (NaNGuard).",
     "LT352": "The loss jumped (SpikeDetection).",
+    "LT518": "Two values of one epoch have one name (two loaders with add_dataloader_idx=False, a step and the epoch's "
+    "end, two metric objects): each needs a name of its own. A warning under lt.compat.",
     "LT532": "The metric that EarlyStopping watches was not logged; with strict=False a warning.",
     "LT663": "The weights of a checkpoint and those of the module differ, and strict=False said to go on: names, "
     "shapes.",

@@ -30,6 +30,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT408",
         "LT416",
         "LT514",
+        "LT518",
         "LT520",
         "LT521",
         "LT570",

@@ -146,7 +146,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
                 ``trainer.callback_metrics``), and demands the key on every rank; False leaves even epoch values as
                 each rank's own; by default epoch values are reduced (sums and counts) and step values are rank 0's.
             sync_dist_group: kept for compatibility; the run's group is used.
-            add_dataloader_idx: False to leave ``/dataloader_idx_N`` away; names must then differ by loader.
+            add_dataloader_idx: False to leave ``/dataloader_idx_N`` away; epoch values must then differ by name.
             batch_size: weight of this value in an epoch's mean; default: the batch's first dimension.
             metric_attribute: kept for compatibility; metric objects are found by themselves.
             rank_zero_only: only rank 0 logs it.

@@ -46,13 +46,15 @@ class RunRecorder(Recorder):
         deferred: where calls of ``self.log`` are kept that :meth:`log` makes later; None where they are made now.
     """
 
-    def __init__(self, *, single: bool = False) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
         """Start without any value.
 
         Args:
-            single: count in single precision, as Lightning does; default: in double.
+            lenient: do as Lightning does: count in single precision, and only warn of a second value under a name;
+                default: count in double, and refuse it.
         """
-        self._slot_kind = SingleSlot if single else Slot
+        self._lenient = lenient
+        self._slot_kind = SingleSlot if lenient else Slot
         self.slots: dict[str, Slot] | None = None
         self.batch: Any = None
         self.rank = 0
@@ -158,9 +160,10 @@ class RunRecorder(Recorder):
     def step_values(self, group: str) -> dict[str, Any]:
         """Return for the loggers the last values with ``on_step`` of ``group``, and publish them to callbacks and bar.
 
-        Training steps alone are common to the ranks: there those with ``sync_dist`` are exchanged, once and packed.
+        In an evaluation of several loaders they are of the present loader alone. Training steps alone are common to the
+        ranks: there those with ``sync_dist`` are exchanged, once and packed.
         """
-        known = [slot for slot in self._of(group) if slot.on_step]
+        known = [slot for slot in self._of(group) if slot.on_step and slot.key.loader == self.loader_idx]
         slots = [slot for slot in known if slot.has_last]
         values: list[Any] = [slot.last_value() for slot in slots]
         if self.gather is not None and group == Stage.TRAIN and any(slot.sync_dist for slot in known):
@@ -188,8 +191,17 @@ class RunRecorder(Recorder):
         if self.gather is not None:
             self._close_together(group, self.gather)
         slots = [slot for slot in self._of(group) if slot.on_epoch and slot.updated and not slot.published]
+        shown = {name: slot for slot in self._of(group) if slot.published for name in slot.epoch_names}
         logged = {}
         for slot in slots:
+            for name in slot.epoch_names:
+                if (other := shown.setdefault(name, slot)) is not slot:
+                    self.refuse(
+                        f"self.log({slot.name!r}): two values of the {group} epoch have the name {name!r}, of "
+                        f"{other.where} and of {slot.where}, and only one would be kept. Give each a name of its own"
+                        + (", or leave add_dataloader_idx=False out." if slot.key.loader is not None else ".")
+                    )
+                    break
             value, slot.published = slot.close(), True
             self._publish(slot, slot.epoch_name, value, to_callbacks=True)
             if slot.to_logger:
@@ -256,7 +268,7 @@ class RunRecorder(Recorder):
         loaders: list[int | None] = [*sorted({loader for (_, loader) in self._pages if loader is not None})]
         closed = [slot for slot in self._of(group) if slot.closed]
         return [
-            {s.epoch_name: self.callback_values[s.epoch_name] for s in closed if s.key.loader in (None, loader)}
+            {slot.epoch_name: slot.close() for slot in closed if slot.key.loader in (None, loader)}
             for loader in loaders or [None]
         ]
 
@@ -339,6 +351,12 @@ class RunRecorder(Recorder):
                         f"and on_epoch=True and shows as {one.step_name!r} and {one.epoch_name!r}. Use another name.",
                         code="LT504",
                     )
+
+    def refuse(self, message: str) -> None:
+        """Raise for a second value under one name; only warn where code written for Lightning runs."""
+        if not self._lenient:
+            raise LogError(message, code="LT518")
+        warn(message, code="LT518")
 
     def warn_of_shared_metric(self, slot: Slot, metric: Any) -> None:
         """Warn where a metric object is logged for other samples too, and so holds both."""

@@ -46,6 +46,9 @@ class Home(Protocol):
     def warn_of_shared_metric(self, slot: Slot, metric: Any) -> None:
         """Warn where another slot has logged the same metric object for other samples."""
 
+    def refuse(self, message: str) -> None:
+        """Raise for a second value under one name; only warn where code written for Lightning runs."""
+
 
 GROUPS = (Stage.TRAIN, Stage.VALIDATE, Stage.TEST)
 """Whose epochs have sums of their own."""
@@ -298,12 +301,20 @@ class Slot:
         if self._restored is not None:
             self._restore_metric(metric, seen=bool(getattr(metric, "_update_count", 0)))
         if self.metric is not metric:
+            if self.updated:
+                self._refuse_second("another one before in this epoch")
             self.home.warn_of_shared_metric(self, metric)
         self.metric, self.updated, self.fresh = metric, True, True
         if self.on_step:
             self._last = getattr(metric, "_forward_cache", None)
             if self._last is None:
                 self._last = metric.compute()
+
+    def _refuse_second(self, what: str) -> None:
+        self.home.refuse(
+            f"self.log({self.name!r}) in {self.phase.name!r} got a metric object, and {what}: only one object's value "
+            "would be kept. Log the same object each time (an attribute of the module), or take two names."
+        )
 
     def weight_of(self, batch_size: Any) -> float:
         """Return the weight that the user gave, as a number.
@@ -334,6 +345,16 @@ class Slot:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     @property
+    def epoch_names(self) -> set[str]:
+        """The names under which the epoch's value is shown."""
+        return {self.epoch_name, self.plain_name}
+
+    @property
+    def where(self) -> str:
+        """Which hooks log it, and for which loader, for messages."""
+        return repr(self.phase.name) + ("" if self.key.loader is None else f" with dataloader_idx {self.key.loader}")
+
+    @property
     def has_last(self) -> bool:
         """Whether this rank has logged a value in this epoch."""
         return self._last is not None
@@ -345,6 +366,8 @@ class Slot:
     def epoch_value(self) -> Any:
         """Return the value of the epoch so far."""
         if self.metric is not None:
+            if self.count or self._pending or self._values:
+                self._refuse_second("numbers beside it")
             return self.metric.compute()
         self._sum_pending()
         if self.reduce == "mean":

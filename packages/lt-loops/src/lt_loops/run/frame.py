@@ -71,7 +71,7 @@ class Run:
         self.callback_states = CallbackStates(self.callbacks, job.trainer, module, quiet=quiet)
         self.weights = Weights(module, parts.strategy)
         self.position = Position()
-        self.recorder: RunRecorder = RunRecorder(single=job.lenient) if last is None else last.recorder
+        self.recorder: RunRecorder = RunRecorder(lenient=job.lenient) if last is None else last.recorder
         self.ahead = Ahead(self.position, settings.steps_per_execution, full=job.lenient)
         self.origin = Origin(job.ckpt_path, trusted=job.trusted)
         self.feeds = Feeds(job.loaders, self.position, self.strategy, self.precision, settings)

@@ -1,0 +1,172 @@
+"""One name stands for one value: where two epoch values of one stage would meet, that is an error, and no row repeats
+what another loader has logged.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lt_core import Callback, LightningModule, LogError, Logger
+from lt_core.errors import LtWarning
+from lt_loops import Trainer
+
+
+class Rows(Logger):
+    def __init__(self):
+        self.rows = []
+
+    def log_metrics(self, metrics, step=None):
+        self.rows.append({name: float(value) for name, value in metrics.items() if name != "epoch"})
+
+
+class Metric:
+    """Adds up, as torchmetrics do."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def compute(self):
+        return torch.tensor(self.value)
+
+    def update(self):
+        pass
+
+    def reset(self):
+        pass
+
+
+class Net(LightningModule):
+    """Logs what ``writes`` says: for a hook, settings of ``self.log``."""
+
+    def __init__(self, **writes):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+        self.writes = writes
+
+    def write(self, hook):
+        for value, (name, settings) in enumerate(self.writes.get(hook, ())):
+            self.log(name, float(value), **settings)
+
+    def training_step(self, batch, batch_idx):
+        self.write("training_step")
+        return self.layer(batch).sum()
+
+    def on_train_epoch_start(self):
+        self.write("on_train_epoch_start")
+
+    def on_train_epoch_end(self):
+        self.write("on_train_epoch_end")
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        self.write("validation_step")
+
+    def on_validation_epoch_end(self):
+        self.write("on_validation_epoch_end")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def data():
+    return DataLoader(torch.ones(4, 1), batch_size=2)
+
+
+PLAIN = {"add_dataloader_idx": False}
+EPOCH = {"on_epoch": True, "on_step": False}
+BOTH = {"on_epoch": True, "on_step": True}
+MEETING = {
+    "two loaders": {"validation_step": [("x", PLAIN)]},
+    "two loaders by step and epoch": {"validation_step": [("x", PLAIN | BOTH)]},
+    "a loader's name given by hand": {
+        "validation_step": [("x", {})],
+        "on_validation_epoch_end": [("x/dataloader_idx_1", {})],
+    },
+    "a step and the epoch's end": {"validation_step": [("own", PLAIN)], "on_validation_epoch_end": [("own", {})]},
+    "a training step and the epoch's end": {"training_step": [("x", EPOCH)], "on_train_epoch_end": [("x", {})]},
+    "the epoch's begin and its end": {"on_train_epoch_start": [("x", {})], "on_train_epoch_end": [("x", {})]},
+    "the plain name of one by step and epoch": {"training_step": [("x", BOTH)], "on_train_epoch_end": [("x", {})]},
+}
+
+
+@pytest.mark.parametrize("way", MEETING)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_two_values_of_an_epoch_under_one_name_are_an_error(way, lenient, trainer, monkeypatch):
+    monkeypatch.setattr(Trainer, "lenient", lenient)
+    with pytest.raises(LogError, match=r"two values.*LT518") if not lenient else pytest.warns(LtWarning, match="LT518"):
+        trainer(num_sanity_val_steps=0).fit(Net(**MEETING[way]), data(), [data(), data()])
+
+
+def test_where_two_loaders_share_a_name_lightnings_results_are_each_loaders_own(trainer, monkeypatch):
+    class Numbered(Net):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self.log("x", float(dataloader_idx), **PLAIN)
+
+    monkeypatch.setattr(Trainer, "lenient", True)
+    with pytest.warns(LtWarning, match="dataloader_idx 0.*dataloader_idx 1.*add_dataloader_idx=False"):
+        assert trainer().validate(Numbered(), [data(), data()], verbose=False) == [{"x": 0.0}, {"x": 1.0}]
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate"])
+def test_a_callback_that_takes_the_modules_name_is_told(stage, trainer):
+    class Writes(Callback):
+        def on_validation_epoch_end(self, trainer, pl_module):
+            self.log("x", 7.0)
+
+    run = trainer(callbacks=[Writes()])
+    with pytest.raises(LogError, match=r"self.log\('x'\).*'validate_batch'.*'validate_epoch_end'.*LT518"):
+        run.fit(Net(validation_step=[("x", {})]), data(), data()) if stage == "fit" else run.validate(
+            Net(validation_step=[("x", {})]), data()
+        )
+
+
+STAYS = {
+    "a step row beside an epoch value": {"training_step": [("x", {})], "on_train_epoch_end": [("x", {})]},
+    "a repeat within one step": {"training_step": [("x", EPOCH), ("x", EPOCH)]},
+    "two stages": {"training_step": [("x", EPOCH)], "validation_step": [("x", PLAIN | {"on_epoch": True})]},
+    "a name for each loader": {"validation_step": [("x", {})]},
+}
+
+
+@pytest.mark.parametrize("way", STAYS)
+def test_values_that_do_not_meet_in_one_epoch_may_share_a_name(way, trainer):
+    loaders = [data(), data()] if way == "a name for each loader" else data()
+    trainer(max_epochs=2).fit(Net(**STAYS[way]), data(), loaders)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(Metric(1.0), Metric(2.0)), (1.0, Metric(2.0)), (Metric(2.0), 1.0)],
+    ids=["two objects", "a number, then an object", "an object, then a number"],
+)
+def test_a_metric_object_and_another_value_under_its_name_are_an_error(values, trainer):
+    class Logs(Net):
+        def validation_step(self, batch, batch_idx):
+            self.log("x", values[batch_idx])
+
+    with pytest.raises(LogError, match=r"self.log\('x'\) in 'validate_batch' got a metric object, and .*LT518"):
+        trainer().validate(Logs(), data(), verbose=False)
+
+
+@pytest.mark.parametrize("settings", [{"on_epoch": False}, {"on_epoch": True}, PLAIN | {"on_epoch": False}])
+@pytest.mark.parametrize("stage", ["validate", "test"])
+def test_a_row_of_one_loader_does_not_repeat_what_another_one_logged(settings, stage, trainer):
+    class Logs(Net):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self.log("x", 10.0 * dataloader_idx + batch_idx, on_step=True, **settings)
+            if dataloader_idx == 0:
+                self.log("first", 1.0, on_step=True, on_epoch=False, add_dataloader_idx=False)
+
+        test_step = validation_step
+
+    logger = Rows()
+    getattr(trainer(logger=logger), stage)(Logs(), [data(), data()], verbose=False)
+    steps = [row for row in logger.rows if not any("epoch" in name for name in row)]
+    name = "x_step" if settings["on_epoch"] else "x"
+    names = [name, name] if "add_dataloader_idx" in settings else [f"{name}/dataloader_idx_{i}" for i in range(2)]
+    assert steps == [
+        {names[0]: 0.0, "first": 1.0},
+        {names[0]: 1.0, "first": 1.0},
+        {names[1]: 10.0},
+        {names[1]: 11.0},
+    ]
