@@ -22,6 +22,11 @@ class Callback(CallbackBase):
     module logs there.
     """
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        """Forget the fit before: one begins that does not continue it, by another Trainer, of another module or from a
+        checkpoint, whose state is loaded next. What users read of the last fit stays there until then.
+        """
+
     def take_over(self, trainer: TrainerAPI) -> None:
         """Bring into this process what the run changed in others, beside weights and metrics; its state is loaded."""
 

@@ -35,6 +35,7 @@ def run_fit(run: Run) -> RunResult:
 
         configure_callbacks
         prepare_data                                  # one process per node
+        (begin_anew of callbacks that another fit has used)
         setup("fit")                                  # datamodule, callbacks, module
         configure_model
         configure_optimizers                          # when the module is on its device

@@ -58,6 +58,8 @@ def set_up(run: Run) -> None:
     _prepare_data((job.datamodule, run.module), run.strategy, job.settings.prepare_data_per_node, says=says)
     io = job.parts.checkpoint_io
     read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
+    if run.stage == "fit":
+        run.callback_states.begin_fit(run.origin.header.run, resumes=run.origin.saved is not None)
     _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)

@@ -40,11 +40,13 @@ class CallbackKit(Kit):
     Attributes:
         observes: whether training is the same with it as without: the same weights, to the last bit.
         resumes: whether its state after a resume is that of the uninterrupted run.
+        begins_anew: whether its state after a second fit is that of a new one; asked where it defines ``begin_anew``.
         arguments: further arguments of the Trainer, such as ``{"max_epochs": 4}``.
     """
 
     observes: ClassVar[bool] = True
     resumes: ClassVar[bool] = True
+    begins_anew: ClassVar[bool] = True
     arguments: ClassVar[dict[str, Any]] = {}
 
     def make_callback(self, folder: Path) -> Callback:
@@ -122,6 +124,15 @@ class CallbackKit(Kit):
             trainer = self._trainer(tmp_path / str(number), callbacks=[callback])
             trainer.fit(seeded(), kit_data(), kit_data())
             assert trainer.global_step > 0
+
+    def test_a_second_fit_leaves_it_in_the_state_of_a_new_one(self, tmp_path: Path) -> None:
+        used, new = (self.make_callback(tmp_path / "files") for _ in range(2))
+        if not (self.begins_anew and is_overridden(used, "begin_anew", Callback)):
+            self.skip("begins_anew is False, or it has no begin_anew")
+        self._fit(tmp_path / "first", used, 3)
+        self._fit(tmp_path / "second", used, 2)
+        self._fit(tmp_path / "new", new, 2)
+        assert_same(used.state_dict(), new.state_dict())
 
     def test_the_user_s_error_comes_out_and_no_thread_stays(self, tmp_path: Path) -> None:
         before = set(threading.enumerate())

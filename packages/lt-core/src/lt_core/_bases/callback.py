@@ -32,6 +32,7 @@ class CallbackBase:
     role: str = ""
     batch_hooks_every: int = 1
     _logs_as: Any = None  # the module of the run that goes on
+    _fitted_in: str = ""  # the name of the last fit's run
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -30,6 +30,13 @@ class CallbackStates(Owner):
     def use(self, callbacks: list[Callback]) -> None:
         self.all[:] = callbacks
 
+    def begin_fit(self, run: str, *, resumes: bool) -> None:
+        """Have those begin anew that served another run, or whose state a checkpoint holds."""
+        for callback in self.all:
+            if callback._fitted_in and (resumes or callback._fitted_in != run):
+                callback.begin_anew(self._trainer)
+            callback._fitted_in = run
+
     def states(self, gaps: Gaps) -> dict[str, Any]:
         """Return the state of each callback that has one, by its key."""
         found = {cb.state_key: gaps.optional(f"the state of {cb.state_key}", cb.state_dict) for cb in self.all}

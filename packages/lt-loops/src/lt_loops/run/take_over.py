@@ -24,6 +24,8 @@ def take_over(run: Run, result: RunResult) -> None:
     for callback in run.callbacks:
         if state := result.callbacks.get(callback.state_key):
             callback.load_state_dict(state)
+        if run.stage == "fit":
+            callback._fitted_in = run.origin.header.run
         callback.take_over(run.trainer)
     run.open_log()  # it never began here, so it has none yet
     for logger, state in zip(run.loggers, result.loggers, strict=False):
