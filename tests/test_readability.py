@@ -68,6 +68,18 @@ class WithClosure(Net):
         return torch.optim.LBFGS(self.parameters(), max_iter=2)
 
 
+class Lion(torch.optim.SGD):
+    """An optimizer from outside torch, with an optional closure."""
+
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+class WithOptionalClosure(Net):
+    def configure_optimizers(self):
+        return Lion(self.parameters(), lr=0.1)
+
+
 class WithOwnStep(Net):
     def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
         optimizer.step(closure=optimizer_closure)
@@ -100,12 +112,13 @@ def batches(count=8):
     [
         (Net, {}, 5),
         (Logged, {}, 5),
+        (WithOptionalClosure, {}, 5),
         (Net, {"accumulate_grad_batches": 2}, 9),
         (WithClosure, {}, 9),
         (WithOwnStep, {}, 9),
         (Manual, {}, 9),
     ],
-    ids=["plain", "logged", "accumulated", "LBFGS", "own optimizer_step", "manual"],
+    ids=["plain", "logged", "optional closure", "accumulated", "LBFGS", "own optimizer_step", "manual"],
 )
 def test_few_frames_of_ours_lie_between_fit_and_training_step(kind, arguments, most):
     module = kind()
@@ -138,7 +151,7 @@ def calls_per_step(module, trainer, loader):
     return found[5]
 
 
-@pytest.mark.parametrize("kind", [Net, Logged])
+@pytest.mark.parametrize("kind", [Net, Logged, WithOptionalClosure])
 def test_a_bare_step_makes_few_calls_of_ours(kind):
     calls = calls_per_step(kind(), bare(), batches())
     print(f"{kind.__name__}: {len(calls)} calls: {', '.join(calls)}")

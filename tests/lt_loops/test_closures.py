@@ -25,7 +25,9 @@ class Sharp(torch.optim.SGD):
 
 
 class Curious(torch.optim.SGD):
-    """Uses a closure where it gets one."""
+    """Needs its closure, although it may be left out."""
+
+    needs_closure = True
 
     def step(self, closure=None):
         assert closure is not None
@@ -45,6 +47,51 @@ def train_by_hand(module, loader, optimizer, epochs=2):
                 return loss
 
             optimizer.step(closure)
+
+
+class Unclear(Curious):
+    """Does not say that it needs its closure."""
+
+    needs_closure = False
+
+
+class Lion(torch.optim.SGD):
+    """An optimizer from outside torch, whose closure is optional."""
+
+    def step(self, closure=None):
+        self.closures = [*getattr(self, "closures", []), closure]
+        loss = None if closure is None else closure()
+        super().step()
+        return loss
+
+
+def test_an_optional_closure_is_left_out_and_the_numbers_are_those_of_the_loop_by_hand(
+    trainer, net, loader, seeded, same
+):
+    mine, made = seeded(net, lambda module: Lion(module.parameters(), lr=0.1)), trainer(max_epochs=2)
+    made.fit(mine, loader(40))
+    assert set(made.optimizers[0].closures) == {None}
+    theirs = seeded(net, lambda module: torch.optim.SGD(module.parameters(), lr=0.1))
+    train_by_hand(theirs, loader(40), theirs.configure_optimizers())
+    same(mine, theirs)
+
+
+def test_a_step_that_fails_without_its_closure_says_how_to_ask_for_it(trainer, net, loader):
+    with pytest.raises(AssertionError) as raised:
+        trainer().fit(net(lambda module: Unclear(module.parameters(), lr=0.1)), loader(8))
+    assert "Unclear.step was called without a closure" in "".join(raised.value.__notes__)
+    assert "needs_closure = True" in "".join(raised.value.__notes__)
+
+
+def test_a_module_may_ask_for_the_closure_of_its_optimizer(trainer, net, loader, seeded, same):
+    class Asks(net):
+        needs_closure = True
+
+    mine = seeded(Asks, lambda module: Unclear(module.parameters(), lr=0.1))
+    trainer(max_epochs=2).fit(mine, loader(40))
+    theirs = seeded(net)
+    train_by_hand(theirs, loader(40), Curious(theirs.parameters(), lr=0.1))
+    same(mine, theirs)
 
 
 @pytest.mark.parametrize("kind", [Sharp, Curious])
@@ -125,6 +172,8 @@ class KeywordOnly(torch.optim.SGD):
 
 class Careless(torch.optim.SGD):
     """Calls its closure under ``no_grad``."""
+
+    needs_closure = True
 
     @torch.no_grad()
     def step(self, closure=None):

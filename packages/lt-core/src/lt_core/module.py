@@ -40,6 +40,8 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         automatic_optimization: False to call ``manual_backward`` and the optimizers' ``step`` yourself.
         example_input_array: an input of ``forward``, for the summary's sizes and the logger's graph.
         strict_loading: whether checkpoints must fit the module's keys exactly.
+        needs_closure: True where an optimizer evaluates its optional closure by itself (SAM's kind); an optimizer may
+            say so too. A ``step`` that requires its closure, and LBFGS's, get it anyway.
         trains_without_loss: True where whole epochs in which ``training_step`` returns no loss are meant; else such an
             epoch ends in an error.
     """

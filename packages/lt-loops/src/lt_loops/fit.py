@@ -124,7 +124,6 @@ def train_epoch(run: Run) -> None:
         before_backward, after_backward, before_step = plan.before_backward, plan.after_backward, plan.before_step
         run_batch, uneven = plan.run_batch, feed.uneven
         optimizer: Any = plan.optimizers[0] if plan.optimizers else None
-        unrecorded = plan.unrecorded.get(id(optimizer))
         groups = optimizer.param_groups if optimizer is not None else []
         num_groups = len(groups)
         recorder.enter("train_batch")
@@ -168,8 +167,7 @@ def train_epoch(run: Run) -> None:
                     if clip is not None:
                         clip(optimizer)
                     if apply is None:
-                        # as for zero_grad: torch's record of a step takes as long as a small backward
-                        optimizer.step() if unrecorded is None else unrecorded()
+                        optimizer.step()
                     # apply says whether it was a step: a scaler takes none by gradients that are not finite
                     if apply is None or apply(optimizer):
                         position.step += 1

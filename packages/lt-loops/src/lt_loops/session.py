@@ -8,8 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from traceback import walk_tb
 from types import TracebackType
+from typing import Any
 
 import torch
+from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
@@ -79,7 +81,7 @@ class Session:
         self.failed = error
         if error is not None:
             run.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-            _explain(run.losses, run.module, error)
+            _explain(run.losses, run.module, run.training.optimizers, error)
             if isinstance(error, torch.OutOfMemoryError):
                 holders = run.module, run.training.optimizers, run.strategy.device
                 self._try(lambda: error.add_note(f"lt: {out_of_memory(*holders)}"))
@@ -169,7 +171,7 @@ def _forget_cast_weights(*step: object) -> None:
     torch.clear_autocast_cache()
 
 
-def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -> None:
+def _explain(losses: LossWatch, module: LightningModule, optimizers: list[Optimizer], error: BaseException) -> None:
     """Say what errors of torch and Python that many meet mean here: in a note, or in place of their text."""
     text, who = str(error), type(module).__name__
     if isinstance(error, RuntimeError) and "returned nan values" in text:
@@ -177,6 +179,7 @@ def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -
     for sign, meaning in _MEANINGS.items():
         if isinstance(error, RuntimeError) and sign in text:
             error.add_note(f"lt: {meaning}")
+    _note_missing_closure(optimizers, error)
     lost = isinstance(error, RuntimeError) and "does not require grad and does not have a grad_fn" in text
     names = {frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)} if lost else set()
     own = [stage.step for stage in Stage if stage.step in names and module.automatic_optimization]
@@ -197,6 +200,20 @@ def _explain(losses: LossWatch, module: LightningModule, error: BaseException) -
         slip = re.search(r"unexpected keyword argument '(\w+)'", text)
         meant = did_you_mean(slip[1], takes) if slip else ""  # what Python 3.13 says of it was cut off
         error.args = (f"{who}: self.{found[1]}() {found[2]}.{meant} It takes {', '.join(takes)}. [LT505]",)
+
+
+def _note_missing_closure(optimizers: list[Optimizer], error: BaseException) -> None:
+    """Say where an optimizer that is not torch's failed without the closure that its ``step`` leaves optional."""
+    for frame, _ in walk_tb(error.__traceback__):
+        owner, closure = frame.f_locals.get("self"), frame.f_locals.get("closure", frame)
+        if frame.f_code.co_name != "step" or closure is not None or all(owner is not o for o in optimizers):
+            continue
+        kind: Any = type(owner)
+        if kind.step.__module__.partition(".")[0] != "torch" and not isinstance(error, torch.OutOfMemoryError):
+            error.add_note(
+                f"lt: {kind.__name__}.step was called without a closure, which is optional there. Where it needs one, "
+                "write needs_closure = True in its class or in the module. [LT310]"
+            )
 
 
 _MEANINGS = {

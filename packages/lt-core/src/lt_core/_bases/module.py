@@ -33,6 +33,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
 
     automatic_optimization: bool = True
     example_input_array: Any = None
+    needs_closure: bool = False
     strict_loading: bool = True
     trains_without_loss: bool = False
     truncated_bptt_steps: int = 0

@@ -31,7 +31,6 @@ class Plan:
         backward: None for ``loss.backward()``.
         unscale, clip: called with the optimizer before its step.
         apply: takes the optimizer's step, True if it was one; None for ``optimizer.step()``.
-        unrecorded: by the id of an optimizer, its step without torch's record of it, where there is such.
         direct: the step is the module's own although the strategy has a wrapper; gradients are reduced afterwards.
         parts: a batch is several optimizer steps, of which some may have no loss.
         window: micro-batches for one optimizer step.
@@ -52,7 +51,6 @@ class Plan:
     unscale: Callable[[Optimizer], None] | None = None
     clip: Callable[[Optimizer], None] | None = None
     apply: Callable[..., bool] | None = None
-    unrecorded: dict[int, Callable[[], object]] = field(default_factory=dict)
     before_zero: Hooks = ()
     before_backward: Hooks = ()
     after_backward: Hooks = ()
@@ -104,10 +102,8 @@ class Plan:
             return self.apply(optimizer, *filter(None, [closure]), **arguments)
         if closure is not None:
             optimizer.step(closure=closure, **arguments)
-        elif arguments:
-            optimizer.step(**arguments)
         else:
-            self.unrecorded.get(id(optimizer), optimizer.step)()
+            optimizer.step(**arguments)
         return True
 
 

@@ -24,7 +24,6 @@ from lt_loops.setup.signatures import adapted, count_arguments
 from lt_loops.state.plan import Plan, params_of, with_arguments
 from lt_loops.state.position import Position
 from lt_loops.step.groups import check_groups
-from lt_loops.step.unrecorded import unrecorded_step
 
 
 def make_plan(run: Run) -> Plan:
@@ -38,12 +37,11 @@ def make_plan(run: Run) -> Plan:
     plan.before_zero, plan.before_step = hooks["on_before_zero_grad"], hooks["on_before_optimizer_step"]
     plan.before_backward, plan.after_backward = hooks["on_before_backward"], hooks["on_after_backward"]
     _fill_slots(plan, run.module, run.strategy, run.precision)
-    plan.unrecorded = {id(o): step for o in plan.optimizers if (step := unrecorded_step(o)) is not None}
     plan.clip = _clip_slot(run.module, run.strategy, run.job.limits)
     _fill_zero_grad(plan, run.module, run.strategy, run.position)
     other = _other_kind(run.module, training.made)
     cuts = run.job.limits.accumulate_grad_batches == "auto"
-    plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts)
+    plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts, offered=run.job.lenient)
     if run.strategy.capabilities.syncs_in_forward:
         plan.direct = _reduces_afterwards(plan, training.made, run.data.length)
     more = () if other is None else other.arguments
@@ -53,11 +51,11 @@ def make_plan(run: Run) -> Plan:
     if other is not None:
         plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
     check_groups(run.job.settings, run.strategy)
-    _check(plan, training.made, run.precision)
+    _check(plan, training.made, run.module, run.precision)
     if cuts:
         from lt_loops.step.micro_batches import check_micro_batches
 
-        closures = [type(o).__name__ for o in plan.optimizers if takes_closure(o, must=True)]
+        closures = [type(o).__name__ for o in plan.optimizers if takes_closure(o, offered=run.module.needs_closure)]
         own_split = other is not None
         check_micro_batches(run.module, run.strategy, run.job.settings, closures, own_split=own_split)
     if run.job.profiler is not None:
@@ -105,7 +103,9 @@ def bind_step(
     return (step if profiler is None else profiler.wrap("training_step", step)), takes_index
 
 
-def _choose(module: LightningModule, made: Optimization, plan: Plan, other: StepKind | None, *, cuts: bool) -> str:
+def _choose(
+    module: LightningModule, made: Optimization, plan: Plan, other: StepKind | None, *, cuts: bool, offered: bool
+) -> str:
     if not module.automatic_optimization:
         return "manual"
     optimizers, names = plan.optimizers, made.names
@@ -116,21 +116,23 @@ def _choose(module: LightningModule, made: Optimization, plan: Plan, other: Step
         return "auto" if cuts and names is not None else "several"
     if cuts:
         return "auto"
-    if is_overridden(module, "optimizer_step", LightningModule) or takes_closure(optimizers[0]):
+    offered = offered or module.needs_closure
+    if is_overridden(module, "optimizer_step", LightningModule) or takes_closure(optimizers[0], offered=offered):
         return "closure"
     return "accumulated" if plan.window > 1 or other is not None else "plain"
 
 
-def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
-    """Return whether an optimizer's step is handed the closure: LBFGS's, and any that takes one and is not torch's.
+def takes_closure(optimizer: Optimizer, *, offered: bool = False) -> bool:
+    """Return whether an optimizer's step is handed the closure: LBFGS's, one that requires it or says that it does.
 
-    Torch's other optimizers call it once at most, so for them forward and backward go before the step.
+    An optional closure is called once at most by nearly all optimizers, so for them forward and backward go before the
+    step. SAM's kind says otherwise: ``needs_closure = True`` on the optimizer or the module.
 
     Args:
         optimizer: made by the user.
-        must: whether it cannot step without one.
+        offered: hand it to every step that can take one, unless it is torch's.
     """
-    if isinstance(optimizer, LBFGS):
+    if isinstance(optimizer, LBFGS) or getattr(optimizer, "needs_closure", False):
         return True
     step = inspect.unwrap(getattr(type(optimizer), "step", Optimizer.step))
     if step.__module__.partition(".")[0] == "torch":
@@ -138,8 +140,8 @@ def takes_closure(optimizer: Optimizer, *, must: bool = False) -> bool:
     parameters = inspect.signature(step).parameters
     closure = parameters.get("closure")
     if closure is None:  # a wrapper may hand all on to the optimizer inside
-        return not must and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return not (must and closure.default is not closure.empty)
+        return offered and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return offered or closure.default is closure.empty
 
 
 def _other_kind(module: LightningModule, made: Optimization) -> StepKind | None:
@@ -217,12 +219,14 @@ def _fill_zero_grad(plan: Plan, module: LightningModule, strategy: Strategy, pos
 
     plan.zero_grad = zero_grad
     # a zero_grad of another kind must be called; what torch's does can be done here
-    stock = all(type(o).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers)
+    stock = all(
+        getattr(type(o), "zero_grad", None) is Optimizer.zero_grad and "zero_grad" not in vars(o) for o in optimizers
+    )
     if stock and not overridden and not hooks and not strategy.capabilities.owns_zero_grad:
         plan.params = params_of(*optimizers)
 
 
-def _check(plan: Plan, made: Optimization, precision: Precision) -> None:
+def _check(plan: Plan, made: Optimization, module: LightningModule, precision: Precision) -> None:
     if plan.kind == "several" and len(plan.optimizers) > 1 and made.names is None:
         raise HookError(
             f"configure_optimizers returned {len(plan.optimizers)} optimizers without names, and automatic "
@@ -231,7 +235,9 @@ def _check(plan: Plan, made: Optimization, precision: Precision) -> None:
             code="LT301",
         )
     if plan.kind != "manual":
-        needing = next((type(o).__name__ for o in plan.optimizers if takes_closure(o, must=True)), None)
+        needing = next(
+            (type(o).__name__ for o in plan.optimizers if takes_closure(o, offered=module.needs_closure)), None
+        )
         if needing is not None and plan.kind == "several":
             raise ConfigError(
                 f"{needing} evaluates its closure by itself, and named optimizers share one training_step, which it "
