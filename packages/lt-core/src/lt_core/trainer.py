@@ -138,6 +138,10 @@ class TrainerAPI(Protocol):
         """The file that this fit goes on from, where it was named by its path: it is the user's to delete."""
 
     @property
+    def resumes_automatically(self) -> bool:
+        """Whether the same call goes on from the newest checkpoint of this fit: ``ckpt_path="auto"``."""
+
+    @property
     def fast_dev_run(self) -> bool | int:
         """Whether this is a trial of one (True) or N batches, which leaves no files."""
 

@@ -417,6 +417,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             )
         module, compiled = module_of(model, stage)
         path = choose_checkpoint(self, ckpt_path, stage, fitted=self._fitted is not None)
+        asked = "" if ckpt_path is None else os.fspath(ckpt_path)
         continues = stage == "fit" and path is None and self._fitted is not None and self._fitted.module is module
         job = Job(
             trainer=self,
@@ -427,7 +428,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             limits=self._limits,
             parts=self._parts,
             ckpt_path=path,
-            named=ckpt_path is not None and os.fspath(ckpt_path) not in WORDS,
+            word=asked if asked in WORDS else "",
             trusted=weights_only is False,
             compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
             lenient=self.lenient,

@@ -255,7 +255,12 @@ class TrainerView(Collectives, TrainerAPI):
     @property
     def named_checkpoint(self) -> str | None:
         """The same, where it was named by its path, and not by ``"last"``, ``"best"`` or ``"auto"``."""
-        return None if self._run is None or not self._run.job.named else self._run.origin.path
+        return None if self._run is None or self._run.job.word else self._run.origin.path
+
+    @property
+    def resumes_automatically(self) -> bool:
+        """Whether the present or last fit was called with ``ckpt_path="auto"``."""
+        return self._run is not None and self._run.job.word == "auto"
 
     @property
     def enable_validation(self) -> bool:

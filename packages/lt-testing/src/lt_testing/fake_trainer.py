@@ -74,6 +74,7 @@ class FakeTrainer(Collectives):
         self.is_global_zero = True
         self.fast_dev_run: bool | int = False
         self.named_checkpoint: str | None = None
+        self.resumes_automatically = False
         self.default_root_dir = "."
         self.stage: str | None = "fit"
         self.training, self.validating, self.testing, self.predicting = True, False, False, False

@@ -43,12 +43,17 @@ class ModelCheckpoint(Checkpoint):
     run keeps. The state holds the kept files with their scores and the unfinished saves, so that a resumed run keeps
     what the uninterrupted one would have kept.
 
+    A fit that is called with ``ckpt_path="auto"`` needs the newest state, and not the best. Where no ModelCheckpoint of
+    the run keeps it anyway (``save_last``, ``save_top_k=-1``, or without ``monitor``), the first one keeps it as
+    ``last.ckpt``, whole also with ``save_weights_only``, at each moment at which one of them looks, and at the end.
+
     Args:
         dirpath: folder; default ``checkpoints`` in the run's log folder.
         filename: name without ending, filled with metrics: ``"{epoch}-{val_loss:.2f}"``. Default ``"{epoch}-{step}"``.
         monitor: metric that decides which are best; None keeps the latest.
         verbose: say what was saved and why.
-        save_last: True also keeps the newest as ``last.ckpt``; ``"link"`` makes that a symbolic link.
+        save_last: True also keeps the newest as ``last.ckpt``, at the end of the run too: another name of the same file
+            where that state is kept anyway, which ``"link"`` makes a symbolic link; else a file.
         save_top_k: how many to keep; 0 none, -1 all.
         save_weights_only: leave out what a resume needs.
         mode: ``"min"`` or ``"max"`` of ``monitor`` is best.
@@ -148,6 +153,7 @@ class ModelCheckpoint(Checkpoint):
         self._saved = ""  # the file that this save has asked for
         self._waits = False  # a save that is due, for the validation whose metric ranks it
         self._in_first_step = False
+        self._keeper: ModelCheckpoint | None = None  # of the run's newest state; None where some callback has it anyway
 
     def explain(self) -> str:
         count = {-1: "all", 0: "none", 1: ""}.get(self.save_top_k, str(self.save_top_k))
@@ -275,6 +281,9 @@ class ModelCheckpoint(Checkpoint):
             self.dirpath = path_in(absolute(run_folder(trainer)), "checkpoints")
         self.dirpath = str(trainer.strategy.broadcast(self.dirpath))
         self._kept.open(trainer, self, self.dirpath)
+        all_of_run = [cb for cb in trainer.callbacks if isinstance(cb, ModelCheckpoint)]
+        needed = trainer.resumes_automatically and not any(cb._keeps_newest for cb in all_of_run)
+        self._keeper = all_of_run[0] if needed else None
         if self._kept.beside("") and trainer.strategy.capabilities.sharded_checkpoints:
             raise ConfigError(
                 f"ModelCheckpoint(safetensors=True): with strategy {trainer.strategy.name!r} every rank writes its "
@@ -282,7 +291,7 @@ class ModelCheckpoint(Checkpoint):
                 "last.ckpt weights.safetensors.",
                 code="LT681",
             )
-        if (self.save_top_k or self.save_last) and not trainer.fast_dev_run:
+        if (self.save_top_k or self._saves_last) and not trainer.fast_dev_run:
             self._kept.files.check(trainer.strategy)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
@@ -314,7 +323,8 @@ class ModelCheckpoint(Checkpoint):
             self._save(trainer, top_k=True)
         elif not self._should_skip_saving_checkpoint(trainer) and self._schedule.on_train_epoch_end(trainer):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
-        if trainer.stop_reason and self.monitor is not None and self._metric.awaits_validation(trainer):
+        unranked = self.monitor is not None and not self._saves_last and self._metric.awaits_validation(trainer)
+        if trainer.stop_reason and unranked:
             if path := self._save_interrupted(trainer):
                 trainer.print(f"{trainer.stop_reason} before the first validation: {path} resumes this run.")
 
@@ -334,7 +344,11 @@ class ModelCheckpoint(Checkpoint):
             self._save(trainer, top_k=self._schedule.due_after_epoch(trainer))
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Save unranked what waited for a validation that did not come."""
+        """Save the end for whoever goes on from it, and unranked what waited for a validation that did not come."""
+        newest = self.monitor is None and trainer.resumes_automatically
+        ends = not trainer.interrupted and not self._should_skip_saving_checkpoint(trainer)
+        if ends and (newest or self._saves_last):
+            self._save(trainer, top_k=newest)
         if not self._waits:
             return
         path = self._save_interrupted(trainer) or self._kept.interrupted
@@ -470,8 +484,9 @@ class ModelCheckpoint(Checkpoint):
 
     def _contents_of(self, path: str) -> dict[str, Any]:
         """What goes into a file, as :meth:`TrainerAPI.request_save` takes it; only what was asked for."""
+        resumes = path in (self._kept.interrupted, self._kept.ranking.last if self._keeper is self else "")
         asked = {
-            "weights_only": self.save_weights_only and path != self._kept.interrupted,
+            "weights_only": self.save_weights_only and not resumes,
             "trainable_only": self.trainable_only,
             "exclude": self.exclude,
         }
@@ -498,6 +513,21 @@ class ModelCheckpoint(Checkpoint):
         if top_k:
             self._save_topk_checkpoint(trainer, metrics)
         self._save_last_checkpoint(trainer, metrics)
+        keeper = self._keeper
+        if keeper is not None and keeper is not self and not keeper._should_skip_saving_checkpoint(trainer):
+            step = keeper._last_global_step_saved
+            keeper._save(trainer, top_k=False)
+            keeper._last_global_step_saved = step  # its own moment may be still to come
+
+    @property
+    def _keeps_newest(self) -> bool:
+        """Whether the newest state is among the files that it keeps, whole."""
+        newest = self.save_last or self.save_top_k == -1 or (self.monitor is None and self.save_top_k)
+        return bool(newest) and not self.save_weights_only
+
+    @property
+    def _saves_last(self) -> bool:
+        return bool(self.save_last) or self._keeper is self
 
     def _save_topk_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
         if self.save_top_k != 0:
@@ -540,17 +570,17 @@ class ModelCheckpoint(Checkpoint):
         self._request(trainer, path, leaves)
 
     def _save_last_checkpoint(self, trainer: TrainerAPI, monitor_candidates: dict[str, Any]) -> None:
-        if not self.save_last:
+        if not self._saves_last:
             return
-        ranking = self._kept.ranking
+        ranking, saved = self._kept.ranking, self._saved
         previous = ranking.last
         target = self._agreed_path(trainer, monitor_candidates, previous, template=self.CHECKPOINT_NAME_LAST)
-        symbolic = self.save_last == "link" and self.save_top_k != 0
-        source = ranking.newest if symbolic else self._saved
+        symbolic = self.save_last == "link"
         whole = symbolic or not (trainer.strategy.capabilities.sharded_parameters or self._saves_itself)
         ranking.last = target
-        if source and whole and not self._kept.files.remote:
-            self._kept.name_again(trainer, source, target, symbolic, previous)
+        same = saved and self._contents_of(saved) == self._contents_of(target)
+        if same and whole and not self._kept.files.remote:
+            self._kept.name_again(trainer, saved, target, symbolic, previous)
         else:
             ranking.keep(target)
             self._request(trainer, target, previous)

@@ -149,6 +149,12 @@ class EarlyStopping(Callback):
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._metric.start()
 
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """End a run that had ended, where the same call starts it again."""
+        if trainer.resumes_automatically and self.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
+            trainer.stop(f"EarlyStopping: {self.stopping_reason_message}")
+            trainer.print(f"Training had ended: {self.stopping_reason_message} To go on: ckpt_path='last'.")
+
     def on_train_epoch_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if self._checks_on_train_epoch_end(trainer) and not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)

@@ -37,7 +37,7 @@ class Job:
         stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
         limits: those of the ``settings`` that may change while the run goes on.
         ckpt_path: what to start from.
-        named: whether that is a path, and no word that means one.
+        word: the word that meant it; empty for a path, and for nothing.
         trusted: whether that file may run code as it is read.
         compile_options: for ``torch.compile`` of the training step; None: it is not compiled.
         lenient: see the Trainer.
@@ -51,7 +51,7 @@ class Job:
     limits: Limits
     parts: Parts
     ckpt_path: str | None = None
-    named: bool = False
+    word: str = ""
     trusted: bool = False
     compile_options: dict[str, Any] | None = None
     lenient: bool = False
