@@ -19,7 +19,9 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
-PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+WORKSPACE = runpy.run_path(str(ROOT / "tools" / "packages.py"))
+PACKAGES = sorted(package.name for package in WORKSPACE["installed"]())
+ENGINES = WORKSPACE["engines"]()  # need a large library of somebody else's: in no environment but their session's
 PLUGINS = sorted(path.parent for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
 OLD_PLUGINS = ROOT / "tests" / "workspace" / "plugins_of_0_1"
 KITS = ["ddp", "fsdp", "single", "written"]  # strategies for `conformance`; XLA's and CUDA's are in their own sessions
@@ -133,9 +135,10 @@ def fill_environment(session: nox.Session, name: str, *requirements: str) -> str
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff: rules and format."""
+    """Ruff: rules and format; the lists of packages are current."""
     uv_run(session, "ruff", "check", *session.posargs)
     uv_run(session, "ruff", "format", "--check")
+    uv_run(session, "python", "tools/packages.py", "--check")
 
 
 @nox.session
@@ -146,14 +149,14 @@ def types(session: nox.Session) -> None:
     uv_run(session, "python", "tools/api.py", "--check")
     uv_run(session, "mypy", *modules)
     uv_run(session, "mypy", "noxfile.py", *(str(path) for path in sorted(ROOT.glob("tools/*.py"))))
-    for plugin in PLUGINS:
+    for plugin in (*PLUGINS, *(ROOT / "packages" / engine for engine in ENGINES)):
         uv_run(session, "mypy", str(plugin / "src"), MYPYPATH=str(plugin / "src"))
 
 
 @nox.session
 def generate(session: nox.Session) -> None:
-    """Write what is made from the code: stubs, API snapshots, and the pages of hooks, mistakes and codes."""
-    for tool in ("stubs", "api", "codes", "hooks", "mistakes"):
+    """Write what is made from the code: lists of packages, stubs, API snapshots, pages of hooks, mistakes and codes."""
+    for tool in ("packages", "stubs", "api", "codes", "hooks", "mistakes"):
         uv_run(session, "python", f"tools/{tool}.py")
 
 
@@ -342,8 +345,9 @@ def minimums(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     """Wheels and sdists of all packages: same bytes twice, sound metadata, entry points that load from the wheels."""
     target = ROOT / ".nox" / "dist"
-    uv_run(session, "python", "tools/wheels.py", "build", str(target), *PACKAGES)
-    wheels = [str(wheel) for wheel in sorted(target.glob("*.whl"))]
+    uv_run(session, "python", "tools/wheels.py", "build", str(target), *PACKAGES, *ENGINES)
+    modules = tuple(import_name(package) for package in PACKAGES)
+    wheels = [str(wheel) for wheel in sorted(target.glob("*.whl")) if wheel.name.partition("-")[0] in modules]
     python = fill_environment(session, "isolated", "-c", constraints(session), *wheels)
     session.run(python, "tools/wheels.py", "load", *PACKAGES, external=True)
 
@@ -352,13 +356,25 @@ def build(session: nox.Session) -> None:
 @nox.parametrize("plugin", PLUGINS, ids=[plugin.name for plugin in PLUGINS])
 def plugins(session: nox.Session, plugin: Path) -> None:
     """A package of examples/plugins from its wheel, beside ours from wheels, with its own tests."""
-    folder = ROOT / ".nox" / "plugin-wheels" / plugin.name
+    run_beside_ours(session, plugin, plugin / "tests")
+
+
+@nox.session
+@nox.parametrize("engine", ENGINES, ids=ENGINES)
+def engines(session: nox.Session, engine: str) -> None:
+    """A package around somebody else's engine (Ray, torchft, Monarch) from its wheel, with its own tests."""
+    run_beside_ours(session, ROOT / "packages" / engine, ROOT / "tests" / import_name(engine))
+
+
+def run_beside_ours(session: nox.Session, project: Path, tests: Path) -> None:
+    """Run tests of a project from its wheel, with its extra `test` where it has one, beside ours from wheels."""
+    folder = ROOT / ".nox" / "plugin-wheels" / project.name
     shutil.rmtree(folder, ignore_errors=True)
-    session.run(UV, "build", "-q", "--wheel", str(plugin), "-o", str(folder), external=True)
-    theirs = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]  # a package without this extra is fine too
+    session.run(UV, "build", "-q", "--wheel", str(project), "-o", str(folder), external=True)
+    theirs = [f"{wheel}[test]" for wheel in folder.glob("*.whl")]
     ours = build_wheels(session, PACKAGES)
     python = fill_environment(session, "isolated", "-c", constraints(session), *ours, *theirs, *RUNNER)
-    session.run(python, "-m", "pytest", TIMEOUT, str(plugin), *session.posargs, external=True)
+    session.run(python, "-m", "pytest", TIMEOUT, str(tests), *session.posargs, external=True)
 
 
 @nox.session(name="old-plugins")

@@ -5,6 +5,7 @@ Run by mkdocs-gen-files. `docs/nav.md` lists hand-written pages; the generated o
 
 import ast
 import re
+import runpy
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -13,22 +14,8 @@ import griffe
 import mkdocs_gen_files
 
 ROOT = Path(__file__).parent.parent
-ORDER = (
-    "lt",
-    "lt-core",
-    "lt-loops",
-    "lt-strategies",
-    "lt-data",
-    "lt-loggers",
-    "lt-callbacks",
-    "lt-checkpoint",
-    "lt-cli",
-    "lt-compat",
-    "lt-recipes",
-    "lt-huggingface",
-    "lt-slurm",
-    "lt-testing",
-)
+WORKSPACE = runpy.run_path(str(ROOT / "tools" / "packages.py"))
+ORDER = [package.name for package in WORKSPACE["packages"]()]
 SIBLING = re.compile(r"\]\(\.\./(lt[\w-]*)/?\)")  # a README's link to another package's folder
 PAGE = re.compile(r"\]\(\.\./\.\./docs/")  # its link to a page of this folder
 CODE = re.compile("``")
@@ -160,7 +147,8 @@ for package in ORDER:
     navigation += f"    * [{package}](packages/{package}.md)\n"
 
 navigation += "* Reference\n"
-for package in sorted(ORDER[1:], key=lambda package: package != "lt-loops"):  # lt holds names only; Trainer comes first
+described = [package for package in ORDER[1:] if (ROOT / "packages" / package / "api.txt").is_file()]
+for package in sorted(described, key=lambda package: package != "lt-loops"):  # lt holds names only; Trainer comes first
     module = package.replace("-", "_")
     with mkdocs_gen_files.open(f"reference/{module}.md", "w") as page:
         page.write(reference(package, module))

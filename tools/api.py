@@ -9,6 +9,7 @@ MODULES. A line that goes or changes is a break for somebody: it needs a depreca
 
 import ast
 import difflib
+import runpy
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -60,8 +61,9 @@ MODULES = {
 
 
 def packages() -> list[str]:
-    """Return the names of the workspace's packages."""
-    return sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+    """Return the names of the packages that can be imported here."""
+    installed = runpy.run_path(str(ROOT / "tools" / "packages.py"))["installed"]
+    return sorted(package.name for package in installed())
 
 
 def snapshot(package: str) -> str:

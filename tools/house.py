@@ -7,7 +7,8 @@ A token is one of Python's own tokens of code: comments, docstrings, blank lines
 wide line is no cheaper than two short ones. Data files and long strings are listed beside the tokens.
 
 A limit in LIMITS is lowered by the commit that makes it possible, and not raised. BUDGETS are 10 % above the last
-release, so that no outsider's line turns CI red; they are set anew at a release, never beside a feature.
+release, so that no outsider's line turns CI red; they are set anew at a release, never beside a feature. A package that
+is not released yet has none.
 """
 
 import ast
@@ -342,7 +343,8 @@ def main() -> None:
     for package, weight in sorted(counted.items(), key=lambda item: -item[1]):
         strings, data = beside.get(package, (0, 0))
         others = f"; long strings {strings / 1000:.1f}k characters, data files {data / 1000:.1f} kB"
-        print(f"{weight:6.1f}k tokens of {package} (budget {BUDGETS[package]}k{others if strings or data else ''})")
+        budget = f"budget {BUDGETS[package]}k" if package in BUDGETS else "no budget"
+        print(f"{weight:6.1f}k tokens of {package} ({budget}{others if strings or data else ''})")
     print(f"{sum(counted.values()):6.1f}k tokens of all packages")
 
 

@@ -7,6 +7,7 @@ processor time in a new process in which torch is there already, the least of se
 all public names (`from lt_core import *`).
 """
 
+import runpy
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -18,22 +19,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "install.md"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
-ORDER = (
-    "lt-core",
-    "lt-loops",
-    "lt-strategies",
-    "lt-data",
-    "lt-loggers",
-    "lt-callbacks",
-    "lt-checkpoint",
-    "lt-cli",
-    "lt-compat",
-    "lt-recipes",
-    "lt-huggingface",
-    "lt-slurm",
-    "lt-testing",
-    "lt",
-)
+WORKSPACE = runpy.run_path(str(ROOT / "tools" / "packages.py"))
+ORDER = [package.name for package in WORKSPACE["installed"]()]
 REPEATS = 5
 CLOCK = "import time{first}; t = time.process_time(); {statement}; print(time.process_time() - t)"
 

@@ -24,8 +24,8 @@ def test_a_figure_of_the_house_keeps_its_limit(name, figures):
 def test_a_package_keeps_its_budget_of_tokens():
     weights = HOUSE["weights"]()
     print(weights)
-    assert weights.keys() == HOUSE["BUDGETS"].keys()
-    assert not {name: weight for name, weight in weights.items() if weight > HOUSE["BUDGETS"][name]}
+    assert HOUSE["BUDGETS"].keys() <= weights.keys()
+    assert not {name: weights[name] for name, budget in HOUSE["BUDGETS"].items() if weights[name] > budget}
 
 
 def test_a_wide_line_and_a_docstring_do_not_change_the_count(tmp_path):
@@ -60,6 +60,7 @@ def test_a_module_has_an_all_only_where_something_of_it_is_promised():
     api = "".join(path.read_text("utf-8") for path in sorted(HOUSE["ROOT"].glob("packages/*/api.txt")))
     promised = set(re.findall(r"^([\w.]+):$", api, re.MULTILINE))
     others = ("lt_compat.", "lt_testing.", "lt.")  # Lightning's names, parts of kits, the umbrella's table
+    others += ("lt_monarch.", "lt_ray.", "lt_torchft.")  # engines have no api.txt: they cannot be imported here
     found = [
         name
         for name, path in HOUSE["sources"]().items()

@@ -1,5 +1,6 @@
 """Every package says its version."""
 
+import runpy
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
-PLUGINS = sorted(path.parent.name for path in ROOT.glob("examples/plugins/*/pyproject.toml"))
+WORKSPACE = runpy.run_path(str(ROOT / "tools" / "packages.py"))
+PACKAGES = sorted(package.name for package in WORKSPACE["installed"]())
+OTHERS = [*ROOT.glob("examples/plugins/*"), *(ROOT / "packages" / name for name in WORKSPACE["engines"]())]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -16,7 +18,7 @@ def test_a_package_says_its_version(package):
     assert import_module(package.replace("-", "_")).__version__ == version(package)
 
 
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_a_plug_in_that_others_copy_does_too(plugin):
-    file = ROOT / "examples" / "plugins" / plugin / "src" / plugin.replace("-", "_") / "__init__.py"
-    assert f'__version__ = version("{plugin}")' in file.read_text("utf-8")
+@pytest.mark.parametrize("project", OTHERS, ids=lambda project: project.name)
+def test_one_that_is_not_installed_here_does_too(project):
+    file = project / "src" / project.name.replace("-", "_") / "__init__.py"
+    assert f'__version__ = version("{project.name}")' in file.read_text("utf-8")

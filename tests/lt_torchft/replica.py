@@ -5,13 +5,13 @@ import signal
 import time
 
 import torch
-from lt_torchft import HSDP, Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from lt_core import Callback, LightningModule
 from lt_loggers import CSVLogger
 from lt_loops import Trainer
+from lt_torchft import HSDP, Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 
 SAMPLES, BATCH = 240, 8
 ROUND = 5

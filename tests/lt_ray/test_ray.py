@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lt_ray import RayLauncher, RayReport, launcher
 from ray import cloudpickle, train, tune
 from ray.train.torch import TorchTrainer
 from torch.utils.data import DataLoader, TensorDataset
@@ -20,6 +19,7 @@ from lt_core import plugins
 from lt_core.errors import ConfigError, LtWarning, RankError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement, Strategy
+from lt_ray import RayLauncher, RayReport, launcher
 from lt_testing import StrategyConformance
 
 

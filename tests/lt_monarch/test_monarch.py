@@ -10,7 +10,6 @@ import cloudpickle
 import monarch.actor
 import pytest
 import torch
-from lt_monarch import MonarchLauncher, launcher
 from torch.utils.data import DataLoader, TensorDataset
 
 from lt import LightningModule, Trainer
@@ -18,6 +17,7 @@ from lt.callbacks import ModelCheckpoint
 from lt_core.errors import ConfigError, LtWarning, RankError
 from lt_core.launcher import RunResult
 from lt_core.strategy import Placement
+from lt_monarch import MonarchLauncher, launcher
 from lt_strategies import DDP
 from lt_testing import LauncherKit
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from lt_torchft import FaultTolerant
 from torchft.coordination import LighthouseServer
+
+from lt_torchft import FaultTolerant
 
 sys.path.insert(0, str(Path(__file__).parent))
 from replica import RANKS, ROUND, make_data, start

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from lt_torchft import HSDP, Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -12,6 +11,7 @@ from lt_core import LightningModule
 from lt_core.errors import ConfigError, LtError
 from lt_loops import Trainer
 from lt_testing import StrategyConformance
+from lt_torchft import HSDP, Dealt, DiLoCo, FaultTolerant, LocalSGD, fit
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 
