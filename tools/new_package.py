@@ -86,8 +86,9 @@ def main() -> None:
     project = ROOT / "pyproject.toml"
     text = project.read_text("utf-8").replace(f'    "{MODEL}",\n', f'    "{name}",\n    "{MODEL}",\n', 1)
     project.write_text(text, "utf-8")
-    for command in (("tools/packages.py",), ("tools/api.py",)):
-        subprocess.run(["uv", "run", "python", *command], cwd=ROOT, check=True)
+    # uv refuses a member without a source, which the first of them writes
+    for command in ([sys.executable, "tools/packages.py"], ["uv", "run", "python", "tools/api.py"]):
+        subprocess.run(command, cwd=ROOT, check=True)
     print(f"made {folder.relative_to(ROOT)} and tests/{module}")
 
 
