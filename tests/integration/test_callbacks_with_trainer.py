@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from lt_callbacks import (
     BackboneFinetuning,
     BatchSizeFinder,
+    DeviceStatsMonitor,
     EarlyStopping,
     EMAWeightAveraging,
     GradientAccumulationScheduler,
@@ -25,7 +26,7 @@ from lt_callbacks import (
     Tuner,
 )
 from lt_callbacks.monitors.nan_guard import NonFiniteError
-from lt_core import Callback, LightningModule
+from lt_core import Accelerator, Callback, LightningModule
 from lt_core.errors import CheckpointError, ConfigError, LogError
 from lt_core.logger import Logger
 from lt_loggers import TensorBoardLogger
@@ -266,6 +267,36 @@ def test_rates_and_throughput_come_to_the_loggers():
     assert rates == [(3, 0.05), (7, 0.05), (11, 0.05), (15, 0.05)]
     samples = [(step, row["train/samples"]) for step, row in Notes.rows if "train/samples" in row]
     assert samples == [(3, 32), (7, 64), (11, 96), (15, 128)]
+
+
+@pytest.mark.parametrize("make", [ThroughputMonitor, lambda: DeviceStatsMonitor(cpu_stats=False)])
+def test_rows_of_evaluations_stand_at_the_numbers_of_their_batches(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(Accelerator, "stats", lambda self, device: {"bytes": 1.0})
+
+    class Rows(Logger):
+        def __init__(self):
+            super().__init__()
+            self.places = []
+
+        def log_metrics(self, metrics, step=None):
+            if any("valid" in name for name in metrics):
+                self.places.append(step)
+
+    def fit(epochs, **how):
+        rows = Rows()
+        how_often = {"log_every_n_steps": 1, "val_check_interval": 4, "max_epochs": epochs}
+        trainer = make_trainer(logger=rows, callbacks=[make()], enable_checkpointing=False, **how_often)
+        trainer.fit(Net(), **how)
+        return trainer, rows.places
+
+    batches = len(Net().val_dataloader())
+    first, places = fit(1)
+    first.save_checkpoint(tmp_path / "half.ckpt")
+    assert places == list(range(2 * batches))
+    places.clear()
+    first.validate(first.lightning_module, verbose=False)
+    assert places == list(range(batches))
+    assert fit(2, ckpt_path=tmp_path / "half.ckpt")[1] == list(range(2 * batches, 4 * batches))
 
 
 def test_the_guard_names_the_first_step_that_was_not_finite():

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from torch import nn
 
@@ -64,7 +64,8 @@ class Filtered:
 
     def __init__(self, hook: Callable[..., Any], number: int | Duration, *, repeats: bool) -> None:
         self._hook, self._number, self._repeats = hook, number, repeats
-        self._multiples: WeakKeyDictionary[Any, Every] = WeakKeyDictionary()  # by owner: callback or module
+        # by owner, a callback or module; with the recorder, of which each fit has its own
+        self._multiples: WeakKeyDictionary[Any, tuple[ref[Any], Every]] = WeakKeyDictionary()
         functools.update_wrapper(self, hook)
         self._name = ""
         name = getattr(hook, "__name__", "")
@@ -118,9 +119,10 @@ class Filtered:
         return here % self._number == 0 if self._repeats else here == self._number
 
     def _is_reached(self, number: Duration, trainer: TrainerAPI, owner: Any) -> bool:
-        multiples = self._multiples.get(owner)
-        if multiples is None or not multiples.belongs_to(trainer):
-            multiples = self._multiples[owner] = Every(number, trainer)
+        fit, multiples = self._multiples.get(owner, (None, None))
+        if multiples is None or fit is None or fit() is not trainer.recorder:
+            multiples = Every(number, trainer)
+            self._multiples[owner] = ref(trainer.recorder), multiples
         before = multiples.reached
         return multiples.is_due() and (self._repeats or before == 0)
 
@@ -146,6 +148,28 @@ class LoggedSteps:
         due = bool(every and step) and step % every == 0 and step != self._last
         self._last = step if due else self._last
         return due
+
+
+class EvaluationAxis:
+    """Numbers the batches of all validations of a fit, or of one call, for the x axis of their rows.
+
+    Attributes:
+        in_fit: batches of the fit's validations so far; a resume goes on from there.
+    """
+
+    def __init__(self) -> None:
+        self.in_fit = self._in_call = 0
+
+    def begin(self) -> None:
+        self._in_call = 0
+
+    def next(self, trainer: TrainerAPI) -> int:
+        """Count a batch; return its number, from 0."""
+        if trainer.stage == "fit":
+            self.in_fit += 1
+            return self.in_fit - 1
+        self._in_call += 1
+        return self._in_call - 1
 
 
 def in_evaluation(trainer: TrainerAPI, batches: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lt_callbacks.arguments import require_logger, require_package
-from lt_callbacks.filtered import LoggedSteps, in_evaluation
+from lt_callbacks.filtered import EvaluationAxis, LoggedSteps, in_evaluation
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
@@ -16,6 +16,8 @@ __all__ = ["DeviceStatsMonitor"]
 
 class DeviceStatsMonitor(Callback):
     """Sends memory, load and temperature of the device to the loggers, at the start and end of batches that are logged.
+
+    Rows of an evaluation stand at the number of its batch, of all validations of the fit.
 
     Args:
         cpu_stats: load and memory of the CPU too; None: where the CPU is the device. Needs psutil.
@@ -29,8 +31,19 @@ class DeviceStatsMonitor(Callback):
         self._cpu_stats = cpu_stats
         self._reads_cpu = False
         self._at_start, self._at_end = LoggedSteps(), LoggedSteps()
+        self._evaluated = EvaluationAxis()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"validated": self._evaluated.in_fit}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._evaluated.in_fit = int(state_dict["validated"])
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        self._evaluated.begin()
         if stage not in ("fit", "validate", "test"):
             return
         require_logger("DeviceStatsMonitor", trainer)
@@ -39,6 +52,9 @@ class DeviceStatsMonitor(Callback):
         if self._reads_cpu:
             who, instead = "DeviceStatsMonitor, which reads the CPU,", ", or take cpu_stats=False."
             require_package(who, "psutil", "lt-callbacks[psutil]", instead)
+
+    def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        self._at_start, self._at_end = LoggedSteps(), LoggedSteps()
 
     def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self._at_start.is_due(trainer, coming=True):
@@ -59,9 +75,12 @@ class DeviceStatsMonitor(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if in_evaluation(trainer, batch_idx + 1) and not trainer.sanity_checking:
+        if trainer.sanity_checking:
+            return
+        number = self._evaluated.next(trainer)
+        if in_evaluation(trainer, batch_idx + 1):
             phase = "test" if trainer.testing else "validation"
-            self._send(trainer, f"on_{phase}_batch_end", None)
+            self._send(trainer, f"on_{phase}_batch_end", number)
 
     on_test_batch_end = on_validation_batch_end
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lt_callbacks.arguments import require_logger, whole
-from lt_callbacks.filtered import LoggedSteps, in_evaluation
+from lt_callbacks.filtered import EvaluationAxis, LoggedSteps, in_evaluation
 from lt_callbacks.monitors.chip_flops import available_flops as flops_of_chip
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of
@@ -53,7 +53,8 @@ class ThroughputMonitor(Callback):
     Names, after the stage (``train/``): ``time`` (seconds), ``batches``, ``samples``, ``lengths`` so far;
     ``device/batches_per_sec``, ``device/samples_per_sec``, ``device/items_per_sec`` (tokens), ``device/flops_per_sec``
     and ``device/mfu`` (share of what the chip can do at best) lately; without ``device/`` the same for all ranks. The
-    device is waited for only where something is logged; validation does not count as training time.
+    device is waited for only where something is logged; validation does not count as training time. Rows of an
+    evaluation stand at the number of its batch, over all validations of the fit, as its step values do.
 
     Operations come from the module's ``flops_per_batch`` (a number, for one batch with its backward), or are counted in
     the first batch.
@@ -92,12 +93,26 @@ class ThroughputMonitor(Callback):
         self._flops_per_batch: float | None = None
         self._left = 0.0
         self._logged = LoggedSteps()
+        self._evaluated = EvaluationAxis()
+        self._found_flops: float | None = None  # of the chip
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"validated": self._evaluated.in_fit}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._evaluated.in_fit = int(state_dict["validated"])
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._evaluated = EvaluationAxis()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that there is a logger, and find out what the chip can do."""
         require_logger("ThroughputMonitor", trainer)
-        if self.available_flops is None:
-            self.available_flops = flops_of_chip(trainer.strategy.device, trainer.precision_plugin.name)
+        self._evaluated.begin()
+        if self.available_flops == self._found_flops:  # not the user's
+            self.available_flops = self._found_flops = flops_of_chip(
+                trainer.strategy.device, trainer.precision_plugin.name
+            )
         given = getattr(pl_module, "flops_per_batch", None)
         self._flops_per_batch = float(given() if callable(given) else given) if given is not None else None
 
@@ -143,8 +158,9 @@ class ThroughputMonitor(Callback):
             return
         stage = "test" if trainer.testing else "predict" if trainer.predicting else "validate"
         self._count(stage, batch)
+        number = self._evaluated.next(trainer)
         if in_evaluation(trainer, self._meters[stage].batches):
-            self._send(trainer, stage)
+            self._send(trainer, stage, number)
 
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
@@ -179,7 +195,7 @@ class ThroughputMonitor(Callback):
             self._flops_per_batch = float(self._counter.get_total_flops())
             self._counter = None
 
-    def _send(self, trainer: TrainerAPI, stage: str) -> None:
+    def _send(self, trainer: TrainerAPI, stage: str, step: int | None = None) -> None:
         _wait_for(trainer.strategy.device)
         before, now = self._meters[stage].read()
         values: dict[str, float] = {"time": now.seconds, "batches": now.batches, "samples": now.samples}
@@ -189,7 +205,7 @@ class ThroughputMonitor(Callback):
         values |= {f"device{self.separator}{name}": rate for name, rate in rates.items()}
         if trainer.world_size > 1:
             values |= {name: rate * trainer.world_size for name, rate in rates.items() if name != "mfu"}
-        trainer.log_metrics({f"{stage}{self.separator}{name}": value for name, value in values.items()})
+        trainer.log_metrics({f"{stage}{self.separator}{name}": value for name, value in values.items()}, step)
 
     def _rates(self, before: _Reading, now: _Reading, trains: bool) -> dict[str, float]:
         seconds = max(now.seconds - before.seconds, 1e-9)
