@@ -10,7 +10,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  #
 
 
 class TestModelCheckpoint(CallbackKit):
-    resumes = False  # its state names files, and two runs of one folder name them differently
+    resumes = begins_anew = False  # its state names files, and two runs of one folder name them differently
 
     def make_callback(self, folder):
         return cb.ModelCheckpoint(dirpath=folder / "kept", monitor="val_loss", save_top_k=2)
@@ -27,7 +27,7 @@ class TestNaNGuard(CallbackKit):
 
 
 class TestTimer(CallbackKit):
-    resumes = False  # it measures time
+    resumes = begins_anew = False  # it measures time
 
     def make_callback(self, folder):
         return cb.Timer("00:01:00:00")

@@ -143,6 +143,9 @@ class BaseFinetuning(Callback):
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._last = {}
+
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Freeze, before the optimizers are made."""
         if stage == "fit" and hasattr(trainer.strategy, "whole_module"):  # SupportsStages
@@ -259,6 +262,10 @@ class BackboneFinetuning(BaseFinetuning):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
         self.previous_backbone_lr = state_dict.get("previous_backbone_lr")
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        super().begin_anew(trainer)
+        self.previous_backbone_lr = None
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         """Check that there is a backbone, and freeze it."""

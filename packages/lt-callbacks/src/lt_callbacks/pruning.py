@@ -147,6 +147,9 @@ class ModelPruning(Callback):
                 weights[key] = weights.pop(f"{key}_orig") * weights.pop(f"{key}_mask")
         checkpoint["state_dict"] = weights
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._pruned, self._first_values = [], {}
+
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:

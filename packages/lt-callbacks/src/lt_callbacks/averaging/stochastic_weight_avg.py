@@ -107,6 +107,9 @@ class StochasticWeightAveraging(Callback):
         self._loaded = state_dict
         self._rates_before = state_dict.get("rates_before")
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._rates_before = self._loaded = None
+
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:

@@ -64,12 +64,19 @@ class WeightAveraging(Callback):
         self._average: AveragedWeights | None = None
         self._swapped = False
         self._loaded: tuple[dict[str, Tensor], int] | None = None
-        self._latest_update_step = 0
-        self._latest_update_epoch = -1
+        self._forget_fit()
         self._every = None if every is None else Duration.of(every, UNITS, f"{type(self).__name__}(every={{}})")
         self._multiples: Every | None = None
+
+    def _forget_fit(self) -> None:
+        self._latest_update_step = 0
+        self._latest_update_epoch = -1
         self._reached: int | None = None  # multiples, before a resume
         self._looked_at = 0  # optimizer step
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._forget_fit()
+        self._loaded = None
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Return whether to update the average now.

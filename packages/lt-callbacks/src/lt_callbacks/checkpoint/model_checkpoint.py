@@ -143,9 +143,16 @@ class ModelCheckpoint(Checkpoint):
             every,
         )
         self.batch_hooks_every = self._schedule.every_n_train_steps
-        ranking = CheckpointRanking(monitor, mode, save_top_k)
-        ending = ".safetensors" if safetensors else ""
-        self._kept = KeptCheckpoints(ranking, shares_names=not enable_version_counter, weights_ending=ending)
+        self._weights_ending = ".safetensors" if safetensors else ""
+        self._forget_fit()
+
+    def _forget_fit(self) -> None:
+        """Keep nothing, and take what lies in the folder for another run's."""
+        self._kept = KeptCheckpoints(
+            CheckpointRanking(self.monitor, self.mode, self.save_top_k),
+            shares_names=not self.enable_version_counter,
+            weights_ending=self._weights_ending,
+        )
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
         self._interrupted_at = -1
         self._last_global_step_saved = 0
@@ -268,6 +275,10 @@ class ModelCheckpoint(Checkpoint):
         self._waits = bool(state_dict.get("waits", False))
         self._metric.of_validation = state_dict.get("of_validation")
         self._kept.load_state_dict(state_dict, there, self.dirpath or there, self._last_global_step_saved)
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        """Leave the files of the fit before to the user, and keep those of the one that begins."""
+        self._forget_fit()
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 

@@ -72,6 +72,9 @@ class BatchSizeFinder(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.optimal_batch_size = int(state_dict["optimal_batch_size"])
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.optimal_batch_size = None
+
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if trainer.global_step == 0 and trainer.batch_idx == 0:
             self.scale_batch_size(trainer, pl_module)

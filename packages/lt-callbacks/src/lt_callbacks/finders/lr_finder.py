@@ -146,6 +146,9 @@ class LearningRateFinder(Callback):
         self.optimal_lr = self._new_curve()
         self.optimal_lr.results = {name: list(values) for name, values in state_dict["results"].items()}
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.optimal_lr = None
+
     def on_fit_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         if trainer.global_step == 0:
             self.lr_find(trainer, pl_module)

@@ -53,6 +53,9 @@ class MemorySnapshot(Callback):
         self.paths: list[str] = []
         self._recording = self._done = False
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.paths = []
+
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         device = trainer.strategy.device
         if device.type != "cuda":

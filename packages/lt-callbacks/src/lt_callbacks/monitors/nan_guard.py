@@ -61,6 +61,9 @@ class NaNGuard(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.first_step, self._reported = state_dict["first_step"], bool(state_dict["told"])
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.first_step, self._reported = None, False
+
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         self._first = torch.full((), _NEVER, dtype=torch.int64, device=trainer.strategy.device)
         self._checked = trainer.global_step

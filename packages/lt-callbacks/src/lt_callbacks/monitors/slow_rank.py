@@ -62,11 +62,17 @@ class SlowRankMonitor(Callback):
     def __init__(self, every_n_batches: int = 100, ratio: float = 1.5) -> None:
         self.every_n_batches = whole("SlowRankMonitor", "every_n_batches", every_n_batches, 2)
         self.ratio = number("SlowRankMonitor", "ratio", ratio, 1.0)
-        self.times: list[RankTimes] = []
         self._ended: float | None = None
+        self._forget_fit()
+
+    def _forget_fit(self) -> None:
+        self.times: list[RankTimes] = []
         self._began: Any = None
         self._loading: list[float] = []
         self._forward: list[tuple[Any, Any]] = []
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._forget_fit()
 
     def on_train_epoch_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Begin anew: workers start, and the time since the last batch was not spent loading."""

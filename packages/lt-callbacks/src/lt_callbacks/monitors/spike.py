@@ -88,6 +88,10 @@ class SpikeDetection(Callback):
         self._losses = deque(state_dict["losses"], maxlen=self.window)
         self.bad_batches = list(state_dict["bad_batches"])
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.bad_batches = []
+        self._losses.clear()
+
     def on_train_batch_end(
         self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

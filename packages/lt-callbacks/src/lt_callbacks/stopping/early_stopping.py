@@ -104,14 +104,20 @@ class EarlyStopping(Callback):
         self.log_rank_zero_only = log_rank_zero_only
         self._check_on_train_epoch_end = check_on_train_epoch_end
         self._metric = Monitor(who, "it does not end training")
+        self._rule = EarlyStoppingReason.NOT_STOPPED  # of the value that is looked at
+        self._trainer: TrainerAPI | None = None  # of a check
+        self._given_patience: int | None = None  # where a checkpoint had another one
+        self._forget_fit()
+
+    def _forget_fit(self) -> None:
         self.wait_count = 0
         self._now = self._best_at = 0.0  # of a patience that is a duration
         self.stopped_epoch = 0
-        self.best_score = torch.tensor(math.inf if mode == "min" else -math.inf)
+        self.best_score = torch.tensor(math.inf if self.mode == "min" else -math.inf)
         self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
         self.stopping_reason_message: str | None = None
-        self._rule = EarlyStoppingReason.NOT_STOPPED  # of the value that is looked at
-        self._trainer: TrainerAPI | None = None  # of a check
+        if self._given_patience is not None:
+            self.patience, self._given_patience = self._given_patience, None
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -140,11 +146,17 @@ class EarlyStopping(Callback):
         self.wait_count = int(state_dict["wait_count"])
         self.stopped_epoch = int(state_dict["stopped_epoch"])
         self.best_score = torch.as_tensor(state_dict["best_score"])
-        if isinstance(self.patience, int):
-            self.patience = int(state_dict.get("patience", self.patience))
+        if (
+            isinstance(self.patience, int)
+            and (saved := int(state_dict.get("patience", self.patience))) != self.patience
+        ):
+            self.patience, self._given_patience = saved, self.patience
         self._best_at = float(state_dict.get("best_at", 0.0))
         self.stopping_reason = EarlyStoppingReason(state_dict.get("stopping_reason", 0))
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._forget_fit()
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._metric.start()

@@ -69,6 +69,9 @@ class OptunaPruning(Callback):
                 if step not in known:
                     self.trial.report(value, step)
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.reports, self.pruned = [], False
+
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._metric.start()
 

@@ -56,10 +56,16 @@ class Timer(Callback):
         self._price = price_per_hour
         self._interval = choice("Timer", "interval", interval, ("step", "epoch"))
         self._verbose = verbose
+        self._forget_fit()
+        self._clock: AgreedTime | None = None
+
+    def _forget_fit(self) -> None:
         self._started: dict[str, float] = {}
         self._ended: dict[str, float] = {}
         self._before = dict.fromkeys(_STAGES, 0.0)
-        self._clock: AgreedTime | None = None
+
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._forget_fit()
 
     def explain(self) -> str:
         return "" if self._duration is None else f"ends training after {timedelta(seconds=self._duration)}"

@@ -46,8 +46,11 @@ class SaveConfigCallback(Callback):
         self.save_to_log_dir = save_to_log_dir
         self.already_saved = False
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self.already_saved = False
+
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
-        """Save, once for all runs of the Trainer, on rank 0."""
+        """Save, once for a fit and the evaluations around it, on rank 0."""
         if self.already_saved:
             return
         self.already_saved = True
