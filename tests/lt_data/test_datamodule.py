@@ -3,17 +3,19 @@
 import copy
 import gc
 import pickle
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, random_split
 
 from lt_core import Strategy
 from lt_core.checkpoint import CheckpointIO
-from lt_core.data import DataSource
-from lt_core.data_setup import prepare, setup_once, teardown
+from lt_core.data_setup import prepare
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning
 from lt_core.hparams import saved_hparams
+from lt_core.seed import capture_generators, restore_generators, seed_everything
 from lt_data import LightningDataModule
 
 
@@ -33,142 +35,154 @@ class Splits(LightningDataModule):
         self.train, self.val = random_split(TensorDataset(torch.arange(100)), [50, 50])
 
 
+class Anytime(Splits):
+    def setup(self, stage=None):
+        super().setup(stage)
+
+
 class Child(Splits):
     def setup(self, stage):
         super().setup(stage)
         self.calls.append(f"child {stage}")
 
 
-def test_setup_by_hand_is_not_repeated_by_a_run():
+def test_prepare_data_by_hand_is_not_repeated_by_a_run():
     data = Splits()
     data.prepare_data()
-    data.setup("fit")
-    split = data.train.indices
     prepare(data, Strategy())
-    setup_once(data, "fit")
-    setup_once(data, "test")
-    assert data.calls == ["prepare_data", "setup fit", "setup test"]
+    assert data.calls == ["prepare_data"]
+
+
+@pytest.mark.parametrize("stages", [("fit", "fit"), ("fit", "test"), ("test", "fit", "predict"), (None, "fit")])
+def test_setup_runs_each_time_and_splits_as_it_first_did(stages):
+    data, splits = Anytime(), []
+    for stage in stages:
+        data.setup(stage)
+        splits.append(list(data.train.indices))
+    assert data.calls == [f"setup {stage}" for stage in stages]
+    assert splits == [splits[0]] * len(stages)
+
+
+def draw_from_all():
+    return torch.rand(1).item(), random.random(), np.random.rand()
+
+
+class Draws(LightningDataModule):
+    """Draws from torch, Python and numpy."""
+
+    def setup(self, stage):
+        self.drawn = draw_from_all()
+
+
+def test_the_first_setup_draws_as_a_script_does_and_later_ones_leave_the_generators_alone():
+    seed_everything(3)
+    expected = [draw_from_all() for _ in range(2)]
+    seed_everything(3)
+    data = Draws()
     data.setup("fit")
-    assert data.train.indices is not split, "the test stage split anew: only a second call for one stage is skipped"
+    data.setup("test")
+    assert [data.drawn, draw_from_all()] == expected
 
 
-def test_a_second_setup_of_a_stage_is_skipped():
-    data = Splits()
+@pytest.mark.parametrize(
+    "seed",
+    [lambda: seed_everything(3), lambda: seed_everything(4), lambda: torch.manual_seed(4)],
+    ids=["seed_everything again", "seed_everything", "manual_seed"],
+)
+def test_seeding_anew_ends_the_repetition(seed):
+    seed_everything(3)
+    data = Draws()
     data.setup("fit")
-    split = data.train
+    seed()
+    torch.rand(5)  # as a larger model does, so that no generator stands where it stood before the first setup
+    here = capture_generators()
+    expected = [draw_from_all() for _ in range(2)]
+    restore_generators(here)
     data.setup("fit")
-    assert data.train is split
+    assert [data.drawn, draw_from_all()] == expected
 
 
-def test_setup_without_a_stage_counts_for_all():
-    class Old(LightningDataModule):
-        calls = 0
-
-        def setup(self, stage=None):
-            self.calls += 1
-
-    data = Old()
-    data.setup()
-    for stage in ("fit", "validate", "test", "predict"):
-        setup_once(data, stage)
-    assert data.calls == 1
+def test_the_same_manual_seed_ends_it_where_the_script_comes_to_the_same_place():
+    torch.manual_seed(3)
+    seeded = capture_generators()
+    data = Draws()
+    data.setup("fit")
+    restore_generators({name: seeded[name] for name in ("python", "numpy")})
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    data.setup("fit")
+    assert not torch.equal(before, torch.get_rng_state()), "it draws as a script does"
 
 
-def test_setup_that_takes_no_stage_runs_once():
-    class Older(LightningDataModule):
-        calls = 0
+def test_a_setup_that_seeds_by_itself_is_not_seeding_anew():
+    class Seeds(Draws):
+        def setup(self, stage):
+            if stage == "fit":
+                seed_everything(1)
+            super().setup(stage)
 
-        def setup(self):
-            self.calls += 1
-
-    data = Older()
-    setup_once(data, "fit", data.setup)
-    setup_once(data, "test", data.setup)
-    assert data.calls == 1
+    data = Seeds()
+    torch.manual_seed(2)
+    data.setup("test")
+    drawn = data.drawn
+    data.setup("fit")
+    data.setup("test")
+    assert data.drawn == drawn
 
 
 def test_a_childs_setup_goes_through_its_parents():
     data = Child()
     data.setup("fit")
     data.setup("fit")
-    assert data.calls == ["setup fit", "child fit"]
+    assert data.calls == ["setup fit", "child fit"] * 2
 
 
-def test_a_setup_from_a_mixin_counts_too():
+def test_a_setup_from_a_mixin_draws_alike_too():
     class Mixin:
         def setup(self, stage):
-            self.calls = getattr(self, "calls", 0) + 1
+            self.drawn = draw_from_all()
 
     class Mixed(Mixin, LightningDataModule):
         pass
 
     data = Mixed()
     data.setup("fit")
-    setup_once(data, "fit")
-    assert data.calls == 1
+    drawn = data.drawn
+    data.setup("fit")
+    assert data.drawn == drawn
 
 
-def test_a_setup_that_failed_is_due_again():
-    class Fails(Splits):
+def test_a_setup_that_failed_draws_as_a_script_when_it_is_called_again():
+    class Fails(Draws):
+        fails = True
+
         def setup(self, stage):
             super().setup(stage)
-            if len(self.calls) == 1:
+            if self.fails:
                 raise OSError("no such file")
 
     data = Fails()
     with pytest.raises(OSError, match="no such file"):
         data.setup("fit")
+    failed, data.fails = data.drawn, False
     data.setup("fit")
-    assert data.calls == ["setup fit", "setup fit"]
+    assert data.drawn != failed
 
 
-def test_teardown_makes_its_stage_due_again():
-    class Frees(Splits):
-        def teardown(self, stage):
-            del self.train, self.val
-
-    data = Frees()
-    setup_once(data, "fit")
-    teardown(data, "fit")
-    setup_once(data, "fit")
-    assert data.calls == ["setup fit", "setup fit"]
-
-
-def test_teardown_that_is_not_defined_changes_nothing():
-    data = Splits()
-    setup_once(data, "fit")
-    teardown(data, "fit")
-    setup_once(data, "fit")
-    assert data.calls == ["setup fit"]
-
-
-def test_reset_has_setup_run_in_every_run():
+def test_reset_comes_before_a_setup_that_is_repeated():
     class Anew(Splits):
         def reset(self, stage):
             self.calls.append(f"reset {stage}")
 
     data = Anew()
-    setup_once(data, "fit")
-    setup_once(data, "fit")
-    assert data.calls == ["setup fit", "reset fit", "setup fit"]
+    data.setup("fit")
+    data.setup("test")
+    data.setup("fit")
+    assert data.calls == ["setup fit", "setup test", "reset fit", "setup fit"]
 
 
-def test_modules_keep_to_the_same_rule():
-    class Module(DataSource):
-        calls = 0
-
-        def setup(self, stage):
-            self.calls += 1
-
-    module = Module()
-    setup_once(module, "fit")
-    setup_once(module, "fit")
-    setup_once(module, "test")
-    assert module.calls == 2
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
-def test_a_copy_knows_what_was_done_and_no_trainer(copied):
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+def test_a_copy_splits_as_the_first_did_until_it_is_seeded_anew_and_has_no_trainer(copied):
     class Owner:
         pass
 
@@ -177,9 +191,12 @@ def test_a_copy_knows_what_was_done_and_no_trainer(copied):
     data.setup("fit")
     twin = copied(data)
     twin.setup("fit")
-    assert twin.calls == ["setup fit"]
+    assert twin.train.indices == data.train.indices
     assert twin.trainer is None
     assert data.trainer is owner
+    seed_everything(5)
+    twin.setup("fit")
+    assert twin.train.indices != data.train.indices
 
 
 def test_the_trainer_is_held_weakly():

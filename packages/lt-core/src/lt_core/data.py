@@ -31,7 +31,7 @@ class DataSource:
         """Download and write data. Runs on one process per node, so assign nothing to ``self`` here."""
 
     def setup(self, stage: str) -> None:
-        """Read data and split it, on every process: a datamodule's once for each ``stage``, a module's in each run.
+        """Read data and split it, on every process and in each run; a random split comes out as in the first one.
 
         Args:
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.

@@ -1,9 +1,9 @@
-"""What is done once for a source of data: ``prepare_data`` on one process while the others wait, ``setup`` by stage."""
+"""What a source of data keeps between runs: that its data is prepared, and where its ``setup`` began to draw."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from lt_core import plugins
@@ -11,79 +11,92 @@ from lt_core.data import DataSource
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.ranks import Ranks
-from lt_core.states import Stage
+from lt_core.seed import capture_generators, have_drawn, restore_generators, seeding, states_beside
 
-__all__ = ["Done", "prepare", "setup_once", "teardown"]
+__all__ = ["SetupDraws", "done", "draws_repeated", "prepare"]
 
-_ALL_STAGES = "*"
-"""Stands for every stage: ``setup()`` without one."""
-
-_STAGES = frozenset(stage.run for stage in Stage)
-
-Call = Callable[[], None] | None
+_KEPT, _BUSY = "_lt_setup_draws", "_lt_in_setup"
 
 
-class Done:
-    """What was done already for a source of data, by a run or by hand: ``"prepare_data"``, and ``setup`` by stage.
+def done(source: object) -> set[str]:
+    """Return what was done for a source already: ``"prepare_data"``, and the stages that it was set up for.
 
     It is kept in the source's ``__dict__``, so that it travels with copies and pickles, as the data does.
+    """
+    marks: set[str] = source.__dict__.setdefault("_lt_done", set())
+    return marks
 
-    Args:
-        source: a datamodule or module.
+
+class SetupDraws:
+    """The random generators as they stood when a source's ``setup`` first drew from them, kept in its ``__dict__``.
+
+    Attributes:
+        generators: their states, as :func:`~lt_core.seed.capture_generators` returns them.
+        seeding: what :func:`~lt_core.seed.seeding` said then; None during a run, whose own seeding ends nothing.
     """
 
-    def __init__(self, source: object) -> None:
-        self._marks: set[str] = source.__dict__.setdefault("_lt_done", set())
+    seeding: tuple[int, int] | None
 
-    def __contains__(self, what: str) -> bool:
-        """Return whether ``what`` was done; a ``setup`` without a stage did all stages."""
-        return what in self._marks or (what != "prepare_data" and _ALL_STAGES in self._marks)
-
-    def add(self, what: str) -> None:
-        """Note that ``what`` was done."""
-        self._marks.add(what)
-
-    def discard(self, what: str) -> None:
-        """Note that ``what`` has to be done again; after a ``setup`` of all stages, the other stages are still done."""
-        if what == _ALL_STAGES or (what in _STAGES and _ALL_STAGES in self._marks):
-            self._marks -= _STAGES | {_ALL_STAGES}
-            self._marks |= _STAGES if what != _ALL_STAGES else set()
-        self._marks.discard(what)
+    def __init__(self, generators: Mapping[str, Any]) -> None:
+        self.__setstate__(generators)
 
     @staticmethod
-    def stage_of(setup: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Return which stage a call ``setup(*args, **kwargs)`` is for; ``"*"`` where it names none.
+    def of(source: object) -> SetupDraws | None:
+        """Return what ``source`` keeps; None where its ``setup`` has drawn nothing."""
+        return getattr(source, "__dict__", {}).get(_KEPT)
 
-        A ``setup(self)`` without a parameter is for all stages, and so is ``stage=None``, as in ``datamodule.setup()``.
-        """
-        first = next(iter(inspect.signature(setup).parameters.values()), None)
-        if first is None:
-            return _ALL_STAGES
-        default = None if first.default is inspect.Parameter.empty else first.default
-        stage = args[0] if args else kwargs.get(first.name, default)
-        return _ALL_STAGES if stage is None else str(getattr(stage, "value", stage))
+    def keep(self, source: object) -> None:
+        """Have later calls of ``source.setup`` begin here; nothing for None."""
+        if source is not None:
+            source.__dict__[_KEPT] = self
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """Return the generators alone: another process counts its own seedings."""
+        return self.generators
+
+    def __setstate__(self, generators: Mapping[str, Any]) -> None:
+        self.generators, self.seeding = dict(generators), seeding()
+
+    def __deepcopy__(self, memo: object) -> SetupDraws:
+        return self
 
 
-def setup_once(source: DataSource, stage: str, call: Call = None) -> None:
-    """Call ``source.setup(stage)`` unless it was called for this stage before, by hand or for an earlier run.
+@contextmanager
+def draws_repeated(source: DataSource, ranks: Ranks = Ranks()) -> Iterator[None]:
+    """Have a call of ``source.setup`` in the block draw the random numbers that its first call drew.
 
-    A second call would split the data anew. :func:`teardown` makes it due again. ``call`` takes the method's place.
+    So a random split is the same for each stage, in each run, and on each of the ``ranks``. The first call draws as the
+    code of a script does; later ones leave the generators as they found them. Seeding anew between two runs ends it, by
+    :func:`~lt_core.seed.seed_everything` or by :func:`torch.manual_seed` with another seed; with the same seed it does
+    where the generators stand just as they stood before the first call.
     """
-    call = call or (lambda: source.setup(stage))
-    if getattr(source.setup, "keeps_count", False) is True:  # a datamodule's skips its second call by itself
-        call()
-    else:
-        _once(source, Done.stage_of(source.setup, (stage,), {}), call)
+    if _BUSY in source.__dict__:  # the run's own call, or super().setup()
+        yield
+        return
+    kept = SetupDraws.of(source)
+    if kept is not None and kept.seeding not in (None, seeding()):
+        del source.__dict__[_KEPT]
+        kept = None
+    start = capture_generators() if kept is None else kept.generators
+    if ranks.world_size > 1:
+        start = ranks.broadcast(start)
+    before, elsewhere = capture_generators(), states_beside(start)
+    source.__dict__[_BUSY] = True
+    restore_generators(start)
+    try:
+        yield
+        if have_drawn(start) and (kept is None or start is not kept.generators):
+            SetupDraws(start).keep(source)
+    finally:
+        restore_generators(before if kept is not None and elsewhere else elsewhere)
+        del source.__dict__[_BUSY]
+    if kept is not None and kept.seeding is not None:
+        kept.seeding = seeding()  # setup may seed by itself
 
 
-def teardown(source: DataSource, stage: str, call: Call = None) -> None:
-    """Call ``source.teardown(stage)``, or ``call``; where the user defines it, ``setup`` of that stage is due again."""
-    (call or (lambda: source.teardown(stage)))()
-    if is_overridden(source, "teardown", DataSource):
-        Done(source).discard(stage)
-
-
-def prepare(source: DataSource, ranks: Ranks, per_node: bool | None = None, call: Call = None) -> None:
+def prepare(
+    source: DataSource, ranks: Ranks, per_node: bool | None = None, call: Callable[[], None] | None = None
+) -> None:
     """Have ``prepare_data`` run on one process per node, or on one of the whole job, while the others wait.
 
     It runs once: not again where this process did it before, by hand or for an earlier run. Called on every rank, after
@@ -117,7 +130,6 @@ def prepare(source: DataSource, ranks: Ranks, per_node: bool | None = None, call
 
 
 def _once(source: DataSource, what: str, call: Callable[[], None]) -> None:
-    done = Done(source)
-    if what not in done:
+    if what not in done(source):
         call()
-        done.add(what)
+        done(source).add(what)

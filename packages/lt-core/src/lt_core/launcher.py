@@ -33,6 +33,8 @@ class RunResult:
         callbacks: state of each callback by its ``state_key``; only filled where the run was in another process.
         weights: the module's state dict, on the CPU; only filled where the run was in another process.
         loggers: state of each logger, in order; only filled where the run was in another process.
+        setup_draws: where the setups of datamodule and module began to draw; only filled where the run was in another
+            process.
     """
 
     outputs: Any = None
@@ -44,6 +46,7 @@ class RunResult:
     callbacks: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, Tensor] | None = None
     loggers: list[dict[str, Any]] = field(default_factory=list)
+    setup_draws: dict[str, Any] = field(default_factory=dict)
 
 
 class Launcher(Interface):

@@ -32,6 +32,7 @@ __all__ = [
     "restore_generators",
     "seed_everything",
     "seed_of_environment",
+    "seeding",
 ]
 
 MAX_SEED = 2**32 - 1
@@ -41,6 +42,9 @@ _SEED_VARIABLES = ("LT_GLOBAL_SEED", "PL_GLOBAL_SEED")
 _WORKERS_VARIABLES = ("LT_SEED_WORKERS", "PL_SEED_WORKERS")
 
 _log = logging.getLogger(__name__)
+
+_seedings = 0
+"""Calls of :func:`seed_everything` in this process."""
 
 
 def seed_everything(seed: int | None = None, workers: bool = False, verbose: bool = True) -> int:
@@ -62,6 +66,8 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
     Raises:
         ConfigError: for a seed that is no integer or out of range.
     """
+    global _seedings
+    _seedings += 1
     chosen = _check(seed, "seed") if seed is not None else seed_of_environment()
     if chosen is None:
         warn("seed_everything() found no seed, so it takes 0. Pass one: seed_everything(42).", code="LT190")
@@ -82,6 +88,14 @@ def reset_seed() -> int | None:
     if seed is not None:
         seed_everything(seed, workers=any(os.environ.get(name) == "1" for name in _WORKERS_VARIABLES), verbose=False)
     return seed
+
+
+def seeding() -> tuple[int, int]:
+    """Return what differs once the generators of this process are seeded anew.
+
+    :func:`seed_everything` is counted. Of a bare :func:`torch.manual_seed` only the seed shows.
+    """
+    return _seedings, torch.initial_seed()
 
 
 def pl_worker_init_function(worker_id: int, rank: int | None = None) -> None:
@@ -117,13 +131,15 @@ def capture_generators() -> dict[str, Any]:
 
 
 def restore_generators(state: dict[str, Any]) -> None:
-    """Put the generators back to what :func:`capture_generators` returned.
+    """Put the generators back to what :func:`capture_generators` returned; those that ``state`` lacks stay.
 
     Generators of devices that are not here are left out: a run captured on a GPU goes on without one.
     """
-    version, internal, gauss_next = state["python"]
-    random.setstate((version, tuple(internal), gauss_next))
-    torch.set_rng_state(state["torch"].cpu())
+    if "python" in state:
+        version, internal, gauss_next = state["python"]
+        random.setstate((version, tuple(internal), gauss_next))
+    if "torch" in state:
+        torch.set_rng_state(state["torch"].cpu())
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy" in state:
         numpy.random.set_state(_numpy_state_back(numpy, state["numpy"]))
@@ -134,8 +150,13 @@ def restore_generators(state: dict[str, Any]) -> None:
 
 def have_drawn(before: dict[str, Any]) -> bool:
     """Return whether a generator has moved on since :func:`capture_generators` returned ``before``."""
+    return bool(states_beside(before))
+
+
+def states_beside(start: dict[str, Any]) -> dict[str, Any]:
+    """Return the present states of the generators that stand elsewhere than in ``start``."""
     now = capture_generators()
-    return any(not _is_same(state, now.get(name)) for name, state in before.items())
+    return {name: now[name] for name, state in start.items() if name in now and not _is_same(state, now[name])}
 
 
 def _is_same(one: Any, other: Any) -> bool:

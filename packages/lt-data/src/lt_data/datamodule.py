@@ -13,7 +13,7 @@ from typing import IO, Any, ClassVar, Self
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from lt_core.data import DataSource, each_loader
-from lt_core.data_setup import Done
+from lt_core.data_setup import done, draws_repeated
 from lt_core.errors import ConfigTypeError, LtDeprecationWarning, warn
 from lt_core.hparams import HyperparametersMixin, makes_new
 from lt_core.seed import preserve_generators
@@ -32,9 +32,9 @@ _OLD_ARGUMENTS = ("train_transforms", "val_transforms", "test_transforms", "dims
 class LightningDataModule(DataSource, HyperparametersMixin):
     """Data for a Trainer: define ``prepare_data``, ``setup`` and the loaders that you need.
 
-    ``setup`` runs once for each stage: a second call for the same stage, by hand or by a further run, is skipped, so
-    that a random split stays as it is. It is due again after ``teardown`` of that stage, where you define one; and it
-    runs in every run where you override :meth:`reset`.
+    ``setup`` runs in each run. The random numbers that it draws are those of its first call, for every stage, by hand
+    too, and in another process that reads the checkpoint: a random split stays as it is until the generators are seeded
+    anew (:func:`lt_core.data_setup.draws_repeated`).
 
     Attributes:
         name: what loggers call this data; None for the class's name.
@@ -76,18 +76,20 @@ class LightningDataModule(DataSource, HyperparametersMixin):
             setattr(self, name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep count of calls of ``prepare_data`` and ``setup`` in every subclass, also of those made by hand."""
+        """Have calls of ``prepare_data`` and ``setup`` by hand count in every subclass."""
         super().__init_subclass__(**kwargs)
-        for name, wrap in (("prepare_data", _counted), ("setup", _once_per_stage), ("teardown", _torn_down)):
+        for name, wrap in (("prepare_data", _counted), ("setup", _repeatable)):
             method = getattr(cls, name)
             stock = method is getattr(DataSource, name)
-            if inspect.isfunction(method) and not stock and not hasattr(method, "keeps_count"):
-                setattr(cls, name, wrap(method))
+            if inspect.isfunction(method) and not stock and not hasattr(method, "counts"):
+                wrapped = wrap(method)
+                wrapped.counts = True  # type: ignore[attr-defined]
+                setattr(cls, name, wrapped)
 
     # ---- the user's hooks beside those of DataSource -----------------------------------------------------------------
 
     def reset(self, stage: str) -> None:
-        """Forget what ``setup(stage)`` made. Where this is overridden, ``setup`` runs again in every run, after it."""
+        """Forget what ``setup(stage)`` made: it is about to run again."""
 
     def on_exception(self, exception: BaseException) -> None:
         """An exception ends the run."""
@@ -194,7 +196,7 @@ class LightningDataModule(DataSource, HyperparametersMixin):
 
     def __repr__(self) -> str:
         """Show the class and what is ready."""
-        ready = sorted(what for what in ("prepare_data", *(stage.run for stage in Stage)) if what in Done(self))
+        ready = sorted(done(self))
         return f"{type(self).__name__}({'done: ' + ', '.join(ready) if ready else 'nothing done yet'})"
 
 
@@ -228,48 +230,38 @@ def _counted(prepare_data: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(prepare_data)
     def counted(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
-        Done(self).discard("prepare_data")  # where it fails, it is due again
+        done(self).discard("prepare_data")  # where it fails, it is due again
         result = prepare_data(self, *args, **kwargs)
-        Done(self).add("prepare_data")
+        done(self).add("prepare_data")
         return result
 
-    counted.keeps_count = False  # type: ignore[attr-defined]  # by hand it runs as often as it is called
     return counted
 
 
-def _once_per_stage(setup: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``setup`` skipping a stage that was set up before; calls of ``super().setup`` go through."""
+def _repeatable(setup: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``setup`` drawing the same random numbers in each call, by hand too."""
 
     @wraps(setup)
-    def once(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
-        if self.__dict__.get("_in_setup"):
+    def repeatable(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
+        if type(self).setup is not repeatable:  # called by super().setup()
             return setup(self, *args, **kwargs)
-        stage = Done.stage_of(partial(setup, self), args, kwargs)
-        if stage in Done(self):
-            if type(self).reset is LightningDataModule.reset:
-                return None
+        stages = _stages(partial(setup, self), args, kwargs)
+        for stage in sorted(stages & done(self)):
             self.reset(stage)
-            Done(self).discard(stage)
-        self.__dict__["_in_setup"] = True
-        try:
+        with draws_repeated(self):
             result = setup(self, *args, **kwargs)
-        finally:
-            del self.__dict__["_in_setup"]
-        Done(self).add(stage)
+        done(self).update(stages)
         return result
 
-    once.keeps_count = True  # type: ignore[attr-defined]
-    return once
+    return repeatable
 
 
-def _torn_down(teardown: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``teardown`` making ``setup`` of its stage due again."""
+def _stages(setup: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[str]:
+    """Return the stages that a call ``setup(*args, **kwargs)`` is for: all of them where it names none.
 
-    @wraps(teardown)
-    def torn_down(self: LightningDataModule, *args: Any, **kwargs: Any) -> Any:
-        result = teardown(self, *args, **kwargs)
-        Done(self).discard(Done.stage_of(partial(teardown, self), args, kwargs))
-        return result
-
-    torn_down.keeps_count = True  # type: ignore[attr-defined]
-    return torn_down
+    A ``setup(self)`` without a parameter is for all, and so is ``stage=None``, as in ``datamodule.setup()``.
+    """
+    first = next(iter(inspect.signature(setup).parameters.values()), None)
+    default = None if first is None or first.default is first.empty else first.default
+    stage = args[0] if args else default if first is None else kwargs.get(first.name, default)
+    return {each.run for each in Stage} if stage is None else {str(getattr(stage, "value", stage))}

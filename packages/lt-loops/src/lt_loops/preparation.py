@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
-from lt_core.data_setup import prepare, setup_once
+from lt_core.data_setup import prepare
 from lt_core.dialect import method_of
 from lt_core.errors import ConfigError, ConfigTypeError, warn
 from lt_core.hparams import HyperparametersMixin, plain_hparams
@@ -63,6 +63,7 @@ def set_up(run: Run) -> None:
     _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
+    run.restore(Restore.SETUP)
     _call_setup(run)
     if not job.settings.fast_dev_run:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))
@@ -221,16 +222,17 @@ def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> di
 
 
 def _call_setup(run: Run) -> None:
+    def set_up(source: DataSource | None) -> None:
+        if source is not None and is_overridden(source, "setup", DataSource):
+            says = waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks)
+            with says, run.job.loaders.setting_up(source, run.strategy):
+                adapted(source.setup, "setup")(run.fn)
+
     run.recorder.enter("setup")
-    if run.job.datamodule is not None:
-        source, hook = run.job.datamodule, adapted(run.job.datamodule.setup, "setup")
-        with waiting(f"{type(source).__name__}.setup({run.stage!r})", says=run.speaks):
-            setup_once(source, run.stage, lambda: hook(run.fn))
+    set_up(run.job.datamodule)
     for callback in run.callbacks:
         adapted(BoundHook(callback.setup, run.trainer, run.module), "setup")(run.fn)
-    if is_overridden(run.module, "setup", LightningModule):
-        with waiting(f"{type(run.module).__name__}.setup({run.stage!r})", says=run.speaks):
-            adapted(run.module.setup, "setup")(run.fn)
+    set_up(run.module)
     own = run.module.configure_model if is_overridden(run.module, "configure_model", LightningModule) else None
     make_layers = method_of(run.module, "configure_model", own)  # or what a dialect has for it
     if make_layers is not None:

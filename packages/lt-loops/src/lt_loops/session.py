@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
-from lt_core.data_setup import teardown
 from lt_core.errors import did_you_mean, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
@@ -134,7 +133,7 @@ class Session:
     def _tear_down(self) -> None:
         run = self.run
         if (data := run.job.datamodule) is not None:
-            self._tear_down_by(lambda: teardown(data, run.fn, lambda: adapted(data.teardown, "teardown")(run.fn)))
+            self._tear_down_by(lambda: adapted(data.teardown, "teardown")(run.fn))
         for hook in run.hooks["teardown"]:
             self._tear_down_by(partial(hook, run.fn))
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO, shards_of
+from lt_core.data_setup import SetupDraws
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, did_you_mean, nearest_name, warn
 from lt_core.files._hparams_form import (
     annotated_classes,
@@ -76,6 +77,9 @@ def load_from_checkpoint(
         kept = {name: value for name, value in written.items() if name not in whole}
         checkpoint["hyper_parameters"] = {**kept, **{name: value for name, value in whole.items() if name in own}}
     loaded = _made(cls, checkpoint, kwargs, shown)
+    kind = "module" if isinstance(loaded, nn.Module) else "datamodule"
+    if draws := checkpoint.get("setup_draws", {}).get(kind):
+        SetupDraws(draws).keep(loaded)
     if not isinstance(loaded, nn.Module):
         if type(loaded).__qualname__ in checkpoint:
             loaded.load_state_dict(checkpoint[type(loaded).__qualname__])

@@ -172,6 +172,7 @@ class Run:
     def detach(self) -> None:
         """Have nothing log into this run any more."""
         self.recorder.enter("outside")
+        self.job.loaders.release()
         self.module._detach_run()
         for callback in self.callbacks:
             callback._log_as(None)
@@ -290,6 +291,7 @@ class Run:
             callbacks=states,
             weights=self.strategy.full_module_state(self.model) if crosses and self.stage == "fit" else None,
             loggers=[{} if place is None else place for place in files],
+            setup_draws=self.job.loaders.setup_draws() if crosses else {},
         )
 
 

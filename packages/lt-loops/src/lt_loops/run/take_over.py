@@ -20,6 +20,7 @@ def take_over(run: Run, result: RunResult) -> None:
     run.stopping.ended_elsewhere(result.stop_reason)
     if result.weights is not None:
         take_weights(run.module, result.weights)
+    run.job.loaders.take_setup_draws(result.setup_draws)
     run.recorder.take_published(result.metrics)
     for callback in run.callbacks:
         if state := result.callbacks.get(callback.state_key):

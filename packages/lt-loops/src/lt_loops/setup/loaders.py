@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
 from torch import Tensor, nn
 
 from lt_core.data import DataSource, each_loader
+from lt_core.data_setup import SetupDraws, draws_repeated
 from lt_core.errors import ConfigTypeError
 from lt_core.files.checkpoint_header import Contents
 from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
-from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators
+from lt_core.ranks import Ranks
+from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators, seeding
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.state.gaps import Gaps
@@ -41,6 +44,7 @@ class Loaders(Owner):
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
         self.generators: dict[str, dict[str, Any]] = {}
+        self._held: list[SetupDraws] = []
 
     def anew(self) -> Loaders:
         """Return the same, of which nothing was asked for yet."""
@@ -105,10 +109,38 @@ class Loaders(Owner):
         self.epochs.pop(kind, None)
         self.generators.pop(kind, None)
 
+    @contextmanager
+    def setting_up(self, source: DataSource, ranks: Ranks) -> Iterator[None]:
+        """Have ``source.setup`` draw as it first did if it may split data; seeding counts from :meth:`release` on."""
+        if source is not self.datamodule and not any(is_overridden(source, of.loader, DataSource) for of in Stage):
+            yield  # a module that makes layers
+            return
+        with draws_repeated(source, ranks):
+            yield
+        draws = SetupDraws.of(source)
+        if draws is not None and draws.seeding is not None:  # else a run around this one holds it
+            draws.seeding = None
+            self._held.append(draws)
+
+    def release(self) -> None:
+        """Have seeding anew end what ``setup`` repeats: the run is over."""
+        for draws in self._held:
+            draws.seeding = seeding()
+
+    def setup_draws(self) -> dict[str, Any]:
+        """Return where the setups of this run began to draw, as plain data."""
+        found = {"datamodule": SetupDraws.of(self.datamodule), "module": SetupDraws.of(self.module)}
+        return {name: draws.generators for name, draws in found.items() if draws is not None}
+
+    def take_setup_draws(self, found: Mapping[str, Any]) -> None:
+        """Have setups begin where those of another process did."""
+        for name, generators in found.items():
+            SetupDraws(generators).keep(getattr(self, name))
+
     def layout_state(self, contents: Contents, gaps: Gaps) -> dict[str, Any]:
-        """Return the datamodule's hyperparameters, and its state where that is wanted."""
-        source = self.datamodule
-        found: dict[str, Any] = {}
+        """Return where setups draw, the datamodule's hyperparameters, and its state where that is wanted."""
+        source, draws = self.datamodule, self.setup_draws()
+        found: dict[str, Any] = {"setup_draws": draws} if draws else {}
         if isinstance(source, HyperparametersMixin):
             found |= saved_hparams(source, "datamodule_", objects=gaps.objects)
         if source is not None and hasattr(source, "state_dict") and not contents.weights_only:
@@ -132,9 +164,11 @@ class Loaders(Owner):
         return {"loaders": dict(self.generators)} if self.generators else {}
 
     def restore(self, stage: Restore, saved: Saved) -> None:
-        """Have the datamodule see the checkpoint; then ask for loaders as an earlier run did."""
+        """Have setups draw as they did, the datamodule see the file, and loaders be asked for as in an earlier run."""
         source = self.datamodule
-        if stage is Restore.MODULE and source is not None and hasattr(source, "on_load_checkpoint"):
+        if stage is Restore.SETUP:
+            self.take_setup_draws(saved.tree.get("setup_draws", {}))
+        elif stage is Restore.MODULE and source is not None and hasattr(source, "on_load_checkpoint"):
             source.on_load_checkpoint(saved.tree)
         elif stage is Restore.DATA:
             if source is not None and hasattr(source, "load_state_dict") and type(source).__qualname__ in saved.tree:

@@ -14,6 +14,7 @@ from lt_loops.state.position import NEVER
 class Restore(Enum):
     """When something of a checkpoint is taken back, in this order. Only a fit goes beyond ``CALLBACKS``.
 
+    - ``SETUP``: before the setup hooks. Where random splits begin.
     - ``MODULE``: before the strategy sets the module up. The hooks that see the checkpoint, and the weights; those
       that are spread over ranks follow when it has.
     - ``DATA``: what the user's loader methods may look at.
@@ -23,6 +24,7 @@ class Restore(Enum):
     - ``PLACE_OF_OTHERS``: in its stead, where another library wrote the file.
     """
 
+    SETUP = auto()
     MODULE = auto()
     DATA = auto()
     CALLBACKS = auto()
