@@ -29,6 +29,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT406",
         "LT408",
         "LT416",
+        "LT463",
         "LT514",
         "LT518",
         "LT520",

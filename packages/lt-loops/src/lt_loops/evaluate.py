@@ -13,6 +13,7 @@ from lt_core.batch import move_to_device
 from lt_core.callback import Callback
 from lt_core.data import Feed
 from lt_core.dialect import method_of
+from lt_core.errors import warn
 from lt_core.interface import is_overridden
 from lt_core.launcher import RunResult
 from lt_core.module import LightningModule
@@ -66,7 +67,9 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     word, recorder = Stage(group).hook, run.recorder
     feeds = run.evaluation.feeds(group)
     if not feeds:
-        return []  # the method that was asked for loaders gave an empty list
+        if run.stage == group:  # inside a fit it is the method's answer, and meant
+            _warn_of_none(group)
+        return []
     repeats = run.stage == "fit" and run.phase != "sanity_check"  # by a resume, where it does not come to its end
     if repeats:
         run.evaluation.begins()
@@ -143,10 +146,21 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
 
 
 def _predictions(run: Run) -> Generator[tuple[int, Any]]:
+    if not (feeds := run.evaluation.feeds("predict")):
+        _warn_of_none("predict")
+        return
     with model_in_eval_mode(run.module, run.recorder, "predict"):
-        yield from read(run, "predict", run.evaluation.feeds("predict"))
+        yield from read(run, "predict", feeds)
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
         run.call("on_predict_end", phase="on_predict_end")
+
+
+def _warn_of_none(kind: str) -> None:
+    warn(
+        f"{kind} has an empty list of loaders: expected at least one. Nothing runs. To read those of "
+        f"{Stage(kind).loader}(), leave dataloaders= out.",
+        code="LT463",
+    )
 
 
 def _in_order(strategy: Strategy, feeds: list[Feed], collected: list[list[Any]]) -> list[list[Any]]:

@@ -370,7 +370,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             result = self.strategy.launch(run_evaluate, run)
             self._finish(run, result)
         results: list[dict[str, float]] = result.outputs
-        if verbose and self.is_global_zero:
+        if verbose and results and self.is_global_zero:
             self.print(format_results(results, stage))
         return results
 

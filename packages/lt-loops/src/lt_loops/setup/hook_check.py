@@ -249,7 +249,7 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, valida
         if not calls_module or not any(is_overridden(module, own, nn.Module) for own in ("forward", "__call__")):
             either = f"{needed} or forward" if calls_module else needed
             raise HookError(f"{stage} needs {name}.{either}: define it in the module.", code="LT214")
-    if stage != "fit" and not loaders.has(stage):
+    if stage != "fit" and stage not in loaders.given and not loaders.has(stage):
         raise HookError(
             f"{stage} has no data: pass dataloaders=, a datamodule, or define {Stage(stage).loader} in the module.",
             code="LT403",

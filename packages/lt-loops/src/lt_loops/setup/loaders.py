@@ -38,9 +38,7 @@ class Loaders(Owner):
     def __init__(self, module: LightningModule, datamodule: DataSource | None = None, **given: Any) -> None:
         """Note where loaders may come from; ``given`` holds arguments by kind."""
         self.module, self.datamodule = module, datamodule
-        # an empty list of loaders to evaluate on says that there are none
-        none = {kind for kind, value in given.items() if isinstance(value, list | tuple) and not value} - {"train"}
-        self.given = {kind: value for kind, value in given.items() if value is not None and kind not in none}
+        self.given = {kind: value for kind, value in given.items() if value is not None}
         self.asked: dict[str, Any] = {}
         self.epochs: dict[str, int] = {}
         self.generators: dict[str, dict[str, Any]] = {}
@@ -74,8 +72,8 @@ class Loaders(Owner):
         return cls(module, datamodule, **given)
 
     def has(self, kind: str) -> bool:
-        """Return whether there are loaders of ``kind``, without making them."""
-        return kind in self.given or self._owner(kind) is not None
+        """Return whether there are loaders of ``kind``, without making them; an empty list says that there are none."""
+        return bool(each_loader(self.given[kind])) if kind in self.given else self._owner(kind) is not None
 
     def get(self, kind: str) -> Any:
         """Return the loaders of ``kind`` as the user gave them; methods are asked once, until :meth:`forget`."""
