@@ -126,10 +126,10 @@ class CheckpointIO(Interface):
         Raises:
             CheckpointError: when the file system refuses; the old link then stays.
         """
-        if is_remote(target) or is_remote(link):
-            self.save_checkpoint(self.load_checkpoint(target), link)
-        else:
+        if _is_here(target, link):
             _default().point_last(target, link)
+        else:
+            self.save_checkpoint(self.load_checkpoint(target), link)
 
     def add_name(self, target: StrPath, name: StrPath) -> None:
         """Give the checkpoint ``target`` a second name that stays when ``target`` is deleted, in one step.
@@ -137,10 +137,10 @@ class CheckpointIO(Interface):
         Raises:
             CheckpointError: when the file system refuses; what stood at ``name`` then stays.
         """
-        if is_remote(target) or is_remote(name):
-            self.save_checkpoint(self.load_checkpoint(target), name)
-        else:
+        if _is_here(target, name) and local_path(target).is_file():
             _default().add_name(target, name)
+        else:
+            self.save_checkpoint(self.load_checkpoint(target), name)
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a checkpoint at ``path``."""
@@ -297,6 +297,11 @@ class OneFile(CheckpointIO):
 
 _NO_COPY = (errno.ENOSPC, errno.EROFS, errno.ENOENT)
 """Errors of the file system for which a copy in place of a link is no remedy."""
+
+
+def _is_here(target: StrPath, name: StrPath) -> bool:
+    """Return whether ``target`` lies on this machine, where ``name`` shall: a subclass may keep it elsewhere."""
+    return not is_remote(target) and not is_remote(name) and local_path(target).exists()
 
 
 def _copy(source: Path, file: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from lt_callbacks.checkpoint.ledger import Ledger
 from lt_core.checkpoint import CheckpointIO
@@ -95,15 +95,20 @@ class CheckpointFiles:
         self.written.add(path)
         return self._mark_of(self.name_of(path) or "")
 
-    def owns(self, path: str) -> bool:
-        """Return whether the callback wrote ``path``, in this process or before it was resumed."""
+    def owns(self, path: str, *, renamed: bool = False) -> bool:
+        """Return whether the callback wrote ``path``, in this process or before it was resumed.
+
+        ``renamed``: the callback gives this name to files that it wrote under another one. The two need not be one
+        file: the first is gone, or the folder was copied, or has no hard links.
+        """
         name = self.name_of(path)
         if name is None or path in self.written:
             return name is not None
         mark = self._mark_in(path)
-        own = mark == self._mark_of(name)
+        own = mark.startswith(self.mark) if renamed else mark == self._mark_of(name)
         if not own and self._ledger is not None:
-            own = self._is_second_name(path, mark) or self._ledger.owns(self._owner, name)
+            nowhere = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  (a link to nothing)
+            own = nowhere or self._ledger.owns(self._owner, name)
         if own:
             self.written.add(path)
         return own
@@ -130,15 +135,6 @@ class CheckpointFiles:
             header = self._io.header(path)
             return header.mark if header is not None else ""
         return ""
-
-    def _is_second_name(self, path: str, mark: str) -> bool:
-        """Return whether ``path`` is another name of a file of the callback's, as ``last.ckpt`` is."""
-        if not mark.startswith(self.mark):
-            return False
-        first = Path(self.folder, unquote(mark.removeprefix(self.mark), errors="surrogatepass"))
-        with contextlib.suppress(OSError, ValueError):
-            return os.path.samefile(first, path)  # noqa: PTH121  (the path is a string everywhere here)
-        return False
 
     def name_of(self, path: str) -> str | None:
         return relative_name(path, self.folder)

@@ -147,16 +147,19 @@ class KeptCheckpoints:
             return ""
         return path.rpartition(".")[0] + self._weights_ending
 
-    def is_free(self, path: str, may_replace: str) -> bool:
-        """Return whether ``path`` may be written. A resumed list names files too that are another run's by now."""
+    def is_free(self, path: str, may_replace: str, *, renamed: bool = False) -> bool:
+        """Return whether ``path`` may be written. A resumed list names files too that are another run's by now.
+
+        ``renamed``: see :meth:`CheckpointFiles.owns`.
+        """
         if (path != may_replace and path in self.paths()) or self._kept_by_others(path):
             return False
         weights = self.beside(path)
-        return self._may_write(path) and (not weights or self._may_write(weights))
+        return self._may_write(path, renamed) and (not weights or self._may_write(weights, renamed))
 
-    def _may_write(self, path: str) -> bool:
+    def _may_write(self, path: str, renamed: bool) -> bool:
         files = self.files
-        return path in files.written or not files.exists(path) or files.owns(path)
+        return path in files.written or not files.exists(path) or files.owns(path, renamed=renamed)
 
     def others(self) -> list[Checkpoint]:
         callbacks = self._trainer.callbacks if self._trainer is not None else []
@@ -222,9 +225,6 @@ class KeptCheckpoints:
 
     def name_again(self, trainer: TrainerAPI, source: str, target: str, symbolic: bool, replaces: str) -> None:
         """Make ``target`` another name of ``source``, as soon as that is complete; ``replaces`` goes then."""
-        self.files.writes(target)
-        if weights := self.beside(target):
-            self.files.writes(weights)
         replaced = [replaces] if replaces not in ("", target) else []
         save = self.saves.unwritten(source)
         if save is not None:  # the link follows it
@@ -278,6 +278,7 @@ class KeptCheckpoints:
         if not trainer.is_global_zero:
             return
         io = trainer.checkpoint_io
+        self.files.written |= {target, self.beside(target)}
         try:
             name = io.point_last if symbolic else io.add_name
             name(source, target)
@@ -302,7 +303,7 @@ class KeptCheckpoints:
         if self._moved_from is not None:
             self._leave_behind(trainer)
         asks = trainer.is_global_zero and not self._shares_names
-        links = [link for link in self.saves.links() if asks and not self._may_write(link)]
+        links = [link for link in self.saves.links() if asks and not self._may_write(link, renamed=True)]
         for link in trainer.strategy.broadcast(links):  # by now another run's: the next one gets a name of its own
             self.saves.drop_link(link)
             self.ranking.last = "" if link == self.ranking.last else self.ranking.last
@@ -336,8 +337,10 @@ class KeptCheckpoints:
         found = [path for path in named if files.exists(path) or (path in others and files.exists(others[path]))]
         if self._moved_from is not None:
             found = [path for path in found if files.owns(path) or files.came_from(path, self._mark_before)]
-        for path in found if ranking.save_top_k != -1 else {ranking.last}.intersection(found):
+        for path in found if ranking.save_top_k != -1 else ():
             files.owns(path)  # now, as later a background writer would have to be waited for
+        if ranking.last in found and files.owns(ranking.last, renamed=True):
+            files.written.add(self.beside(ranking.last))
         return found
 
     def _leave_behind(self, trainer: TrainerAPI) -> None:

@@ -63,7 +63,7 @@ class ModelCheckpoint(Checkpoint):
         train_time_interval: save whenever this time (``"10 min"``) has passed, at the next batch, or likewise.
         every_n_epochs: save each time this many epochs are done; 1 where neither of the two above is given.
         save_on_train_epoch_end: save at the epoch's end (True) or at validation's (False); None: at validation's where
-            it does not run exactly once an epoch.
+            it does not run exactly once an epoch. Where nothing is validated, at the epoch's end.
         enable_version_counter: a file of another run or callback is not overwritten, but ``-v1`` added; False: it is.
         save_on_exception: save when an exception ends the run, on all ranks. A resume does the batch again in which it
             came.
@@ -638,7 +638,7 @@ class ModelCheckpoint(Checkpoint):
         version: int | None = None
         while True:
             path = self.format_checkpoint_name(metrics, template or None, ver=version)
-            if not self.enable_version_counter or self._kept.is_free(path, may_replace):
+            if not self.enable_version_counter or self._kept.is_free(path, may_replace, renamed=bool(template)):
                 return path
             version = self.STARTING_VERSION if version is None else version + 1
 

@@ -90,11 +90,11 @@ class CheckpointSchedule:
 
     def on_train_epoch_end(self, trainer: TrainerAPI) -> bool:
         """Return whether the moment is the epoch's end: True; or validation's: False."""
+        if not sum(trainer.num_val_batches):  # there is no other moment
+            return True
         if self._on_train_epoch_end is not None:
             return self._on_train_epoch_end
-        if trainer.check_val_every_n_epoch != 1:
-            return False
-        return sum(trainer.num_val_batches) == 0 or trainer.val_check_interval == 1.0
+        return trainer.check_val_every_n_epoch == 1 and trainer.val_check_interval == 1.0
 
 
 def _check(
