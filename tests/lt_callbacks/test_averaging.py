@@ -437,3 +437,12 @@ def test_the_state_that_lightning_writes_is_taken():
     average = EMAWeightAveraging(decay=0.9)
     average.load_state_dict({"latest_update_step": 3})
     assert average.state_dict() == {"latest_update_step": 3, "latest_update_epoch": -1}
+
+
+@pytest.mark.parametrize("stage", ["fit", "test"])
+def test_the_first_weights_in_a_file_of_lightning_are_no_average(stage):
+    average, trainer = EMAWeightAveraging(decay=0.9, update_starting_at_step=9), make(stage=stage)
+    trained, count = {"w": torch.ones(1)}, {"n_averaged": torch.tensor(0)}
+    checkpoint = {"state_dict": {"w": torch.zeros(1)}, "current_model_state": trained, "averaging_state": count}
+    average.on_load_checkpoint(trainer, trainer.lightning_module, checkpoint)
+    assert checkpoint["state_dict"] is trained

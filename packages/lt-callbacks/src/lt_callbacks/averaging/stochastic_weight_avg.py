@@ -140,7 +140,10 @@ class StochasticWeightAveraging(Callback):
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         """Give the module the average, and its batch-norm layers fresh statistics."""
-        if self._average is None or not self._average.num_averaged or trainer.interrupted:
+        if self._average is None or not self._average.num_averaged:
+            return
+        if trainer.interrupted:
+            self._loaded = self.state_dict()  # a fit that continues goes on with it
             return
         self._average.copy_to_module()
         if any(isinstance(layer, _BatchNorm) for layer in pl_module.modules()):

@@ -28,7 +28,8 @@ class WeightAveraging(Callback):
 
     A checkpoint's ``state_dict`` is the average, so that ``test(ckpt_path=...)`` and ``load_from_checkpoint`` get it;
     the present weights are in ``current_model_state``, and a resume continues with both, exactly. When training ends,
-    the module has the average. Override :meth:`should_update` to choose when the average is updated.
+    the module has the average. Override :meth:`should_update` to choose when the average is updated. Before the first
+    update there is no average: validation and checkpoints then use the weights.
 
     Args:
         device: where the average lives; None: on the module's device.
@@ -109,23 +110,28 @@ class WeightAveraging(Callback):
         """Put the average where loaders look for the weights, and the present weights beside it."""
         if self._average is None:
             return
+        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self._average.num_averaged)}
+        if not self._average.num_averaged:
+            return
         other = self._other_weights(trainer, checkpoint["state_dict"])
         here, there = (other, checkpoint["state_dict"]) if not self._swapped else (checkpoint["state_dict"], other)
         checkpoint["state_dict"], checkpoint["current_model_state"] = here, there
-        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(self._average.num_averaged)}
 
     def on_load_checkpoint(self, trainer: TrainerAPI, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Take the average out, and let the module have the weights that training goes on with."""
-        if trainer.stage != "fit":
+        trained = checkpoint.get("current_model_state", checkpoint["state_dict"])
+        count = int(checkpoint["averaging_state"]["n_averaged"]) if "averaging_state" in checkpoint else -1
+        if not count:  # Lightning, and lt 0.1, put the first weights in the place of an average
+            checkpoint["state_dict"] = trained
+        elif trainer.stage != "fit":
             return
-        if "current_model_state" not in checkpoint or "averaging_state" not in checkpoint:
+        elif count < 0 or trained is checkpoint["state_dict"]:
             warn(
                 f"The checkpoint was written without {type(self).__name__}: the average begins with its weights.",
                 code="LT634",
             )
-            return
-        self._loaded = checkpoint["state_dict"], int(checkpoint["averaging_state"]["n_averaged"])
-        checkpoint["state_dict"] = checkpoint["current_model_state"]
+        else:
+            self._loaded, checkpoint["state_dict"] = (checkpoint["state_dict"], count), trained
 
     # ---- the run -----------------------------------------------------------------------------------------------------
 
@@ -173,8 +179,12 @@ class WeightAveraging(Callback):
 
     def on_train_end(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         self._swap(False)
-        if self._average is not None and self._average.num_averaged and not trainer.interrupted:
+        if self._average is None or not self._average.num_averaged:
+            return
+        if not trainer.interrupted:
             self._average.copy_to_module()
+        elif not trainer.strategy.capabilities.sharded_parameters:  # a fit that continues goes on with it
+            self._loaded = self._average.tensors(), self._average.num_averaged
 
     def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
         self._swap(False)
@@ -196,7 +206,7 @@ class WeightAveraging(Callback):
             self._average.update()
 
     def _swap(self, wanted: bool) -> None:
-        if self._average is not None and self._swapped != wanted:
+        if self._average is not None and self._average.num_averaged and self._swapped != wanted:
             self._average.swap()
             self._swapped = wanted
 
