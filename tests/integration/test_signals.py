@@ -53,6 +53,7 @@ def test_the_first_ctrl_c_says_within_the_step_what_will_happen_once(report):
     said = "lt: Ctrl-C: fit ends after this batch. A checkpoint is saved there. Press Ctrl-C again to stop now.\n"
     assert report["says SIGINT"] == [said, said]
     assert report["no files"][0] == said.replace(" A checkpoint is saved there.", "")
+    assert report["sanity"][1] == said.replace(" A checkpoint is saved there.", "")
 
 
 def test_other_signals_come_from_programs_and_say_nothing(report):

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
+from traceback import walk_tb
 from typing import Any
 
 from lt_core.accelerator import Copies
@@ -18,7 +19,7 @@ from lt_data.lookahead import look_ahead
 from lt_data.reader import Reader
 
 _MOMENT = 0.5
-"""Seconds in which a signal of a dead worker arrives."""
+"""Seconds in which a worker whose connection broke is gone."""
 
 
 class LoaderFeed(Feed):
@@ -321,13 +322,16 @@ def _worker_died(error: RuntimeError) -> DataError:
 
 def _death_behind(error: Exception) -> RuntimeError | None:
     """Return torch's error of a worker that died, which may come a moment after its broken connection; else None."""
-    if str(error).startswith("Caught"):  # the dataset's own, passed on by a worker that lives
+    if "in DataLoader worker process" in str(error):  # the dataset's own, passed on by a worker that lives
         return None
     try:
         time.sleep(_MOMENT)
     except RuntimeError as death:  # from torch's handler of SIGCHLD
         return death
-    return None
+    readers = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
+    workers = {worker for reader in readers for worker in getattr(reader, "_workers", ())}
+    gone = [f"{worker.pid}) exited with status {worker.exitcode}" for worker in workers if not worker.is_alive()]
+    return RuntimeError(f"DataLoader worker (pid {gone[0]}.") if gone else None
 
 
 def _out_of_range(loader: Any) -> DataError:

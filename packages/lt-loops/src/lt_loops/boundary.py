@@ -143,7 +143,9 @@ def after_epoch(run: Run) -> None:
     An epoch that a limit cut short has its hooks called too, but the position stays in its middle, so that raising the
     limit continues there.
     """
+    run.data.pause()
     if run.stopping.leaving:  # the epoch is not over: a resume goes on in it, and ends it
+        run.training.settle()
         return
     run.losses.check_epoch(only_warns=run.job.lenient)
     run.saves.hear()

@@ -23,6 +23,7 @@ from lt_loops.logging.recorder import RunRecorder
 from lt_loops.preparation import set_up
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
+from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.hook_calls import HookCalls
@@ -187,6 +188,11 @@ def read(
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
     of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
     """
+    with ended_by_signal(run):
+        yield from _read(run, group, feeds, limit, skip)
+
+
+def _read(run: Run, group: str, feeds: list[Feed], limit: int | None, skip: int) -> Generator[tuple[int, Any]]:
     total, opened = 0, None
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     if run.job.lenient and feeds:  # as TrainingData.open_first: making the iterator and the hooks may both draw

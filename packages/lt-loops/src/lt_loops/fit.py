@@ -21,6 +21,7 @@ from lt_loops.evaluate import evaluate
 from lt_loops.preparation import set_up, set_up_training
 from lt_loops.report import announcements
 from lt_loops.run.frame import Run
+from lt_loops.run.signals import ended_by_signal
 from lt_loops.session import Session
 from lt_loops.setup.hook_check import check_monitors
 from lt_loops.step.choose import make_plan
@@ -87,7 +88,8 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():
-            train_epoch(run)
+            with ended_by_signal(run):
+                train_epoch(run)
             after_epoch(run)
         leave_training(run)
         run.call("on_train_end", phase="on_train_end")
@@ -195,7 +197,6 @@ def train_epoch(run: Run) -> None:
         else:  # no break: the loader is at its end, which one without a length shows only here
             end_of_data(run)
             finished = True
-    run.data.pause()
 
 
 def _sanity_check(run: Run) -> None:

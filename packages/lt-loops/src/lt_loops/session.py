@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from functools import partial
@@ -36,7 +37,8 @@ class Session:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.signals = Signals(run.stopping, run.strategy, run.stage, run.callbacks)
+        self.signals = Signals(run)
+        self.process = os.getpid()
         self.failed: BaseException | None = None
         self.anomaly = False
         self.forgetting: RemovableHandle | None = None
@@ -75,7 +77,9 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Run the hooks of the way out, close loggers, detach."""
+        """Run the hooks of the way out, close loggers, detach; nothing where a fork leaves its parent's run."""
+        if os.getpid() != self.process:
+            return
         run = self.run
         self.failed = error
         if error is not None:

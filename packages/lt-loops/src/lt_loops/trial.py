@@ -103,6 +103,7 @@ def _train(run: Run, losses: _Losses) -> Trial:
     while not run.stopping.ends_training():
         before = run.position.step
         train_epoch(run)
+        run.data.pause()
         if run.stopping.reason or run.position.step == before:  # no batch had a loss: further epochs will have none
             break
         run.position.next_epoch(0)

@@ -49,7 +49,7 @@ class Group:
     """
 
     def __init__(self, rank: int, world_size: int, store: Store, control: ProcessGroup) -> None:
-        self.rank, self.world_size, self.store = rank, world_size, store
+        self.rank, self.world_size, self.store, self.process = rank, world_size, store, os.getpid()
         self._control: ProcessGroup | None = control
         self._background: ProcessGroup | None = None
         self._releases: weakref.WeakKeyDictionary[Any, set[Callable[[Any], object]]] = weakref.WeakKeyDictionary()
@@ -145,6 +145,8 @@ def leave_group(*, failed: bool = False) -> None:
             entered again. NCCL's kernels, which may never end once a rank is gone, are aborted.
     """
     global _group, _broken, _last_store
+    if _group is not None and _group.process != os.getpid():
+        return  # a fork that exits; its parent is the rank
     mine, _group = _group, None
     _last_store = _last_store if failed else None
     there = dist.is_initialized()

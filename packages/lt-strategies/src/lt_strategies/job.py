@@ -87,6 +87,11 @@ class Seat(Supervisor):
         _seat = self
         return self
 
+    @property
+    def is_fork(self) -> bool:
+        """Whether this process is one that the rank has forked, whose end is none of the rank's."""
+        return os.getpid() != self._line.pid
+
     def leave(self) -> None:
         """Say that this rank has ended for good."""
         self._mark(page.ENDED)
@@ -106,7 +111,8 @@ class Seat(Supervisor):
             strategy.supervisor = self
             result = fn(*args)
         except BaseException as error:
-            self._raise_cause(error)
+            if not self.is_fork:
+                self._raise_cause(error)
             raise
         finally:
             del strategy.supervisor
@@ -150,7 +156,7 @@ class Seat(Supervisor):
     def quiet_excepthook(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
         """Hand an uncaught error to the watcher, which prints one message for the whole job."""
         error.__traceback__ = trace
-        if self.folder.exists():
+        if self.folder.exists() and not self.is_fork:
             self.report(error)
         else:
             sys.__excepthook__(kind, error, trace)

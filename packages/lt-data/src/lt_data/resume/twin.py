@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from lt_data.resume.workers import Parcel, Restoring, Rotated, Traveling, WorkerState, plain_state, unplain_state
+from lt_data.resume.workers import Begin, Parcel, Traveling, WorkerState, plain_state, started, unplain_state
 
 
 def copied(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
@@ -68,7 +68,7 @@ class Twin:
             return self._iterator
         twin = self._copy(states or {}, base)
         self.states = dict(states or {})
-        iterator = Rotated(twin, first) if self.workers and (first or states) else iter(twin)
+        iterator = started(twin, first) if self.workers else iter(twin)
         if self.persistent:
             twin.__dict__["_iterator"] = iterator
             self._twin = twin
@@ -76,8 +76,8 @@ class Twin:
         return iterator
 
     def bare(self) -> Iterator[Any]:
-        """Return the iterator of the user's own loader."""
-        self._iterator = iter(self.loader)
+        """Return the iterator of what the user's own loader reads, whose workers do not outlive it."""
+        self._iterator = started(self._copy({}, None)) if self.workers else iter(self.loader)
         return self._iterator
 
     def unwrap(self, parcel: Parcel) -> Any:
@@ -134,7 +134,8 @@ class Twin:
         if self.travels:
             stream = loader.batch_size if loader.batch_sampler is not None and _is_stream(loader) else None
             changes["collate_fn"] = Traveling(loader.collate_fn, stream)
-            changes["worker_init_fn"] = Restoring(loader.worker_init_fn, loader.collate_fn, states)
+        if self.workers:
+            changes["worker_init_fn"] = Begin(loader.worker_init_fn, loader.collate_fn, states)
         if base is not None:
             changes["generator"] = base
         return copied(loader, **changes)

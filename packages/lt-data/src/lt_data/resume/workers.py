@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from threading import Timer
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -21,6 +23,7 @@ from lt_data.resume.generators import (
     set_owned_states,
 )
 from lt_data.resume.generators import unplain as unplain_host
+from lt_data.resume.worker_signals import leave_signals_to_run, respect_handler, sigterm_blocked
 
 WorkerState = tuple[HostState, list[str], Any, bool]
 """The three generators; those that dataset and collate function own; the dataset's ``state_dict``; whether its data is
@@ -72,8 +75,10 @@ class Traveling:
         return [batch, worker.id, state]
 
 
-class Restoring:
-    """A ``worker_init_fn`` that puts a worker's state back, after the user's own ``worker_init_fn`` has run."""
+class Begin:
+    """The ``worker_init_fn`` of every worker: it ends with the run, and not before; its state is put back after a
+    resume, when the user's own ``worker_init_fn`` has run.
+    """
 
     def __init__(
         self, init: Callable[[int], None] | None, collate: Callable[[Any], Any], states: dict[int, WorkerState]
@@ -84,8 +89,10 @@ class Restoring:
     def __call__(self, worker_id: int) -> None:
         """Initialise worker ``worker_id``."""
         end_with_parent()  # torch's own workers look for theirs every five seconds
+        leave_signals_to_run()
         if self.init is not None:
             self.init(worker_id)
+            respect_handler()
         if worker_id not in self.states:
             return
         host, owned, place, used_up = self.states[worker_id]
@@ -112,7 +119,11 @@ class _UsedUp(fetch._IterableDatasetFetcher):
 _Fetcher = fetch._IterableDatasetFetcher
 
 
-class Rotated(_MultiProcessingDataLoaderIter):
+_PATIENCE = 5.0
+"""Seconds in which workers may end what they do: all of them together, where torch waits as long for each."""
+
+
+class Workers(_MultiProcessingDataLoaderIter):
     """A DataLoader's iterator whose first batch goes to worker ``first``, as in the middle of an epoch."""
 
     def __init__(self, loader: DataLoader[Any], first: int) -> None:
@@ -125,6 +136,25 @@ class Rotated(_MultiProcessingDataLoaderIter):
             next(self._worker_queue_idx_cycle)
         self._first = 0
         super()._try_put_index()
+
+    def _shutdown_workers(self) -> None:
+        workers = getattr(self, "_workers", ())
+        if not workers or workers[0]._parent_pid != os.getpid():
+            return  # a fork, which shares the event that ends them
+        timer = Timer(_PATIENCE, lambda: [worker.terminate() for worker in workers])
+        timer.start()
+        try:
+            super()._shutdown_workers()
+        finally:
+            timer.cancel()
+            for worker in workers:
+                worker.kill()  # one that heeded nothing would keep this process from its end
+
+
+def started(loader: DataLoader[Any], first: int = 0) -> Workers:
+    """Return an iterator of ``loader``, whose workers it starts; the first batch goes to worker ``first``."""
+    with sigterm_blocked(loader):
+        return Workers(loader, first)
 
 
 def plain_state(state: WorkerState) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from lt_core.callback import Callback
+from lt_core.data import Feed
 from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
@@ -147,6 +149,12 @@ class Run:
     def is_live(self) -> bool:
         """Whether hooks of this run are called: it runs, or its callbacks hear of the exception that ended it."""
         return self.status == "running" or self.recorder.phase == "on_exception"
+
+    def feed_read_in(self, frames: Iterable[FrameType]) -> Feed | None:
+        """Return the feed of this run of which a call among ``frames`` fetches a batch."""
+        mine = {id(feed) for feed in (self.data.feed, *self.evaluation.open_feeds())}
+        readers = (frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "_deliver")
+        return next((reader for reader in readers if isinstance(reader, Feed) and id(reader) in mine), None)
 
     # ---- what happens to it ------------------------------------------------------------------------------------------
 

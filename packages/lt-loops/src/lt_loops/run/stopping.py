@@ -99,6 +99,10 @@ class Stopping(Owner):
             self._leave(agreement.signal or 0)
         return self.leaving
 
+    def leaves_wait(self) -> bool:
+        """Return whether a signal ends the run where it waits for a batch; several ranks have no such place."""
+        return self._agreement is None and self.obeys_signal()
+
     def begin_evaluation(self) -> None:
         """Have an evaluation outside of ``fit`` look up only where something is asked from here on."""
         self._ahead.looked_up()

@@ -185,6 +185,8 @@ def _work(folder: str, rank: int, world_size: int, payload: Any) -> None:
         if rank == 0:
             _save(Path(folder) / "result", result)
     except BaseException as error:
+        if mine.is_fork:
+            raise
         if "autograd's threading in combination with fork" in str(error):
             error.add_note(
                 "Torch cannot compute gradients in a fork of this process, whose autograd has threads (of a GPU, or of "

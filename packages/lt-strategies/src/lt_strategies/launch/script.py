@@ -70,6 +70,8 @@ def _start_ranks(strategy: Ranks) -> None:
 
 def _wait_for_ranks(mine: Seat, process: subprocess.Popen[bytes]) -> None:
     """At the end of the script, wait for the other ranks' ends; fail with them."""
+    if mine.is_fork:
+        return
     group.leave_group()
     mine.leave()
     assert process.stdin is not None
@@ -87,7 +89,7 @@ def _report_uncaught(mine: Seat) -> None:
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if mine.folder.exists() and not mine.heard:
+        if mine.folder.exists() and not mine.heard and not mine.is_fork:
             error.__traceback__ = trace
             mine.report(error)
         mine.heard = True

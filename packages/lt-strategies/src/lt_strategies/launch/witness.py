@@ -63,17 +63,21 @@ class Witness(Seat):
         try:
             return super().run(fn, args, strategy)
         except BaseException as error:
-            if not is_agreed(error):
+            if not (self.is_fork or is_agreed(error)):
                 self._linger()
             raise
         finally:
-            self._done.set()
-            self._thread.join()
-            if self._dump is not None and page.DUMP_SIGNAL is not None:
-                faulthandler.unregister(page.DUMP_SIGNAL)
-                self._dump.close()
-            flight.hush(self.folder, self.rank)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.is_fork:
+                self._end_watch()
+
+    def _end_watch(self) -> None:
+        self._done.set()
+        self._thread.join()
+        if self._dump is not None and page.DUMP_SIGNAL is not None:
+            faulthandler.unregister(page.DUMP_SIGNAL)
+            self._dump.close()
+        flight.hush(self.folder, self.rank)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def report(self, error: BaseException) -> dict[str, Any]:
         first = page.read_report(self.folder, self.rank) is None
