@@ -8,9 +8,14 @@ from torch.utils.data import DataLoader
 import lt as pl
 
 pytest.importorskip("torchao")
+
+from torchao import optim as low_bit
 from torchao import quantize_
 from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-from torchao.prototype.quantized_training import Int8MixedPrecisionTrainingConfig
+from torchao.prototype.quantized_training import (
+    Int8MixedPrecisionTrainingConfig,
+    int8_weight_only_quantized_training,
+)
 
 DATA = torch.randn(64, 32, generator=torch.Generator().manual_seed(1))
 
@@ -57,6 +62,53 @@ def by_hand(convert):
 
 def whole(layer, name):
     return isinstance(layer, nn.Linear) and layer.out_features % 16 == 0
+
+
+class Wide(pl.LightningModule):
+    """One layer that is large enough for states of few bits, quantized where asked."""
+
+    def __init__(self, optimizer=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(256, 256)
+        self.optimizer = optimizer
+        if optimizer is None:
+            quantize_(self, int8_weight_only_quantized_training())
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).square().mean()
+
+    def configure_optimizers(self):
+        kind = torch.optim.SGD if self.optimizer is None else getattr(low_bit, self.optimizer)
+        return kind(self.parameters(), lr=0.001)
+
+
+def wide(folder, optimizer, epochs, ckpt_path=None):
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    saves = pl.callbacks.ModelCheckpoint(folder, save_last=True)
+    data = DataLoader(torch.randn(64, 256, generator=torch.Generator().manual_seed(1)), 16)
+    torch.manual_seed(2)  # they round at random
+    module = Wide(optimizer)
+    pl.Trainer(accelerator="cpu", max_epochs=epochs, callbacks=[saves], **quiet).fit(module, data, ckpt_path=ckpt_path)
+    weight = module.layer.weight.detach()
+    return weight if optimizer else weight.dequantize()
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW8bit", "AdamW4bit", "AdamWFp8", None])
+def test_states_and_weights_of_few_bits_are_saved_and_resume_as_one_run(optimizer, tmp_path):
+    whole = wide(tmp_path / "whole", optimizer, 3)
+    half = wide(tmp_path, optimizer, 2)
+    tree = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert "gaps" not in tree
+    loaded = Wide.load_from_checkpoint(tmp_path / "last.ckpt", optimizer=optimizer).layer.weight.detach()
+    assert torch.equal(half, loaded if optimizer else loaded.dequantize())
+    assert torch.equal(whole, wide(tmp_path, optimizer, 3, tmp_path / "last.ckpt"))
+
+
+def test_quantized_weights_are_not_loaded_into_others(tmp_path):
+    wide(tmp_path, None, 1)
+    with pytest.raises(pl.errors.CheckpointError, match=r"layer\.weight is a quantized weight.*Quantize the module"):
+        Wide.load_from_checkpoint(tmp_path / "last.ckpt", optimizer="AdamW8bit")
 
 
 CONVERT = {

@@ -21,10 +21,10 @@ from lt_core.files._hparams_form import (
     comes_back,
     constructor_hints,
     is_annotated,
-    is_array,
     of_omegaconf,
     opened,
 )
+from lt_core.files.typed_data import is_array
 
 __all__ = ["AttributeDict", "HyperparametersMixin", "makes_new", "plain_hparams", "saved_hparams", "settle_hparams"]
 

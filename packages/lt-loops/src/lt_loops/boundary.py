@@ -58,6 +58,7 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     run.training.settle()
     if not resumed:
         run.log.write_row()
+    run.find_gaps()
     run.save()  # after the row: a checkpoint says how far the loggers' files go
     if run.stopping.obeys_signal():  # before the validation and the schedulers: a resume from here does both
         _announce_signal(run)

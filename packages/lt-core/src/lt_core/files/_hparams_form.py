@@ -11,8 +11,9 @@ import types
 import typing
 from argparse import Namespace
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from lt_core.errors import ConfigError
 from lt_core.files.plain_data import ATOMS, MAX_DEPTH
+from lt_core.files.typed_data import changed, is_array, make, plain_tensor
 
 
 class NotPlainError(Exception):
@@ -165,7 +167,7 @@ def _simple(value: Any) -> Any | None:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Tensor):
-        return None if value.is_meta else _plain_tensor(value)
+        return None if value.is_meta else plain_tensor(value)
     if is_array(value):
         return torch.tensor(value)
     if (
@@ -175,22 +177,6 @@ def _simple(value: Any) -> Any | None:
     ):
         return value.tolist()  # scalars; for people, arrays of what torch has no type for too
     return None
-
-
-def _plain_tensor(value: Tensor) -> Tensor | None:
-    """Return a tensor's data as a tensor of torch's own class; None for one that only stands for others (DTensor)."""
-    if type(value) in (Tensor, torch.nn.Parameter):
-        return value.detach()
-    wraps = type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__
-    return None if wraps else value.detach().as_subclass(Tensor)
-
-
-def is_array(value: Any) -> bool:
-    """Return whether a value is an array of numpy whose data a tensor can hold."""
-    kind = type(value)
-    if kind.__module__ != "numpy" or kind.__name__ != "ndarray":
-        return False
-    return isinstance(getattr(torch, value.dtype.name, None), torch.dtype) and value.dtype.isnative
 
 
 # ---- what annotations bring back -------------------------------------------------------------------------------------
@@ -245,7 +231,7 @@ def is_annotated(value: Any, hint: Any) -> bool:
 # ---- from a file -----------------------------------------------------------------------------------------------------
 
 
-def with_types(value: Any, arrays: Any, kinds: Any) -> Any:
+def hparams_with_types(value: Any, arrays: Any, kinds: Any) -> Any:
     """Return saved hyperparameters with the types back that a file says beside them.
 
     Args:
@@ -253,38 +239,16 @@ def with_types(value: Any, arrays: Any, kinds: Any) -> Any:
         arrays: the keys that lead to each tensor that was an array of numpy.
         kinds: the same for each other type, by its name. Names that are not ours are passed over.
     """
-    value = _changed(value, lambda it: it.cpu().numpy() if isinstance(it, Tensor) else it, _paths(arrays))
-    for name, kind in _MARKED.items():
-        form = set if kind is frozenset else str
-        paths = _paths(kinds.get(name) if isinstance(kinds, dict) else None)
-        value = _changed(value, lambda it, kind=kind, form=form: kind(it) if type(it) is form else it, paths)
-    for name in _CONFIGS:
-        paths = [path for path in _paths(kinds.get(name) if isinstance(kinds, dict) else None) if path]
-        value = _changed(value, _as_config, paths)
-    return value
-
-
-def _paths(found: Any) -> list[Sequence[Any]]:
-    """Return what a file gives as a list of keys that lead somewhere; anyone may have written it."""
-    paths = found if isinstance(found, list) else []
-    return [p for p in paths if isinstance(p, list) and all(type(key) in ATOMS or type(key) is tuple for key in p)]
-
-
-def _changed(value: Any, change: Any, paths: Sequence[Sequence[Any]]) -> Any:
-    """Return ``value`` with ``change`` made where ``paths`` lead."""
-    if any(len(path) == 0 for path in paths):
-        return change(value)
-    inside: dict[Any, list[Sequence[Any]]] = {}
-    for path in paths:
-        inside.setdefault(path[0], []).append(path[1:])
-    if not inside:
-        return value
-    if isinstance(value, dict):
-        new = {key: _changed(item, change, inside.get(key, ())) for key, item in value.items()}
-        return OrderedDict(new) if type(value) is OrderedDict else new
-    if type(value) in (list, tuple):
-        return type(value)([_changed(item, change, inside.get(index, ())) for index, item in enumerate(value)])
-    return value
+    found = {**(kinds if isinstance(kinds, dict) else {}), "ndarray": arrays}
+    makers: dict[str, Any] = {name: partial(make, name, None) for name in ("ndarray", *_MARKED)}
+    makers |= dict.fromkeys(_CONFIGS, _as_config)
+    changes = [
+        (keys, change)
+        for name, change in makers.items()
+        for keys in (found[name] if isinstance(found.get(name), list) else ())
+        if isinstance(keys, list) and len(keys) <= MAX_DEPTH and (keys or name not in _CONFIGS)
+    ]
+    return changed(value, changes)
 
 
 # ---- omegaconf -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from lt_core.errors import CheckpointError
 
-__all__ = ["ATOMS", "is_plain", "key_path", "plain_tree", "without_numpy"]
+__all__ = ["ATOMS", "is_plain", "key_path", "plain_tree"]
 
 ATOMS: frozenset[type] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device}
@@ -61,7 +61,7 @@ def plain_tree(tree: Any, root: str = "checkpoint", *, tensor: Callable[[Tensor]
     Raises:
         CheckpointError: for anything that is not plain; names the keys that lead to it.
     """
-    return _Walk(root, tensor).visit(tree, ())
+    return Walk(root, tensor).visit(tree, ())
 
 
 def is_plain(value: Any) -> bool:
@@ -73,21 +73,12 @@ def is_plain(value: Any) -> bool:
     return True
 
 
-def without_numpy(state: Any) -> Any:
-    """Return settings or a state dict with numpy's scalars as Python's numbers, which a checkpoint can hold."""
-    if type(state).__module__ == "numpy" and getattr(state, "shape", None) == ():
-        return state.item()
-    if type(state) is dict:
-        return {key: without_numpy(value) for key, value in state.items()}
-    return type(state)(map(without_numpy, state)) if type(state) in (list, tuple) else state
-
-
 def key_path(root: str, keys: tuple[Any, ...]) -> str:
     """Return how one writes the way to a value: ``checkpoint["callbacks"][0]``."""
     return root + "".join(f"[{key!r}]" for key in keys)
 
 
-class _Walk:
+class Walk:
     """One walk over a tree. What occurs twice is visited once, so that it stays one object."""
 
     def __init__(self, root: str, tensor: Callable[[Tensor], Tensor]) -> None:
@@ -98,10 +89,10 @@ class _Walk:
         if type(value) in ATOMS:
             return value if value != b"" else _NoBytes()
         if id(value) not in self.done:
-            self.done[id(value)] = self._rebuild(value, keys)
+            self.done[id(value)] = self.rebuild(value, keys)
         return self.done[id(value)]
 
-    def _rebuild(self, value: Any, keys: tuple[Any, ...]) -> Any:
+    def rebuild(self, value: Any, keys: tuple[Any, ...]) -> Any:
         kind: Any = type(value)
         if kind is Tensor or kind is nn.Parameter:
             if value.is_meta:
@@ -115,8 +106,8 @@ class _Walk:
         if kind in _MAPPINGS:
             rebuilt = {}
             for key, item in value.items():  # most of a checkpoint: what stands for itself costs no call
-                name = key if type(key) in _NO_BYTES else self._key(key, keys)
-                rebuilt[name] = item if type(item) in _NO_BYTES else self.visit(item, (*keys, key))
+                name = key if type(key) in _NO_BYTES else self.key(key, keys)
+                rebuilt[name] = item if type(item) in _NO_BYTES else self.visit(item, (*keys, name))
             same: Any = rebuilt if kind is dict else kind(rebuilt)
             if "_metadata" in getattr(value, "__dict__", ()):  # a state dict's versions of its modules
                 same._metadata = self.visit(value._metadata, (*keys, "_metadata"))
@@ -124,21 +115,26 @@ class _Walk:
         if kind is list or kind is tuple:
             if _NO_BYTES.issuperset(map(type, value)):  # Python's generator is 625 numbers in a tuple
                 return kind(value)
-            return kind(
-                [item if type(item) in _NO_BYTES else self.visit(item, (*keys, i)) for i, item in enumerate(value)]
-            )
+            return kind(self.items(value, keys))
         if kind is set:
-            return {self._key(item, keys) for item in value}
-        raise self._refusal(value, keys)
+            return {self.key(item, keys) for item in value}
+        return self.other(value, keys)
 
-    def _key(self, key: Any, keys: tuple[Any, ...]) -> Any:
+    def items(self, value: Sequence[Any], keys: tuple[Any, ...]) -> list[Any]:
+        return [item if type(item) in _NO_BYTES else self.visit(item, (*keys, i)) for i, item in enumerate(value)]
+
+    def key(self, key: Any, keys: tuple[Any, ...]) -> Any:
         if type(key) in ATOMS:
             return key if key != b"" else _NoBytes()
         if type(key) is tuple:
-            return tuple(self._key(part, keys) for part in key)
-        raise self._refusal(key, keys, what="a key or member")
+            return tuple(self.key(part, keys) for part in key)
+        raise self.refusal(key, keys, what="a key or member")
 
-    def _refusal(self, value: Any, keys: tuple[Any, ...], what: str = "a value") -> CheckpointError:
+    def other(self, value: Any, keys: tuple[Any, ...]) -> Any:
+        """Return the plain form of what is of none of the plain types."""
+        raise self.refusal(value, keys)
+
+    def refusal(self, value: Any, keys: tuple[Any, ...], what: str = "a value") -> CheckpointError:
         kind = type(value)
         remedy = next(
             (text for base in kind.__mro__ if (text := _REMEDIES.get(base.__module__.partition(".")[0]))), None

@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from argparse import Namespace
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path, PurePath
@@ -25,12 +26,13 @@ from lt_core.files._hparams_form import (
     annotated_classes,
     constructor_hints,
     enum_member,
+    hparams_with_types,
     is_sketch,
     whole_config,
-    with_types,
 )
 from lt_core.files.checkpoint_header import HEADER_KEY
 from lt_core.files.partial_save import check_left_out
+from lt_core.files.typed_data import unflattened, with_types
 from lt_core.hparams import AttributeDict, plain_hparams
 from lt_core.loading.hparams_file import read_hparams_file
 
@@ -67,7 +69,7 @@ def load_from_checkpoint(
     io = CheckpointIO()
     if isinstance(checkpoint_path, (str, PathLike)) and Path(checkpoint_path).is_dir():
         io = shards_of(io) or io
-    checkpoint = io.load_checkpoint(checkpoint_path, map_location, trusted=trusted)
+    checkpoint = with_types(io.load_checkpoint(checkpoint_path, map_location, trusted=trusted))
     if HEADER_KEY not in checkpoint:
         checkpoint = _in_todays_keys(checkpoint)
     if hparams_file is not None:
@@ -124,6 +126,10 @@ def load_state_dict_strictly(
     """
     check_left_out(module, state, left_out, path)
     own = module.state_dict()
+    if quantized := [key for key, value in state.items() if type(value) is dict and isinstance(own.get(key), Tensor)]:
+        made = {key: _quantized(state[key], own[key], f"{path}: {key}") for key in quantized}
+        metadata, state = getattr(state, "_metadata", None), OrderedDict({**state, **made})
+        state._metadata = metadata  # type: ignore[attr-defined]
     shapes = [
         f"{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the module"
         for key, value in own.items()
@@ -167,7 +173,7 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     arrays, kinds = checkpoint.get(prefix + "hparams_arrays", ()), checkpoint.get(prefix + "hparams_types", {})
-    saved = with_types(_saved(checkpoint, prefix), arrays, kinds)
+    saved = hparams_with_types(_saved(checkpoint, prefix), arrays, kinds)
     holder = checkpoint.get(prefix + "hparams_name")
     if holder in named:
         inside = {name: value for name, value in given.items() if name in saved and name not in named}
@@ -329,6 +335,19 @@ def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
     other = [name for name in saved if name in own and repr(shown[str(name)]) != repr(mine[str(name)])]
     listed = ", ".join(f"{name}={saved[name]!r} (here {own[name]!r})" for name in other[:_MOST])
     return f": {listed}" if listed else ""
+
+
+def _quantized(saved: dict[str, Any], own: Tensor, name: str) -> Any:
+    """Return a quantized weight, of the tensors that a file holds for it, in the manner of the module's own."""
+    try:
+        return unflattened(own, saved)
+    except (AttributeError, ValueError) as error:
+        raise CheckpointError(
+            f"{name} is a quantized weight, of the tensors {', '.join(map(str, saved))}; the module has a "
+            f"{type(own).__qualname__} ({error}). Quantize the module as for the run that saved: in __init__ or "
+            "configure_model.",
+            code="LT662",
+        ) from error
 
 
 def _differences(

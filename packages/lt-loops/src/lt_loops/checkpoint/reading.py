@@ -12,6 +12,7 @@ from typing import Any
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
+from lt_core.files.typed_data import with_types
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
 from lt_loops.former_names import understood_by
@@ -32,7 +33,7 @@ def read_checkpoint(
     if path is None:
         return
     with waiting(f"the checkpoint {short_path(path)}", says=says):
-        tree = strategy.load_checkpoint(io, path, trusted=origin.trusted)
+        tree = with_types(strategy.load_checkpoint(io, path, trusted=origin.trusted))
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "

@@ -12,7 +12,8 @@ layout (``epoch``, ``global_step``, ``state_dict``, ``optimizer_states``, ``lr_s
   the user accumulates in manual optimization, and what its strategy keeps for itself,
 - ``loggers``: version and place in the files of each logger (None where it failed), ``precision``: the scaler.
 
-Where an optional part (a logger, a callback, a datamodule) failed, the key ``gaps`` says which, and why.
+Where an optional part (a logger, a callback, a datamodule) failed, or is not plain data, the key ``gaps`` says which,
+and why; ``lt_types`` says where values were of another type (:mod:`lt_core.files.typed_data`).
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def checkpoint_of(
         tree |= {"loops": loops, "lt": {**shared, "ranks": ranks, "world_size": strategy.world_size}}
     for owner in owners:
         owner.complete(tree, contents, gaps)
+    tree = gaps.without(tree)
     if gaps.found:
         tree["gaps"] = gaps.found
     return tree

@@ -49,10 +49,9 @@ class CallbackStates(Owner):
         """Call ``on_save_checkpoint``; a dict that it returns is the callback's state."""
         if contents.weights_only:
             return
-        with gaps.checks_added(tree):
-            for callback in self.all:
-                part = f"on_save_checkpoint of {callback.state_key}"
-                gaps.optional(part, partial(self._save, callback, tree))
+        for callback in self.all:
+            part = f"on_save_checkpoint of {callback.state_key}"
+            gaps.optional(part, partial(self._save, callback, tree))
 
     def _save(self, callback: Callback, tree: dict[str, Any]) -> None:
         hook = callback_hook(self._trainer, self._module, callback, "on_save_checkpoint")

@@ -241,6 +241,14 @@ class Run:
         finally:
             self.saving = False
 
+    def find_gaps(self) -> None:
+        """Say after the first step, not at the first save, what the checkpoints of this run will lack."""
+        states = self.training.states_after_first_step()
+        if states is not None and any(callback.role == "checkpoint" for callback in self.callbacks):
+            gaps = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects)
+            gaps.without({**states, "callbacks": self.callback_states.states(gaps)})
+            self.saves.say_gaps("The checkpoints of this run are", gaps.found)
+
     def use_callbacks(self, callbacks: list[Callback]) -> None:
         self.callback_states.use(callbacks)
         self.hooks.forget()

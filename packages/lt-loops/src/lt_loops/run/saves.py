@@ -61,6 +61,7 @@ class Saves:
         self.requests: list[SaveRequest] = []
         self.newest = ""
         self._unconfirmed: list[SaveRequest] = []
+        self._said: set[str] = set()
         self._on_disk: dict[Contents, int] = {}  # batches done in the newest state
         self._failures: dict[Contents, tuple[int, Exception]] = {}  # the same of the newest one that was not written
 
@@ -108,7 +109,7 @@ class Saves:
             if error is not None:
                 self._report(request, error)
                 continue
-            self._say_gaps(request.path, tree)
+            self.say_gaps(f"{request.path} was", tree.get("gaps", {}))
             self._unconfirmed.append(request)  # before on_saved, which may raise
             done.append(request)
             if request.owner is not None:
@@ -177,7 +178,7 @@ class Saves:
             if each_logger is None:
                 self._io.teardown()
         self._is_on_disk(path, contents, self._ahead.position.batches)
-        self._say_gaps(path, tree)
+        self.say_gaps(f"{path} was", tree.get("gaps", {}))
         if self._together:
             self._strategy.barrier("save_checkpoint")
         return failed
@@ -279,10 +280,13 @@ class Saves:
         if request.owner is not None:
             request.owner.on_save_failed(request.path, error)
 
-    def _say_gaps(self, path: str, tree: dict[str, Any]) -> None:
-        if self._strategy.rank == 0 and (gaps := tree.get("gaps")):
+    def say_gaps(self, what: str, gaps: Mapping[str, str]) -> None:
+        """Say, once for each part, what ``what`` lacks."""
+        new = {part: why for part, why in gaps.items() if part not in self._said}
+        self._said.update(new)
+        if self._strategy.rank == 0 and new:
             warn(
-                f"{path} was saved without {listed(gaps)}. A resume begins that anew, everything else continues "
+                f"{what} saved without {listed(new)}. A resume begins that anew, everything else continues "
                 "exactly. The file's key 'gaps' lists it.",
                 code="LT604",
             )

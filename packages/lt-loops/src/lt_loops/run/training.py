@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from lt_core.errors import CheckpointError, warn
 from lt_core.files.checkpoint_header import Contents
-from lt_core.files.plain_data import without_numpy
+from lt_core.files.typed_data import with_wrappers
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.strategy import Strategy
@@ -20,7 +20,7 @@ from lt_loops.setup.optimizers import Optimization
 from lt_loops.state.gaps import Gaps
 from lt_loops.state.owner import Owner, Restore, Saved
 from lt_loops.state.plan import Plan
-from lt_loops.state.position import Pending
+from lt_loops.state.position import NEVER, Pending
 
 
 class Waiting(Protocol):
@@ -41,6 +41,7 @@ class Training(Owner):
         schedulers: the learning-rate schedulers, and when they step.
         plan: how a batch is trained on, chosen for this run.
         dirty: the plan must be made again.
+        gaps_known: whether the first step is done, and what of its states no checkpoint can hold is said.
         pending: what the unfinished accumulation window has seen.
         open_gradients: in manual optimization, the optimizers that did not step since the last backward.
         held_back: what does several steps together; None where each is done by itself.
@@ -64,7 +65,7 @@ class Training(Owner):
         self.open_gradients: list[Optimizer] = []
         self.held_back: Waiting | None = None
         self.micro_batch_size = 0
-        self.dirty = False
+        self.dirty, self.gaps_known = False, False
         self.plan: Plan
 
     @property
@@ -140,7 +141,7 @@ class Training(Owner):
 
     def next_due(self) -> int:
         """Return the batch of this epoch at which a scheduler, or what steps are held back for, needs a boundary."""
-        due = self.schedulers.next_due()
+        due = min(self.schedulers.next_due(), NEVER if self.gaps_known else self._ahead.batch_of_next(1))
         return due if self.held_back is None else min(due, self.held_back.next_due())
 
     def uses_gradients(self, optimizers: list[Optimizer]) -> None:
@@ -157,8 +158,8 @@ class Training(Owner):
             gaps.found[what] = f"strategy {self._strategy.name!r} shards them"
         model, state_of = self._weights.model, self._strategy.optimizer_state
         return {
-            "optimizer_states": [without_numpy(state_of(model, optimizer)) for optimizer in self.optimizers],
-            "lr_schedulers": [without_numpy(config.scheduler.state_dict()) for config in self.schedulers.configs],
+            "optimizer_states": [state_of(model, optimizer) for optimizer in self.optimizers],
+            "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
         }
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
@@ -171,6 +172,19 @@ class Training(Owner):
             "micro_batch_size": self.micro_batch_size,
             "optimizers": [_kind(optimizer) for optimizer in self.optimizers],
             "scheduler_steps": [(str(config.every), config.stepped) for config in self.schedulers.configs],
+        }
+
+    def states_after_first_step(self) -> dict[str, Any] | None:
+        """Return, once, what the optimizers of this rank and the schedulers would save; None before the first step."""
+        position = self._ahead.position
+        if self.gaps_known or (not position.step and (position.micro or not position.batches)):
+            return None
+        self.gaps_known = True
+        groups = [[{**group, "params": []} for group in optimizer.param_groups] for optimizer in self.optimizers]
+        states = [dict(enumerate(getattr(optimizer, "state", {}).values())) for optimizer in self.optimizers]
+        return {
+            "optimizer_states": [{"state": s, "param_groups": g} for s, g in zip(states, groups, strict=True)],
+            "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers.configs],
         }
 
     def rank_state(self) -> dict[str, Any]:
@@ -198,7 +212,9 @@ class Training(Owner):
             self._ahead.position.go_on_at(*saved.place)
 
     def _restore_optimizers(self, saved: Saved) -> None:
-        states, optimizers = saved.tree["optimizer_states"], self.optimizers
+        # torch keeps the tensors that it is given, and training would change them in the tree of the file
+        tree = {**saved.tree, "optimizer_states": copy.deepcopy(saved.tree["optimizer_states"])}
+        states, optimizers = with_wrappers(tree)["optimizer_states"], self.optimizers
         if len(states) != len(optimizers):
             raise CheckpointError(
                 f"{saved.path} holds {len(states)} optimizers, configure_optimizers made {len(optimizers)}. Resume "
@@ -216,8 +232,10 @@ class Training(Owner):
                     "(load_from_checkpoint).",
                     code="LT603",
                 )
-            # torch keeps the tensors that it is given, and training would change them in the tree of the file
-            self._strategy.load_optimizer_state(self._weights.model, optimizer, copy.deepcopy(state))
+            if saved.tree.get("gaps"):  # what a group could not save is as configure_optimizers made it
+                pairs = zip(optimizer.param_groups, state["param_groups"], strict=True)
+                state = {**state, "param_groups": [{**own, **group} for own, group in pairs]}
+            self._strategy.load_optimizer_state(self._weights.model, optimizer, state)
         for config, scheduler in zip(self.schedulers.configs, saved.tree.get("lr_schedulers", []), strict=False):
             config.scheduler.load_state_dict(scheduler)
         steps = saved.shared.get("scheduler_steps", [])

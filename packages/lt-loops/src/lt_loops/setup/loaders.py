@@ -150,9 +150,8 @@ class Loaders(Owner):
     def complete(self, tree: dict[str, Any], contents: Contents, gaps: Gaps) -> None:
         source = self.datamodule
         if source is not None and hasattr(source, "on_save_checkpoint") and not contents.weights_only:
-            with gaps.checks_added(tree):
-                hook = partial(source.on_save_checkpoint, tree)
-                gaps.optional(f"on_save_checkpoint of {type(source).__qualname__}", hook)
+            hook = partial(source.on_save_checkpoint, tree)
+            gaps.optional(f"on_save_checkpoint of {type(source).__qualname__}", hook)
 
     def shared_state(self, gaps: Gaps) -> dict[str, Any]:
         return {"loaders": dict(self.epochs)}

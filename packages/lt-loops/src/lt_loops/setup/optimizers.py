@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.errors import HookError, did_you_mean, warn
-from lt_core.files.plain_data import without_numpy
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.setup.scheduler_config import SchedulerConfig, read_scheduler
 
@@ -72,16 +71,10 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
         entries = [_entry(returned)]
     optimizers = [entry.optimizer for entry in entries]
     _check_repeated(optimizers)
-    for optimizer in optimizers:
-        for settings in (*optimizer.param_groups, getattr(optimizer, "defaults", {})):
-            settings.update(without_numpy({name: value for name, value in settings.items() if name != "params"}))
     _check_parameters(optimizers, names, module)
     wanted = [(scheduler, entry.monitor) for entry in entries for scheduler in entry.schedulers]
     wanted += [(scheduler, None) for scheduler in loose]
     schedulers = [read_scheduler(scheduler, monitor, optimizers, module) for scheduler, monitor in wanted]
-    for config in schedulers:
-        own = getattr(config.scheduler, "__dict__", {})
-        own.update(without_numpy({name: value for name, value in own.items() if not callable(value)}))
     return Optimization(optimizers, names, schedulers, _frequencies(entries))
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from lt_core.errors import CheckpointError, from_signal_handler
-from lt_core.files.plain_data import plain_tree
+from lt_core.errors import from_signal_handler
+from lt_core.files.typed_data import plain_with_types
 
 
 def listed(gaps: Mapping[str, str]) -> str:
@@ -19,7 +17,7 @@ def listed(gaps: Mapping[str, str]) -> str:
 class Gaps:
     """Collects the parts that could not be saved.
 
-    Weights, optimizers, schedulers, counters and what a strategy keeps are not optional: their errors are raised.
+    Weights, counters and what a strategy keeps are not optional: their errors are raised.
 
     Attributes:
         found: the reason for each missing part, by a name for people; the checkpoint's key ``gaps``.
@@ -34,28 +32,58 @@ class Gaps:
         self.objects = objects
 
     def optional(self, part: str, make: Callable[[], Any], *, logger: bool = False) -> Any:
-        """Return what ``make`` returns; None where it fails or returns what cannot be saved."""
+        """Return what ``make`` returns; None where it fails, or returns what cannot be saved of a logger."""
         try:
             value = make()
-            if not self.objects:
-                plain_tree(value, part)
+            if logger and not self.objects:
+                plain_with_types({part: value}, lambda keys: 0)
         except Exception as error:
             if from_signal_handler(error):
                 raise
             self.found[part] = f"{type(error).__name__}: {error}"
-            if not logger and not isinstance(error, CheckpointError):
+            if not logger:
                 self.error = self.error or error
             return None
         return value
 
-    @contextmanager
-    def checks_added(self, tree: dict[str, Any]) -> Iterator[None]:
-        """Leave out what hooks add meanwhile to a checkpoint, or to its callbacks' states, and cannot be saved."""
-        tables = [tree, tree["callbacks"]]
-        before = [set(table) for table in tables]
-        yield
-        for table, known in zip(tables, before, strict=True):
-            for key in [key for key in table if key not in known]:
-                self.optional(f"the key {key!r}", partial(table.get, key))
-                if f"the key {key!r}" in self.found:
-                    del table[key]
+    def without(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """Return ``tree`` as plain data, without the parts that have no such form.
+
+        That is the state of a callback, a value of a scheduler's state or of a group of parameters, all that an
+        optimizer keeps for one parameter, what a module keeps beside its weights, or a key of the user's.
+
+        Raises:
+            CheckpointError: where nothing may be missing.
+        """
+        if self.objects:
+            return tree
+        plain, missing = plain_with_types(tree, _depth)
+        for keys, why in missing.items():
+            self.found[_name(keys)] = why
+        extra = {keys[1]: {"shape": None, "dtype": None, "crc32": None} for keys in missing if keys[0] == "state_dict"}
+        return {**plain, "left_out": {**plain.get("left_out", {}), **extra}} if extra else plain
+
+
+_DEPTHS = {"callbacks": 2, "state_dict": 2, "lr_schedulers": 3, "lt": 0}
+
+
+def _depth(keys: tuple[Any, ...]) -> int:
+    """Return how many of the keys that lead to a value lead to the part of a checkpoint that may be missing."""
+    if keys[0] == "optimizer_states":
+        return 5 if keys[2:3] == ("param_groups",) else 4
+    return _DEPTHS.get(keys[0], 1)
+
+
+def _name(keys: tuple[Any, ...]) -> str:
+    match keys:
+        case ("callbacks", key):
+            return f"the state of {key}"
+        case ("lr_schedulers", number, name):
+            return f"{name!r} of the scheduler {number}"
+        case ("optimizer_states", number, "state", parameter):
+            return f"the state of the optimizer {number} for the parameter {parameter}"
+        case ("optimizer_states", number, "param_groups", group, name):
+            return f"{name!r} of the optimizer {number}, group {group}"
+        case ("state_dict", name):
+            return f"{name!r} of the module"
+    return f"the key {keys[0]!r}"
