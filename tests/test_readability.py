@@ -4,6 +4,7 @@ The figures are printed (``pytest -s`` or ``-rP``); the limits are those of ARCH
 """
 
 import inspect
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -15,23 +16,10 @@ from torch import nn
 from lt_core import LightningModule
 from lt_loops import Trainer
 
-OURS = (
-    "lt",
-    "lt_callbacks",
-    "lt_checkpoint",
-    "lt_cli",
-    "lt_core",
-    "lt_data",
-    "lt_loggers",
-    "lt_loops",
-    "lt_strategies",
-)
-
 
 def is_ours(filename: str) -> bool:
     """Return whether a file belongs to one of our packages, from the checkout or installed."""
-    parts = Path(filename).parts
-    return any(parts[i] in OURS and parts[i - 1] in ("src", "site-packages") for i in range(1, len(parts) - 1))
+    return re.search(r"/(src|site-packages)/(lt|lt_[a-z]+)/", filename) is not None
 
 
 class Net(LightningModule):

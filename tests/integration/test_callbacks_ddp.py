@@ -14,7 +14,8 @@ import json, sys
 from pathlib import Path
 import torch
 from lt_callbacks import BatchSizeFinder, EarlyStopping, EMAWeightAveraging
-from lt_callbacks import LearningRateFinder, ModelCheckpoint, NaNGuard, OnExceptionCheckpoint
+from lt_callbacks import LearningRateFinder, ModelCheckpoint, OnExceptionCheckpoint
+from lt_profilers import NaNGuard
 from lt_core import Callback, CheckpointIO, LightningModule
 from lt_checkpoint import AsyncCheckpointIO
 from lt_loggers import CSVLogger

@@ -19,18 +19,17 @@ from lt_callbacks import (
     LearningRateMonitor,
     ModelCheckpoint,
     ModelPruning,
-    NaNGuard,
     OnExceptionCheckpoint,
     StochasticWeightAveraging,
-    ThroughputMonitor,
     Tuner,
 )
-from lt_callbacks.monitors.nan_guard import NonFiniteError
 from lt_core import Accelerator, Callback, LightningModule
 from lt_core.errors import CheckpointError, ConfigError, LogError
 from lt_core.logger import Logger
 from lt_loggers import TensorBoardLogger
 from lt_loops import Trainer
+from lt_profilers import NaNGuard, ThroughputMonitor
+from lt_profilers.monitors.nan_guard import NonFiniteError
 from lt_testing import assert_resumes_exactly
 
 SILENT_BAR = {"enable_progress_bar": False, "enable_model_summary": False}

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lt_callbacks import EarlyStopping, GarbageCollection, ModelCheckpoint, SlowRankMonitor
+from lt_callbacks import EarlyStopping, GarbageCollection, ModelCheckpoint
 from lt_core import LightningModule
 from lt_core.errors import ConfigError
 from lt_loops import Trainer
+from lt_profilers import SlowRankMonitor
 from lt_strategies import DDP, FSDP
 
 QUIET = {

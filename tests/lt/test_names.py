@@ -106,7 +106,7 @@ OLD_PATHS = {
     "lt.trainer.trainer:Trainer": "lt_loops:Trainer",
     "lt.callbacks.base:Callback": "lt_core.callback:Callback",
     "lt.loggers.base:LightningLoggerBase": "lt_core.logger:Logger",
-    "lt.profiler:SimpleProfiler": "lt_callbacks.profilers.simple:SimpleProfiler",
+    "lt.profiler:SimpleProfiler": "lt_profilers.simple:SimpleProfiler",
     "lt.utilities.distributed:rank_zero_only": "lt_core.rank:rank_zero_only",
     "lt.utilities:MisconfigurationException": "lt_core.errors:MisconfigurationException",
     "lt.utilities.apply_func:move_data_to_device": "lt_core.batch:move_to_device",

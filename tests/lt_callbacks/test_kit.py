@@ -3,7 +3,6 @@
 import pytest
 
 import lt_callbacks as cb
-from lt_core import Logger
 from lt_testing import CallbackKit
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run
@@ -19,11 +18,6 @@ class TestModelCheckpoint(CallbackKit):
 class TestEarlyStopping(CallbackKit):
     def make_callback(self, folder):
         return cb.EarlyStopping("val_loss", patience=5)
-
-
-class TestNaNGuard(CallbackKit):
-    def make_callback(self, folder):
-        return cb.NaNGuard()
 
 
 class TestTimer(CallbackKit):
@@ -50,11 +44,6 @@ class TestEMAWeightAveraging(CallbackKit):
         return cb.EMAWeightAveraging(decay=0.9)
 
 
-class TestSpikeDetection(CallbackKit):
-    def make_callback(self, folder):
-        return cb.SpikeDetection()
-
-
 class TestGradientAccumulationScheduler(CallbackKit):
     observes = False
 
@@ -62,24 +51,9 @@ class TestGradientAccumulationScheduler(CallbackKit):
         return cb.GradientAccumulationScheduler({1: 2})
 
 
-class TestThroughputMonitor(CallbackKit):
-    resumes = False  # it measures time
-    arguments = {"logger": Logger()}  # noqa: RUF012  (typed in the kit)
-
-    def make_callback(self, folder):
-        return cb.ThroughputMonitor(batch_size_fn=len)
-
-
 class TestGarbageCollection(CallbackKit):
     def make_callback(self, folder):
         return cb.GarbageCollection(every_n_batches=1)
-
-
-class TestSlowRankMonitor(CallbackKit):
-    resumes = False  # it measures time
-
-    def make_callback(self, folder):
-        return cb.SlowRankMonitor(every_n_batches=2)
 
 
 class TestOnExceptionCheckpoint(CallbackKit):

@@ -8,7 +8,6 @@ import pytest
 import lt_callbacks
 from lt_core import plugins
 from lt_core.callback import Callback
-from lt_core.profiler import Profiler
 
 
 def test_every_name_loads_and_the_stub_lists_the_same():
@@ -24,7 +23,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_importing_costs_neither_torch_nor_a_progress_library():
-    code = "import sys, lt_callbacks; print(sorted({'torch', 'tqdm', 'rich', 'lt_core'} & set(sys.modules)))"
+    code = "import sys, lt_callbacks; print(sorted({'torch', 'tqdm', 'rich'} & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
@@ -47,11 +46,6 @@ def test_callbacks_are_found_by_name():
         kind = plugins.load("callbacks", name)
         assert issubclass(kind, Callback)
         assert re.sub(r"[^a-z]", "", name) == kind.__name__.lower()
-
-
-def test_profilers_are_found_by_name():
-    assert {"advanced", "pytorch", "simple", "xla"} <= set(own_entries("profilers"))
-    assert issubclass(plugins.load("profilers", "simple"), Profiler)
 
 
 @pytest.mark.parametrize("role", ["progress_bar", "summary", "checkpoint"])

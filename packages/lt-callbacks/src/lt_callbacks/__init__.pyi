@@ -13,16 +13,7 @@ from lt_callbacks.finetuning import BaseFinetuning as BaseFinetuning
 from lt_callbacks.garbage_collection import GarbageCollection as GarbageCollection
 from lt_callbacks.gradient_accumulation_scheduler import GradientAccumulationScheduler as GradientAccumulationScheduler
 from lt_callbacks.lambda_function import LambdaCallback as LambdaCallback
-from lt_callbacks.monitors.device_stats import DeviceStatsMonitor as DeviceStatsMonitor
 from lt_callbacks.monitors.learning_rate import LearningRateMonitor as LearningRateMonitor
-from lt_callbacks.monitors.memory_snapshot import MemorySnapshot as MemorySnapshot
-from lt_callbacks.monitors.nan_guard import NaNGuard as NaNGuard
-from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
-from lt_callbacks.monitors.slow_rank import RankTimes as RankTimes
-from lt_callbacks.monitors.slow_rank import SlowRankMonitor as SlowRankMonitor
-from lt_callbacks.monitors.spike import SpikeDetection as SpikeDetection
-from lt_callbacks.monitors.spike import TrainingSpikeException as TrainingSpikeException
-from lt_callbacks.monitors.throughput import ThroughputMonitor as ThroughputMonitor
 from lt_callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from lt_callbacks.progress.progress_bar import ProgressBar as ProgressBar
 from lt_callbacks.progress.rich_progress import RichProgressBar as RichProgressBar

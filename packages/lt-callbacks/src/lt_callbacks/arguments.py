@@ -12,6 +12,8 @@ from lt_core.errors import ConfigError, ConfigTypeError, did_you_mean
 from lt_core.plugins import install_hint
 from lt_core.trainer import TrainerAPI
 
+__all__ = ["choice", "device", "fraction", "number", "require_logger", "require_package", "whole"]
+
 
 def device(who: str, value: object, instead: str = "") -> torch.device | None:
     """Return the device that ``value`` names: a torch.device, a name or the number of a GPU; None stays None.

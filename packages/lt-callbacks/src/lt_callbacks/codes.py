@@ -9,7 +9,6 @@ WARNINGS: frozenset[str] = frozenset(
         "LT176",
         "LT181",
         "LT241",
-        "LT351",
         "LT353",
         "LT516",
         "LT532",

@@ -15,7 +15,7 @@ from lt_core.errors import ConfigError
 from lt_core.hooks import CALLBACK_HOOKS, MODULE_HOOKS
 from lt_core.trainer import TrainerAPI
 
-__all__ = ["Filtered", "when"]
+__all__ = ["EvaluationAxis", "Filtered", "LoggedSteps", "in_evaluation", "when"]
 
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 Span = Duration | timedelta | str

@@ -13,6 +13,8 @@ from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
+__all__ = ["Monitor", "loss_of", "on_any_rank"]
+
 
 class Monitor:
     """Judges a metric that is not there: validation is off, or still to come, or the name is wrong.

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from collections.abc import Mapping
 from functools import cache, lru_cache
+from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points, version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,18 @@ from urllib.parse import urlsplit
 
 from lt_core.errors import PluginError, did_you_mean
 
-__all__ = ["BROUGHT_BY", "GROUPS", "OF_ARGUMENT", "ROLES", "find", "install_hint", "load", "names", "rescan"]
+__all__ = [
+    "BROUGHT_BY",
+    "GROUPS",
+    "OF_ARGUMENT",
+    "ROLES",
+    "find",
+    "install_hint",
+    "load",
+    "load_name",
+    "names",
+    "rescan",
+]
 
 
 GROUPS = (
@@ -127,7 +141,7 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
     ),
     "data": dict.fromkeys(("feed", "prepare"), "lt-data"),
     "checkpoint_io": dict.fromkeys(("async", "sharded", "torch"), "lt-checkpoint"),
-    "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-callbacks"),
+    "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-profilers"),
     "defaults": {
         "logger": "lt-loggers",
         "media": "lt-loggers",
@@ -136,8 +150,25 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
         "checkpoint": "lt-callbacks",
     },
     "trainers": {"default": "lt-loops"},
+    "names of lt_callbacks": dict.fromkeys(
+        (
+            "DeviceStatsMonitor",
+            "MemorySnapshot",
+            "NaNGuard",
+            "NonFiniteError",
+            "RankTimes",
+            "SlowRankMonitor",
+            "SpikeDetection",
+            "ThroughputMonitor",
+            "TrainingSpikeException",
+        ),
+        "lt-profilers",
+    ),
+    "names of lt_callbacks.profilers": dict.fromkeys(
+        ("AdvancedProfiler", "PyTorchProfiler", "SimpleProfiler", "SpeedProfiler", "XLAProfiler"), "lt-profilers"
+    ),
 }
-"""Which of our packages brings a name: used only for the remedy in an error, never for the look-up."""
+"""Which of our packages brings a name: for the remedy in an error, and for names that a package has given away."""
 
 
 @lru_cache(maxsize=1)
@@ -195,6 +226,35 @@ def load(group: str, name: str) -> Any:
     if found is None:
         raise PluginError(_unknown(group, name), code="LT101")
     return found
+
+
+def load_name(package: str, where: Mapping[str, str], name: str) -> Any:
+    """Return a name of a package whose names load when they are used: what its ``__getattr__`` calls.
+
+    A name that the package has given to another one is still found here, where that is installed.
+
+    Args:
+        package: its import name.
+        where: the module of each name: absolute, or below the package as in ``".stopping.timer"``.
+        name: what is asked for.
+
+    Raises:
+        AttributeError: for a name that nobody knows.
+        PluginError: for a name of a package that is not installed; says which.
+    """
+    taken_over = BROUGHT_BY.get(f"names of {package}", {}).get(name)
+    if name == "__version__":
+        value: Any = version(package.replace("_", "-"))
+    elif name in where:
+        value = getattr(import_module(where[name], package), name)
+    elif taken_over is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    elif PathFinder.find_spec(module := taken_over.replace("-", "_")) is None:
+        raise PluginError(f"{package}.{name} comes with {taken_over}: {install_hint(taken_over)}", code="LT105")
+    else:
+        value = getattr(import_module(module), name)
+    vars(sys.modules[package])[name] = value
+    return value
 
 
 def install_hint(package: str) -> str:

@@ -1,7 +1,5 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.monitors.nan_guard import NonFiniteError as NonFiniteError
-from lt_callbacks.monitors.spike import TrainingSpikeException as TrainingSpikeException
 from lt_core.errors import CheckpointError as CheckpointError
 from lt_core.errors import ConfigError as ConfigError
 from lt_core.errors import ConfigTypeError as ConfigTypeError
@@ -16,6 +14,8 @@ from lt_core.errors import MissingCheckpointError as MissingCheckpointError
 from lt_core.errors import PluginError as PluginError
 from lt_core.errors import RankError as RankError
 from lt_core.errors import silence as silence
+from lt_profilers.monitors.nan_guard import NonFiniteError as NonFiniteError
+from lt_profilers.monitors.spike import TrainingSpikeException as TrainingSpikeException
 
 __all__ = [
     "CheckpointError",

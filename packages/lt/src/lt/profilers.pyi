@@ -1,12 +1,12 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.profilers.advanced import AdvancedProfiler as AdvancedProfiler
-from lt_callbacks.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
-from lt_callbacks.profilers.simple import SimpleProfiler as SimpleProfiler
-from lt_callbacks.profilers.speed import SpeedProfiler as SpeedProfiler
-from lt_callbacks.profilers.xla import XLAProfiler as XLAProfiler
 from lt_core.profiler import Profiler as PassThroughProfiler
 from lt_core.profiler import Profiler as Profiler
+from lt_profilers.advanced import AdvancedProfiler as AdvancedProfiler
+from lt_profilers.pytorch import PyTorchProfiler as PyTorchProfiler
+from lt_profilers.simple import SimpleProfiler as SimpleProfiler
+from lt_profilers.speed import SpeedProfiler as SpeedProfiler
+from lt_profilers.xla import XLAProfiler as XLAProfiler
 
 __all__ = [
     "AdvancedProfiler",

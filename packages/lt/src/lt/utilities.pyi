@@ -1,6 +1,5 @@
 # Written by tools/stubs.py from lt/names.py.
 
-from lt_callbacks.monitors.chip_flops import measure_flops as measure_flops
 from lt_callbacks.summary.module_table import ModuleTable as ModelSummary
 from lt_compat.lightning.answers import apply_to_collection as apply_to_collection
 from lt_compat.lightning.answers import disable_possible_user_warnings as disable_possible_user_warnings
@@ -23,6 +22,7 @@ from lt_core.seed import seed_everything as seed_everything
 from lt_core.states import GradClipAlgorithmType as GradClipAlgorithmType
 from lt_core.states import LightningEnum as LightningEnum
 from lt_data.combined import CombinedLoader as CombinedLoader
+from lt_profilers.monitors.chip_flops import measure_flops as measure_flops
 
 __all__ = [
     "AttributeDict",

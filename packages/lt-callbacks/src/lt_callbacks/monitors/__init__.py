@@ -1,1 +1,1 @@
-"""Callbacks that watch a run: learning rates, devices, throughput, memory, losses that are not finite or jump."""
+"""Callbacks that watch a run."""

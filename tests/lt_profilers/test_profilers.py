@@ -7,16 +7,14 @@ from time import sleep
 import pytest
 import torch
 
-from lt_callbacks.profilers import (
+from lt_core.errors import ConfigError
+from lt_profilers import (
     AdvancedProfiler,
-    PassThroughProfiler,
     PyTorchProfiler,
     SimpleProfiler,
     SpeedProfiler,
 )
-from lt_callbacks.profilers.shares import Action, shares
-from lt_core.errors import ConfigError
-from lt_core.profiler import Profiler
+from lt_profilers.shares import Action, shares
 
 
 def run(profiler, folder, batches=8):
@@ -151,13 +149,9 @@ def test_an_argument_that_torchs_profiler_does_not_know_is_refused():
         PyTorchProfiler(record_shape=True)
 
 
-def test_the_profiler_that_measures_nothing_is_cores():
-    assert PassThroughProfiler is Profiler
-
-
 def test_xla_is_named_where_it_is_missing():
     if find_spec("torch_xla") is None:
-        from lt_callbacks.profilers import XLAProfiler
+        from lt_profilers import XLAProfiler
 
         with pytest.raises(ConfigError, match="torch-xla"):
             XLAProfiler()
@@ -167,7 +161,7 @@ def test_xla_is_named_where_it_is_missing():
 def test_the_xla_report_counts_compilations(tmp_path, capsys):
     import torch_xla
 
-    from lt_callbacks.profilers import XLAProfiler
+    from lt_profilers import XLAProfiler
 
     profiler = XLAProfiler(port=0)
     profiler.start("fit", str(tmp_path))
@@ -196,7 +190,7 @@ def test_speed_names_the_line_that_waits_for_the_device(capsys):
     profiler = SpeedProfiler()
     text = train(profiler, lambda batch: batch.sum().item())
     assert profiler.syncs_per_step() == 1.0
-    assert "1 a step at lt_callbacks/test_profilers.py:" in text
+    assert "1 a step at lt_profilers/test_profilers.py:" in text
     assert "batch.sum().item()" in text
     assert text in capsys.readouterr().out
 

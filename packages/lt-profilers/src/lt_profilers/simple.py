@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any
 
-from lt_callbacks.profilers.shares import Action, shares, table
 from lt_core.checkpoint import local_folder
 from lt_core.profiler import Profiler
 from lt_core.rank import process_rank
+from lt_profilers.shares import Action, shares, table
 
 __all__ = ["SimpleProfiler"]
 

@@ -13,10 +13,10 @@ import torch
 from torch import profiler as torch_profiler
 
 from lt_callbacks.arguments import whole
-from lt_callbacks.profilers.simple import SimpleProfiler
 from lt_core.checkpoint import is_remote, local_folder
 from lt_core.errors import ConfigError, did_you_mean
 from lt_core.rank import process_rank
+from lt_profilers.simple import SimpleProfiler
 
 __all__ = ["PyTorchProfiler"]
 

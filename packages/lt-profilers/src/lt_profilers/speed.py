@@ -7,10 +7,10 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from lt_callbacks.profilers.advice import Advice, most_helpful
-from lt_callbacks.profilers.simple import SimpleProfiler
-from lt_callbacks.profilers.syncs import SyncWatch
 from lt_core.states import Stage
+from lt_profilers.advice import Advice, most_helpful
+from lt_profilers.simple import SimpleProfiler
+from lt_profilers.syncs import SyncWatch
 
 __all__ = ["SpeedProfiler"]
 

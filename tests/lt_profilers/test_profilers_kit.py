@@ -2,7 +2,7 @@
 
 import pytest
 
-from lt_callbacks.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler, SpeedProfiler, XLAProfiler
+from lt_profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler, SpeedProfiler, XLAProfiler
 from lt_testing import ProfilerKit
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:lt_core.errors.LtWarning")  # hints about a toy run

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from lt_callbacks.arguments import require_package
-from lt_callbacks.profilers.simple import SimpleProfiler
+from lt_profilers.simple import SimpleProfiler
 
 __all__ = ["XLAProfiler"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch.optim import SGD, Adagrad, Adam, AdamW
 
-from lt_callbacks.profilers.syncs import SyncWatch, is_ours, where
+from lt_profilers.syncs import SyncWatch, is_ours, where
 
 _FUSED = (Adam, AdamW, SGD, Adagrad)
 _MATTERS = 0.02
@@ -34,7 +34,7 @@ def most_helpful(
     """Return at most three pieces of advice, the one that saves most first.
 
     Args:
-        shares: fractions of the time by what they went to, as :func:`lt_callbacks.profilers.shares.shares` gives.
+        shares: fractions of the time by what they went to, as :func:`lt_profilers.shares.shares` gives.
         hooks: fractions of the time by callback.
         syncs: the lines that waited for the device.
         optimizers: those that stepped.

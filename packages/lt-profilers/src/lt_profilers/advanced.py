@@ -7,9 +7,9 @@ import io
 import os
 import pstats
 
-from lt_callbacks.profilers.simple import SimpleProfiler
 from lt_core.checkpoint import local_folder
 from lt_core.rank import process_rank
+from lt_profilers.simple import SimpleProfiler
 
 __all__ = ["AdvancedProfiler"]
 

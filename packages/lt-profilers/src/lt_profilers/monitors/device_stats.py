@@ -51,7 +51,7 @@ class DeviceStatsMonitor(Callback):
         self._reads_cpu = on_cpu if self._cpu_stats is None else self._cpu_stats
         if self._reads_cpu:
             who, instead = "DeviceStatsMonitor, which reads the CPU,", ", or take cpu_stats=False."
-            require_package(who, "psutil", "lt-callbacks[psutil]", instead)
+            require_package(who, "psutil", "lt-profilers[psutil]", instead)
 
     def on_train_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
         self._at_start, self._at_end = LoggedSteps(), LoggedSteps()

@@ -14,17 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_OURS = (
-    "lt",
-    "lt_callbacks",
-    "lt_checkpoint",
-    "lt_cli",
-    "lt_core",
-    "lt_data",
-    "lt_loggers",
-    "lt_loops",
-    "lt_strategies",
-)
 _TORCH = str(Path(torch.__file__).parent)
 _HARMLESS = (f"{_TORCH}/optim/", f"{_TORCH}/utils/data/")
 """Parts of torch that read numbers which they keep on the CPU."""
@@ -76,8 +65,8 @@ def where(line: tuple[str, int]) -> str:
 
 
 def is_ours(line: tuple[str, int]) -> bool:
-    """Return whether a line is lt's own."""
-    return _package(line[0]) in _OURS
+    """Return whether a line is lt's own, or that of a package for it."""
+    return _package(line[0]) == "lt" or _package(line[0]).startswith("lt_")
 
 
 def _waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
