@@ -156,3 +156,10 @@ def test_flops_are_measured_without_computing_on_the_meta_device():
         model, x = torch.nn.Linear(8, 4, bias=False), torch.randn(2, 8)
     assert measure_flops(model, lambda: model(x)) == 2 * 2 * 8 * 4
     assert measure_flops(model, lambda: model(x), lambda out: out.sum()) == 2 * (2 * 2 * 8 * 4)
+
+
+@pytest.mark.parametrize("make", [DeviceStatsMonitor, ThroughputMonitor])
+def test_a_monitor_without_a_logger_is_refused(make):
+    trainer = FakeTrainer()
+    with pytest.raises(ConfigError, match="the Trainer has none"):
+        make().setup(trainer, trainer.lightning_module, "fit")
