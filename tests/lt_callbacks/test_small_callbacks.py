@@ -98,6 +98,9 @@ def test_a_misspelt_hook_is_refused_with_the_right_one():
 def test_an_exception_leaves_a_checkpoint(tmp_path):
     callback, trainer = OnExceptionCheckpoint(tmp_path), FakeTrainer(global_step=3)
     callback.on_exception(trainer, trainer.lightning_module, ValueError())
+    assert trainer.saved == []  # before training begins
+    callback.on_train_start(trainer, trainer.lightning_module)
+    callback.on_exception(trainer, trainer.lightning_module, ValueError())
     assert torch.load(callback.ckpt_path, weights_only=True)["global_step"] == 3
     trainer.stage = "test"
     callback.on_exception(trainer, trainer.lightning_module, ValueError())

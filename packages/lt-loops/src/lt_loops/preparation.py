@@ -13,7 +13,7 @@ from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.data_setup import prepare
 from lt_core.dialect import method_of
-from lt_core.errors import ConfigError, ConfigTypeError, warn
+from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, warn
 from lt_core.hparams import HyperparametersMixin, plain_hparams
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
@@ -22,12 +22,13 @@ from lt_core.strategy import Strategy
 from lt_core.terminal import waiting
 from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.rules import repeated
-from lt_loops.checkpoint.choice import agreed_choice
+from lt_loops.checkpoint.choice import WRITERS, agreed_choice
 from lt_loops.checkpoint.reading import place_of_others, read_checkpoint
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.report import announcements
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
+from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
@@ -37,6 +38,7 @@ from lt_loops.setup.misspelt import warn_of_misspelt
 from lt_loops.setup.optimizers import parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
+from lt_loops.state.origin import Origin
 from lt_loops.state.owner import Restore, Saved
 
 
@@ -60,11 +62,17 @@ def set_up(run: Run) -> None:
     read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
     if run.stage == "fit":
         run.callback_states.begin_fit(run.origin.header.run, resumes=run.origin.saved is not None)
+    claim = partial(_claim, run.lock, run.origin, run.strategy, run.loggers, run.callbacks)
+    writes = run.stage == "fit" and not job.settings.fast_dev_run
+    if writes:  # before a logger goes on with the files of the run
+        claim()
     _name_the_run(run.loggers, run.strategy, run.log, run.origin.saved)
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
     run.restore(Restore.SETUP)
     _call_setup(run)
+    if writes:  # once more, in the folders that are known now
+        claim()
     if not job.settings.fast_dev_run:
         run.say(lambda: announcements.folders(run.loggers, run.callbacks))
     run.restore(Restore.MODULE)  # all layers are there
@@ -199,6 +207,26 @@ def _name_the_run(loggers: list[Logger], strategy: Strategy, log: Log, saved: Sa
             version = strategy.broadcast(version)
             if version is not None and strategy.rank != 0:
                 logger.use_version(version)
+
+
+def _claim(lock: RunLock, origin: Origin, strategy: Strategy, loggers: list[Logger], callbacks: list[Callback]) -> None:
+    """Let no other process resume this run as long as it lives, and resume none that another process trains.
+
+    Raises:
+        CheckpointError: on all ranks, where another process trains it.
+    """
+    name = origin.header.run
+    folders = [logger.root_dir for logger in loggers]
+    folders += [getattr(cb, "dirpath", None) for cb in callbacks if cb.role in WRITERS]
+    holder = lock.claim(name, [str(folder) for folder in folders if folder]) if strategy.rank == 0 else ""
+    holder = strategy.broadcast(holder) if origin.saved is not None else ""
+    if holder:
+        raise CheckpointError(
+            f"Run {name} of {origin.path} is being trained by {holder}, and both would write the same rows and "
+            "checkpoints. Wait for it or end it; for a branch of it take folders of its own "
+            "(Trainer(default_root_dir=...), and dirpath where you set it).",
+            code="LT690",
+        )
 
 
 def logged_hparams(module: LightningModule, datamodule: DataSource | None) -> dict[str, Any]:

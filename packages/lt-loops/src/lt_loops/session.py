@@ -116,6 +116,7 @@ class Session:
     def _leave(self) -> None:
         """Give signals, torch's settings and the module back as they were."""
         self.run.stopping.close()
+        self.run.lock.release()
         self.signals.restore()
         if self.forgetting is not None:
             self.forgetting.remove()

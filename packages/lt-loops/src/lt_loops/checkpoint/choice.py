@@ -116,6 +116,10 @@ WORDS = ("best", *_NEWEST)
 """What stands for a checkpoint in place of its path."""
 
 
+WRITERS = ("checkpoint", "exception_checkpoint")
+"""Roles of callbacks that write checkpoints."""
+
+
 def _best(trainer: TrainerAPI, stage: str) -> str:
     callback: Any = next((callback for callback in trainer.callbacks if callback.role == "checkpoint"), None)
     if callback is None:
@@ -210,7 +214,7 @@ def newest_first(
 
 
 def _writers(trainer: TrainerAPI) -> list[Any]:
-    return [callback for callback in trainer.callbacks if callback.role in ("checkpoint", "exception_checkpoint")]
+    return [callback for callback in trainer.callbacks if callback.role in WRITERS]
 
 
 def _folders(trainer: TrainerAPI) -> list[str]:

@@ -26,6 +26,7 @@ from lt_loops.run.data import TrainingData
 from lt_loops.run.evaluation import Evaluation
 from lt_loops.run.history import History
 from lt_loops.run.job import Job
+from lt_loops.run.lock import RunLock
 from lt_loops.run.log import Log
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.progress import Progress
@@ -94,6 +95,7 @@ class Run:
             self.weights,
             Schedulers(self.ahead, module, self.recorder, self.evaluation, job.lenient),
         )
+        self.lock = RunLock()
         self.losses = LossWatch(self.position, module, self.strategy, self.training, raises=settings.detect_anomaly)
         self.hooks: HookCalls  # these two are made in the process that runs; a run may be pickled on its way there
         self.log: Log
