@@ -1,11 +1,7 @@
 import copy
 import gc
-import sys
 import weakref
-from contextlib import contextmanager, nullcontext
-from importlib import import_module
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -15,9 +11,7 @@ from torch.amp.grad_scaler import GradScaler
 from lt_core import plugins
 from lt_core.errors import ConfigError, LtWarning
 from lt_core.strategy import Strategy
-from lt_strategies.precision.bitsandbytes import Bitsandbytes
 from lt_strategies.precision.dtypes import Mixed, ScaledMixed, TruePrecision
-from lt_strategies.precision.transformer_engine import TransformerEngine
 from lt_testing import PrecisionKit
 
 
@@ -207,21 +201,6 @@ def test_a_gpu_that_emulates_bfloat16_is_said(make, emulated, monkeypatch):
         precision.open(torch.device("cuda", 0))
 
 
-def test_transformer_engine_says_what_to_install():
-    with pytest.raises(ConfigError, match=r"lt-strategies\[transformer-engine\]"):
-        TransformerEngine()
-
-
-def test_bitsandbytes_says_what_to_install():
-    with pytest.raises(ConfigError, match=r"lt-strategies\[bitsandbytes\]"):
-        Bitsandbytes("nf4")
-
-
-def test_an_unknown_mode_of_bitsandbytes_is_named_with_a_guess():
-    with pytest.raises(ConfigError, match="Did you mean 'int8'"):
-        Bitsandbytes("int88")
-
-
 def test_an_unknown_true_precision_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"expected one of 64-true.*Did you mean '16-true'"):
         TruePrecision("16-tru")
@@ -247,42 +226,3 @@ def test_mixed_and_half_take_lightnings_spellings():
     assert TruePrecision(precision="bf16-true").name == "bf16-true"
     with pytest.raises(ConfigError, match=r"ScaledMixed\(scaler\)"):
         Mixed("16-mixed", "cuda", scaler=object())
-
-
-class Fp8:
-    """What Transformer Engine has for its regions: whether 8-bit floats are on."""
-
-    on = False
-
-    @staticmethod
-    @contextmanager
-    def fp8_autocast(enabled=True, fp8_recipe=None):
-        before, Fp8.on = Fp8.on, enabled
-        yield
-        Fp8.on = before
-
-
-def test_transformer_engine_computes_backward_and_steps_outside_of_its_region(monkeypatch):
-    library = ModuleType("transformer_engine")
-    library.__spec__, library.pytorch = ModuleSpec("transformer_engine", None), Fp8
-    recipes = ModuleType("transformer_engine.common.recipe")
-    recipes.DelayedScaling = dict
-    monkeypatch.setitem(sys.modules, "transformer_engine", library)
-    monkeypatch.setitem(sys.modules, "transformer_engine.common", ModuleType("transformer_engine.common"))
-    monkeypatch.setitem(sys.modules, "transformer_engine.common.recipe", recipes)
-    precision = TransformerEngine()
-    leave = precision.leave_step(lambda: Fp8.on)
-    assert precision.wrap_step(lambda: (Fp8.on, leave(), Fp8.on))() == (True, False, True)
-
-
-@pytest.mark.parametrize("name", ["Float8", "Int8"])
-def test_eight_bits_by_torchao_say_what_to_install(name, monkeypatch):
-    torchao = import_module("lt_strategies.precision.torchao")
-    monkeypatch.setattr(torchao, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs the package torchao: .*lt-strategies\[torchao\].*LT687"):
-        getattr(torchao, name)()
-
-
-def test_an_unknown_recipe_of_float8_is_an_error():
-    with pytest.raises(ConfigError, match=r"'rowwise'.*Did you mean.*LT688"):
-        import_module("lt_strategies.precision.torchao").Float8(recipe="row_wise")

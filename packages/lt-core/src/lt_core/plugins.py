@@ -99,20 +99,10 @@ BROUGHT_BY: dict[str, dict[str, str]] = {
         "lt-strategies",
     ),
     "accelerators": dict.fromkeys(("cuda", "gpu", "mps", "xla", "tpu"), "lt-strategies"),
-    "precision": dict.fromkeys(
-        (
-            "16-mixed",
-            "bf16-mixed",
-            "16-true",
-            "bf16-true",
-            "64-true",
-            "transformer-engine",
-            "bitsandbytes",
-            "float8",
-            "int8",
-        ),
-        "lt-strategies",
-    ),
+    "precision": {
+        **dict.fromkeys(("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true"), "lt-strategies"),
+        **dict.fromkeys(("transformer-engine", "bitsandbytes", "float8", "int8"), "lt-lowbits"),
+    },
     "launchers": dict.fromkeys(("script", "spawn", "fork", "forkserver", "simulate"), "lt-strategies"),
     "environments": dict.fromkeys(("lt", "torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
     "loggers": {

@@ -6,10 +6,8 @@ __all__ = ["WARNINGS"]
 
 WARNINGS: frozenset[str] = frozenset(
     {
-        "LT689",
         "LT712",
         "LT728",
-        "LT732",
         "LT736",
         "LT755",
     }

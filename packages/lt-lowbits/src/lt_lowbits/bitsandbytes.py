@@ -1,4 +1,4 @@
-"""Quantised linear layers by bitsandbytes (``lt-strategies[bitsandbytes]``)."""
+"""Quantised linear layers by bitsandbytes (``lt-lowbits[bitsandbytes]``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Bitsandbytes(Precision):
         if find_spec("bitsandbytes") is None:
             raise ConfigError(
                 "precision='bitsandbytes' needs the library of that name, which is not installed: "
-                f"{install_hint('lt-strategies[bitsandbytes]')}",
+                f"{install_hint('lt-lowbits[bitsandbytes]')}",
                 code="LT734",
             )
         self.mode, self.dtype, self.ignore_modules = mode, dtype, frozenset(ignore_modules)

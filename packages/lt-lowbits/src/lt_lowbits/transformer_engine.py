@@ -1,4 +1,4 @@
-"""8-bit floats on NVIDIA's Hopper and later by Transformer Engine (``lt-strategies[transformer-engine]``)."""
+"""8-bit floats on NVIDIA's Hopper and later by Transformer Engine (``lt-lowbits[transformer-engine]``)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TransformerEngine(Precision):
         if find_spec("transformer_engine") is None:
             raise ConfigError(
                 "precision='transformer-engine' needs NVIDIA's Transformer Engine, which is not installed: "
-                f"{install_hint('lt-strategies[transformer-engine]')} (a GPU from Hopper on).",
+                f"{install_hint('lt-lowbits[transformer-engine]')} (a GPU from Hopper on).",
                 code="LT731",
             )
         self.weights_dtype, self.recipe, self.replace_layers = weights_dtype, recipe, replace_layers

@@ -1,4 +1,4 @@
-"""Training with linear layers that multiply in 8 bits, by torchao (``lt-strategies[torchao]``)."""
+"""Training with linear layers that multiply in 8 bits, by torchao (``lt-lowbits[torchao]``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _EightBits(Mixed):
         super().__init__(torch.bfloat16)
         if find_spec("torchao") is None:
             raise ConfigError(
-                f"precision={self.name!r} needs the package torchao: {install_hint('lt-strategies[torchao]')}.",
+                f"precision={self.name!r} needs the package torchao: {install_hint('lt-lowbits[torchao]')}.",
                 code="LT687",
             )
         self.ignore_modules = frozenset(ignore_modules)
