@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from lt_core.batch import batch_size_of, move_to_device
+from lt_core.data import Feed
 
 
 class Pair(NamedTuple):
@@ -55,6 +57,23 @@ def test_the_first_dimension_that_tensors_share_is_the_size(batch, size):
 def test_tensors_that_disagree_are_told_and_the_first_one_is_taken(batch):
     with pytest.warns(UserWarning, match=r"different first dimensions.*3.*5.*batch_size=n.*LT510"):
         assert batch_size_of(batch) == 3
+
+
+@pytest.mark.parametrize("batch", [[THREE, torch.ones(5)], {"x": torch.ones(1), "y": THREE}, ["a"], object(), {}])
+def test_what_is_known_counts_where_tensors_disagree_or_there_are_none(batch):
+    assert batch_size_of(batch, known=lambda: 4) == 4
+
+
+@pytest.mark.parametrize("batch", [THREE, [THREE, THREE], {"x": {"deep": THREE}, "y": torch.tensor(1.0)}])
+def test_nothing_is_asked_where_tensors_agree(batch):
+    assert batch_size_of(batch, known=lambda: pytest.fail("asked")) == 3
+
+
+@pytest.mark.parametrize("samples, drop_last, sizes", [(7, False, [3, 3, 1]), (6, False, [3, 3]), (7, True, [3, 3])])
+def test_cores_own_feed_knows_the_size_of_each_batch(samples, drop_last, sizes):
+    feed = Feed(DataLoader(range(samples), 3, drop_last=drop_last), stage="validate")
+    assert [feed.batch_size for _ in feed] == sizes
+    assert feed.batch_size == sizes[-1]
 
 
 @pytest.mark.parametrize("target, blocks", [("cpu", True), ("mps", True), ("cuda", False)])

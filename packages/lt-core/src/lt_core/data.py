@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch.utils.data import BatchSampler
 
 from lt_core import plugins
 from lt_core.batch import move_to_device
@@ -16,7 +17,7 @@ from lt_core.interface import Interface
 from lt_core.seed import capture_generators, restore_generators
 from lt_core.strategy import Shard
 
-__all__ = ["DataSource", "Feed", "each_loader", "holds_loaders", "length_of", "make_feed", "set_epoch"]
+__all__ = ["DataSource", "Feed", "batch_size_at", "each_loader", "holds_loaders", "length_of", "make_feed", "set_epoch"]
 
 
 class DataSource:
@@ -137,6 +138,11 @@ class Feed(Interface):
     def samples(self) -> int | None:
         """Global samples of this epoch yielded so far, or None where unknown; after an epoch, all of its samples."""
         return None
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples that the loader's sampler chose for the batch just yielded; None where unknown."""
+        return batch_size_at(self.loader, self._done)
 
     @property
     def batches_done(self) -> int:
@@ -335,6 +341,13 @@ def set_epoch(loader: Any, epoch: int) -> None:
     for owner in {id(owner): owner for owner in owners}.values():
         if callable(getattr(owner, "set_epoch", None)):
             owner.set_epoch(epoch)
+
+
+def batch_size_at(loader: Any, number: int) -> int | None:
+    """Return how many samples torch's BatchSampler chooses for batch ``number`` (from 1 on); None for any other one."""
+    batches = getattr(loader, "batch_sampler", None)
+    total = length_of(batches.sampler) if type(batches) is BatchSampler else None
+    return None if total is None else min(batches.batch_size, total - (number - 1) * batches.batch_size)
 
 
 def length_of(loader: Any) -> int | None:

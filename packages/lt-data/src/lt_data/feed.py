@@ -74,6 +74,10 @@ class LoaderFeed(Feed):
         return self.reader.samples(self._done)
 
     @property
+    def batch_size(self) -> int | None:
+        return self.reader.batch_size(self._done)
+
+    @property
     def batches_done(self) -> int:
         return self._done if self._resume is None else self._batches_before
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from lt_core.data import holds_loaders, length_of
@@ -110,7 +110,7 @@ class _Maker:
         rows = find()
         exact = self.exact
         reader = (
-            LoaderReader(loader, exact=exact, noted=self.noted)
+            LoaderReader(loader, exact=exact, noted=self.noted or _batches_by_itself(loader))
             if rows is None
             else RowsReader(loader, rows, find, exact=exact, noted=self.noted)
         )
@@ -216,6 +216,11 @@ def _is_sharded(loader: DataLoader[Any], shard: Shard, training: bool) -> bool:
 
 def _own_sampler(loader: DataLoader[Any]) -> DistributedSampler[Any] | None:
     return next((sampler for sampler in samplers_of(loader) if isinstance(sampler, DistributedSampler)), None)
+
+
+def _batches_by_itself(loader: DataLoader[Any]) -> bool:
+    """Return whether a batch sampler of the user's makes the batches: nothing else knows their sizes."""
+    return type(loader.batch_sampler) not in (BatchSampler, type(None))
 
 
 def is_plain_loader(loader: Any) -> bool:

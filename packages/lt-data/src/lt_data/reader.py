@@ -88,6 +88,10 @@ class Reader:
     def close(self) -> None:
         """End workers."""
 
+    def batch_size(self, batches: int) -> int | None:
+        """Return how many samples the sampler chose for the last of ``batches`` items; None where unknown."""
+        return None
+
     def samples(self, batches: int) -> int | None:
         """Return how many samples all ranks have read after ``batches`` items; None where unknown."""
         return None

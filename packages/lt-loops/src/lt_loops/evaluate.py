@@ -209,7 +209,9 @@ def _read(run: Run, group: str, feeds: list[Feed], limit: int | None, skip: int)
     if run.stage != "fit":
         run.stopping.begin_evaluation()
     for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
-        recorder.enter(f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None)
+        recorder.enter(
+            f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None, feed
+        )
         if opened is None:
             feed.set_epoch(run.position.epoch)
             opened = iter(feed)

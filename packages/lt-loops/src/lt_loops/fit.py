@@ -128,7 +128,7 @@ def train_epoch(run: Run) -> None:
         optimizer: Any = plan.optimizers[0] if plan.optimizers else None
         groups = optimizer.param_groups if optimizer is not None else []
         num_groups = len(groups)
-        recorder.enter("train_batch")
+        recorder.enter("train_batch", feed=feed)
         for batch in batches:
             index = position.batch
             recorder.batch = batch
@@ -193,7 +193,7 @@ def train_epoch(run: Run) -> None:
                 # a hook may have added a parameter group, which the plan does not know
                 if training.dirty or len(groups) != num_groups:
                     break
-                recorder.enter("train_batch")  # the boundary has entered phases of its own
+                recorder.enter("train_batch", feed=feed)  # the boundary has entered phases of its own
         else:  # no break: the loader is at its end, which one without a length shows only here
             end_of_data(run)
             finished = True

@@ -38,6 +38,11 @@ class CombinedReader(Reader):
     def positions(self) -> list[int] | None:
         return self.feeds[self.dataloader_idx].indices if self.loader.mode in ("sequential", "weighted") else None
 
+    def batch_size(self, batches: int) -> int | None:
+        alone = self.loader.mode in ("sequential", "weighted")
+        sizes = {feed.batch_size for feed in ([self.feeds[self.dataloader_idx]] if alone else self.feeds)}
+        return sizes.pop() if len(sizes) == 1 else None
+
     def accepts(self, kind: str, shard: Shard) -> bool:
         return kind == self.kind
 

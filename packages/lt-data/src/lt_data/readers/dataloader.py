@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
-from lt_core.data import length_of
+from lt_core.data import batch_size_at, length_of
 from lt_core.errors import DataError, warn
 from lt_data.reader import Reader
 from lt_data.resume.generators import (
@@ -49,7 +49,7 @@ class LoaderReader(Reader):
         Args:
             loader: the user's.
             exact: whether a resume in the middle of an epoch must be possible (training).
-            noted: whether :attr:`positions` is wanted (prediction).
+            noted: whether :attr:`positions` is wanted (prediction), or the sampler alone knows the batches' sizes.
         """
         self.loader = loader
         self.exact = exact
@@ -57,13 +57,15 @@ class LoaderReader(Reader):
         sampler = index_sampler(loader)
         quiet = self.streams or draws_once(sampler)
         self.indices = Watched(sampler, generator=loader.generator, watch=not quiet)
-        noted = noted and not exact and not self.streams and getattr(loader, "in_order", True)
-        self.noted = Noted(sampler) if noted else None
-        self.twin = Twin(loader, self.indices if exact else self.noted, travel=exact)
+        noted = noted and not self.streams and getattr(loader, "in_order", True)
+        self.noted = Noted(self.indices if exact else sampler) if noted else None
+        self.twin = Twin(loader, self.indices if exact and self.noted is None else self.noted, travel=exact)
         workers = loader.num_workers
         self.ahead = bool(workers) and quiet
         self.parcels = self.twin.travels
-        self.unwrap = self.twin.unwrap if self.parcels else self.noted.delivered if self.noted is not None else None
+        self.unwrap = self.twin.unwrap if self.parcels else None
+        if self.noted is not None:
+            self.unwrap = self._delivered if self.parcels else self.noted.delivered
         self._quiet = quiet
         self._bare = False
         self._rest: dict[str, Any] | None = None
@@ -84,6 +86,9 @@ class LoaderReader(Reader):
     def positions(self) -> list[int] | None:
         return None if self.noted is None else self.noted.positions
 
+    def batch_size(self, batches: int) -> int | None:
+        return batch_size_at(self.loader, batches) if self.noted is None else self.noted.batch_size
+
     def begin(self, epoch: int) -> Iterator[Any]:
         if not self.exact:  # persistent workers are the feed's own, so that they end with it
             own = self.twin.persistent or self.noted is not None
@@ -96,7 +101,7 @@ class LoaderReader(Reader):
         if self._reread is not None:
             self._reread.begin(born=True)
             return iter(self._reread)
-        self._bare = self._quiet and not self.loader.num_workers
+        self._bare = self._quiet and not self.loader.num_workers and self.noted is None
         if self._bare:  # nothing to watch: the user's own loader is read
             return self.twin.bare()
         return self._revive() if self._rest is not None else self.twin.open()
@@ -175,6 +180,10 @@ class LoaderReader(Reader):
 
     def advice(self) -> str:
         return advice(self.loader)
+
+    def _delivered(self, parcel: Any) -> Any:
+        """Return the batch of a parcel that is being delivered, whose indices were noted."""
+        return self.twin.unwrap(self.noted.delivered(parcel))  # type: ignore[union-attr]
 
     # ---- before and after --------------------------------------------------------------------------------------------
 

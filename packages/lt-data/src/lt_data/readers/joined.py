@@ -104,6 +104,9 @@ class JoinedReader(Reader):
 
     # ---- an epoch ----------------------------------------------------------------------------------------------------
 
+    def batch_size(self, batches: int) -> int | None:
+        return self.reader.batch_size(self._mine)
+
     def begin(self, epoch: int) -> Iterator[Any]:
         self._mine = 0
         return self._rounds(self.reader.begin(epoch), 0)

@@ -88,6 +88,9 @@ class ShardedReader(Reader):
     def positions(self) -> list[int] | None:
         return None if self._delivered is None else as_positions(self._delivered.items)
 
+    def batch_size(self, batches: int) -> int | None:
+        return None if self._delivered is None or self._lone else len(self._delivered.items)
+
     # ---- lengths -----------------------------------------------------------------------------------------------------
 
     @property

@@ -319,6 +319,11 @@ class Noted:
         return batch
 
     @property
+    def batch_size(self) -> int | None:
+        """How many indices those were; None for a single one, which may stand for a whole batch."""
+        return len(self._last) if hasattr(self._last, "__len__") else None
+
+    @property
     def positions(self) -> list[int] | None:
         """The indices of the batch that was delivered last."""
         return as_positions(self._last)

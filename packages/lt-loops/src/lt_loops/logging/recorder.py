@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lt_core.batch import batch_size_of
+from lt_core.data import Feed
 from lt_core.errors import LogError, warn
 from lt_core.logging.recorder import Given, Recorder
 from lt_core.ranks import Ranks
@@ -65,6 +66,7 @@ class RunRecorder(Recorder):
         self.deferred: list[tuple[str, Any, Given, int | None]] | None = None
         self.phase: str = "outside"
         self.loader_idx: int | None = None
+        self._feed: Feed | None = None
         self._pages: dict[tuple[str, int | None], dict[str, Slot]] = {}
         self._warned_of_shared = False
         self._aside: list[tuple[Any, dict[str, Any]]] = []
@@ -79,9 +81,9 @@ class RunRecorder(Recorder):
         """Record what this one of ``ranks`` logs."""
         self.rank, self.gather = ranks.rank, ranks.gather_objects if ranks.world_size > 1 else None
 
-    def enter(self, phase: str, loader_idx: int | None = None) -> None:
-        """Say which hooks run next; ``loader_idx`` only where there are several loaders."""
-        self.phase, self.loader_idx = phase, loader_idx
+    def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
+        """Say which hooks run next; ``loader_idx`` only where there are several loaders, ``feed`` where batches come."""
+        self.phase, self.loader_idx, self._feed = phase, loader_idx, feed
         self.slots = self._page(phase, loader_idx) if phase in PHASES else None
         if self.deferred is _DROPPED:
             self.deferred = None
@@ -99,7 +101,7 @@ class RunRecorder(Recorder):
             self._unmute()
             self._unmute = None
             if self.deferred is _DROPPED:
-                self.enter(self.phase, self.loader_idx)
+                self.enter(self.phase, self.loader_idx, self._feed)
 
     @contextmanager
     def muted(self) -> Iterator[None]:
@@ -279,8 +281,11 @@ class RunRecorder(Recorder):
         if not self.phase.endswith("_batch"):
             return 1
         if self.batch.__class__ is not _Size:
-            self.batch = _Size(batch_size_of(self.batch))
+            self.batch = _Size(batch_size_of(self.batch, known=self._sampled))
         return int(self.batch)
+
+    def _sampled(self) -> int | None:
+        return None if self._feed is None else self._feed.batch_size
 
     def resolve(self, name: str, given: Given, batch_size: int | None = None) -> Slot | _Deferred:
         """Return the slot of a first call, or raise for a call that cannot be recorded.
