@@ -7,6 +7,7 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT190",
+        "LT236",
         "LT510",
         "LT517",
         "LT602",

@@ -28,11 +28,13 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from lt_core.terminal import LossyStream
 
 __all__ = [
     "CheckpointError",
@@ -53,6 +55,7 @@ __all__ = [
     "nearest_name",
     "from_signal_handler",
     "near_files",
+    "recording",
     "silence",
     "silenced",
     "warn",
@@ -182,12 +185,25 @@ def warn(
         return
     text = f"{message} [{code}]"
     function: Any = getattr(about, "__func__", about)
-    if hasattr(function, "__code__"):
-        _warn_at(text, category, function.__code__.co_filename, function.__code__.co_firstlineno, function.__globals__)
-    elif stacklevel is None and (frame := _frame_of_the_user()) is not None:
-        _warn_at(text, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
-    else:
-        warnings.warn(text, category, stacklevel=(stacklevel or 2) + 1)
+    with suppress(ValueError):  # stderr is closed
+        if hasattr(function, "__code__"):
+            _warn_at(
+                text, category, function.__code__.co_filename, function.__code__.co_firstlineno, function.__globals__
+            )
+        elif stacklevel is None and (frame := _frame_of_the_user()) is not None:
+            _warn_at(text, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+        else:
+            warnings.warn(text, category, stacklevel=(stacklevel or 2) + 1)
+    LossyStream(sys.stderr).flush()  # Python has passed over an error of it, and would meet it again at its exit
+
+
+@contextmanager
+def recording(what: str) -> Iterator[None]:
+    """Warn where ``what``, a file that only informs, cannot be written; the run goes on without it."""
+    try:
+        yield
+    except OSError as error:
+        warn(f"{what} could not be written, and the run goes on without: {error}.", code="LT236")
 
 
 def _warn_at(text: str, category: type[LtWarning], file: str, line: int, module: dict[str, Any]) -> None:

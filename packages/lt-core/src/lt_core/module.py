@@ -22,6 +22,7 @@ from lt_core.logging.recorder import Recorder
 from lt_core.optimizer import LightningOptimizer, ManualOptimization, toggle
 from lt_core.ranks import Ranks
 from lt_core.strategy import SupportsMesh
+from lt_core.terminal import say
 from lt_core.trainer import TrainerAPI
 
 __all__ = ["LightningModule"]
@@ -246,7 +247,7 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
         trainer = self._trainer
         bar: Any = getattr(trainer, "progress_bar_callback", None)
         shown = trainer is not None and trainer.is_global_zero and getattr(bar, "is_enabled", False)
-        (bar.print if shown else print if trainer is None else trainer.print)(*args, **kwargs)
+        (bar.print if shown else say if trainer is None else trainer.print)(*args, **kwargs)
 
     # ---- files -------------------------------------------------------------------------------------------------------
 

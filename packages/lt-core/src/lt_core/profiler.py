@@ -10,6 +10,7 @@ from typing import Any
 
 from lt_core.interface import Interface, is_overridden
 from lt_core.rank import process_rank
+from lt_core.terminal import say
 
 __all__ = ["ActionProfiler", "Profiler", "by_action"]
 
@@ -59,7 +60,7 @@ class Profiler(Interface):
 
     def describe(self) -> None:
         """Print the report as it stands now."""
-        print(self.summary())  # noqa: T201  (what it is for)
+        say(self.summary())
 
     def summary(self) -> str:
         """Return the report as text; before, during and after a run."""

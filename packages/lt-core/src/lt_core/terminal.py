@@ -1,26 +1,88 @@
-"""What people read of a run in the terminal: paths, and work that takes long before the first step."""
+"""What people read of a run in the terminal: lines that never end it, paths, and work that takes long."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
 from time import monotonic
+from typing import Any
 
-__all__ = ["SLOW", "short_path", "waiting"]
+__all__ = ["SLOW", "LossyStream", "drop_unwritten", "say", "short_path", "waiting"]
 
 SLOW = 5.0
 """Seconds after which a person who waits wants to know for what."""
 
 
+class LossyStream:
+    """A text stream that loses what cannot be written, by a closed pipe or a full disk, since no run may end by that.
+
+    Characters that its encoding lacks are written as escapes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        """Write to ``stream``; None, as ``sys.stdout`` may be, takes everything."""
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if self._stream is not None:
+            try:
+                self._write(text)
+            except (OSError, ValueError):  # the latter: it is closed
+                drop_unwritten(self._stream)
+        return len(text)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError as error:
+            self._stream.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                drop_unwritten(self._stream)
+
+    def isatty(self) -> bool:
+        stream = self._stream
+        return stream is not None and not getattr(stream, "closed", False) and bool(stream.isatty())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def drop_unwritten(stream: Any) -> None:
+    """Drop what a stream holds back because its file takes no more: Python's exit would fail to write it again."""
+    with suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("w") as null:
+        number = stream.fileno()
+        kept = os.dup(number)
+        try:
+            os.dup2(null.fileno(), number)
+            stream.flush()
+        finally:
+            os.dup2(kept, number)
+            os.close(kept)
+
+
+def say(*texts: object, **kwargs: Any) -> None:
+    """Print, as ``print`` does; what cannot be written to stdout is lost."""
+    stream = LossyStream(sys.stdout)
+    print(*texts, **{"file": stream, **kwargs})  # noqa: T201  (what it is for)
+    stream.flush()
+
+
 def short_path(path: str | os.PathLike[str]) -> str:
     """Return the path as seen from the working directory where it lies below it; a URL as it is."""
-    text, here = os.fspath(path), Path.cwd()
-    absolute = Path(text).absolute()
-    return str(absolute.relative_to(here)) if "://" not in text and absolute.is_relative_to(here) else text
+    text = os.fspath(path)
+    with suppress(FileNotFoundError):  # the working directory is gone
+        here, absolute = Path.cwd(), Path(text).absolute()
+        return str(absolute.relative_to(here)) if "://" not in text and absolute.is_relative_to(here) else text
+    return text
 
 
 @contextmanager
@@ -36,7 +98,7 @@ def waiting(what: str, *, says: bool = True, after: float = SLOW) -> Iterator[No
         yield
         return
     begun = monotonic()
-    timer = Timer(after, _say, [f"Waiting for {what} ..."])
+    timer = Timer(after, say, [f"Waiting for {what} ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -45,10 +107,4 @@ def waiting(what: str, *, says: bool = True, after: float = SLOW) -> Iterator[No
         timer.cancel()
         timer.join()
     if monotonic() - begun >= after:
-        _say(f"{what} took {monotonic() - begun:.0f} s.")
-
-
-def _say(text: str) -> None:
-    if sys.stdout is not None:
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        say(f"{what} took {monotonic() - begun:.0f} s.")

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from lt_core.arguments import checks_arguments
+from lt_core.terminal import drop_unwritten
 from lt_loggers.buffered import BufferedLogger
 from lt_loggers.jsonl import json_line
 from lt_loggers.params import plain
@@ -54,5 +55,9 @@ class StdoutLogger(BufferedLogger):
 
 
 def _print(lines: list[str]) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+    except OSError:  # the run says that this logger failed, and sends the rows again
+        drop_unwritten(sys.stdout)
+        raise

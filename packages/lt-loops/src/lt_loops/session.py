@@ -16,10 +16,11 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
-from lt_core.errors import did_you_mean, silenced, warn
+from lt_core.errors import did_you_mean, recording, silenced, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
+from lt_core.profiler import Profiler
 from lt_core.states import Stage
 from lt_loops.report.memory import out_of_memory
 from lt_loops.run.frame import Run
@@ -96,7 +97,7 @@ class Session:
         self._try(lambda: run.saves.confirm(together=error is None))
         self._try(self._tear_down)
         if (profiler := run.job.profiler) is not None:
-            self._try(profiler.stop)
+            self._try(partial(_stop, profiler))
         outcome = {"finished": "success", "interrupted": "interrupted"}.get(run.status, "failed")
         run.log.each(lambda logger: logger.save())
         run.log.each(lambda logger: logger.finalize(outcome))
@@ -165,6 +166,11 @@ class Session:
                     f"{error}",
                     code="LT221",
                 )
+
+
+def _stop(profiler: Profiler) -> None:
+    with recording(f"The report of {type(profiler).__name__}"):
+        profiler.stop()
 
 
 def _forget_cast_weights(*step: object) -> None:

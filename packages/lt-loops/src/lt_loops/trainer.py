@@ -25,6 +25,7 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler, by_action
 from lt_core.strategy import Strategy
+from lt_core.terminal import say
 from lt_loops.arguments.attributes import AsksDialects, check_attribute, missing
 from lt_loops.arguments.from_environment import with_environment
 from lt_loops.arguments.limits import Limits, documented
@@ -656,7 +657,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         if self.is_global_zero:
-            print(*args, **kwargs)  # noqa: T201  (this is what print is for)
+            say(*args, **kwargs)
 
     def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[Any]:
         stack = ExitStack()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
@@ -13,6 +12,7 @@ from typing import Any
 from lt_core.checkpoint import local_folder
 from lt_core.profiler import Profiler
 from lt_core.rank import process_rank
+from lt_core.terminal import say
 from lt_profilers.shares import Action, shares, table
 
 __all__ = ["SimpleProfiler"]
@@ -90,9 +90,8 @@ class SimpleProfiler(Profiler):
             with local_folder(self.dirpath or self._log_dir or ".") as folder:
                 file = folder / f"{self.stage}-{self.filename or 'profile'}-{rank}.txt"
                 file.write_text(text + "\n", encoding="utf-8")
-        elif rank == 0 and sys.stdout is not None:
-            sys.stdout.write(f"\n{text}\n")
-            sys.stdout.flush()
+        elif rank == 0:
+            say(f"\n{text}")
 
     def _first_noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function``, which notes at its first call what has passed without anything being measured."""

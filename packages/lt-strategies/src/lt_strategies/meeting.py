@@ -11,7 +11,7 @@ from itertools import islice
 from torch.distributed.distributed_c10d import Store
 
 from lt_core.errors import RankError
-from lt_core.terminal import SLOW
+from lt_core.terminal import SLOW, say
 
 _NAMED = 8
 """How many absent ranks an error names; of more than that, the number alone is useful."""
@@ -90,7 +90,7 @@ class _Waits:
             raise self.error()
         if now > self.speaks_at:
             self.speaks_at = float("inf")
-            print(f"Waiting for ranks {self.absent()} of {self.world_size} to start ...", flush=True)  # noqa: T201
+            say(f"Waiting for ranks {self.absent()} of {self.world_size} to start ...")
         time.sleep(self.pause)
         self.pause = min(1.5 * self.pause, self.longest)
         return False

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from lt_callbacks.progress.phase import Metrics, Phase, format_metrics, format_seconds
+from lt_core.terminal import say
 
 _FIRST, _LAST = 60.0, 600.0
 
@@ -43,6 +42,4 @@ class LineDisplay:
 
 
 def _print(*parts: str) -> None:
-    if sys.stdout is not None:
-        sys.stdout.write("  ".join(part for part in parts if part) + "\n")
-        sys.stdout.flush()
+    say("  ".join(part for part in parts if part))

@@ -15,6 +15,7 @@ from lt_callbacks.progress.lines import LineDisplay
 from lt_callbacks.progress.phase import Display, Phase, SilentDisplay
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
+from lt_core.terminal import LossyStream, say
 from lt_core.trainer import TrainerAPI
 
 __all__ = ["ProgressBar", "in_notebook"]
@@ -103,7 +104,7 @@ class ProgressBar(Callback):
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print above the bar, on rank 0 only."""
         if self._rank_draws:
-            print(*args, **kwargs)  # noqa: T201  (what it is for)
+            say(*args, **kwargs)
 
     def get_metrics(self, trainer: TrainerAPI, pl_module: LightningModule) -> dict[str, int | str | float]:
         """Return what stands beside the bar: the run's version, and the values logged with ``prog_bar=True``."""
@@ -407,7 +408,7 @@ def in_notebook() -> bool:
 
 def _on_terminal() -> bool:
     """Return whether stdout is a terminal on which a line can be drawn over."""
-    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return LossyStream(sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _weight_of(outputs: Any) -> float | None:

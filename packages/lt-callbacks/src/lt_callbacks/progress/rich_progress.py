@@ -16,6 +16,7 @@ from lt_callbacks.progress.phase import Display, Metrics, Phase, fit_metrics
 from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import LogRedirect
 from lt_core.arguments import checks_arguments
+from lt_core.terminal import LossyStream
 from lt_core.trainer import TrainerAPI
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class RichProgressBar(ProgressBar):
         from rich.progress import Progress
 
         columns = self.configure_columns(self.trainer)
-        console = Console(**self._console_kwargs)
-        redirect = sys.stderr is not None and sys.stderr.isatty()  # a file that stderr goes to still gets it
+        console = Console(**{"file": LossyStream(sys.stdout), **self._console_kwargs})
+        redirect = LossyStream(sys.stderr).isatty()  # a file that stderr goes to still gets it
         progress = Progress(*columns, auto_refresh=False, console=console, expand=True, redirect_stderr=redirect)
         return _RichDisplay(progress, self._leave, self.theme)
 

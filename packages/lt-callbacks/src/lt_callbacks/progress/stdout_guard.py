@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
+from lt_core.terminal import LossyStream
+
 
 class StdoutGuard:
     """While it is open, text for stdout and stderr first clears the bar, then is written as whole lines above it.
@@ -31,7 +33,7 @@ class StdoutGuard:
             return
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            if stream is None or not stream.isatty():
+            if not LossyStream(stream).isatty():
                 continue
             guarded = _Guarded(stream, self._clear, self._redraw)
             self._replaced.append((name, stream, guarded))
@@ -108,12 +110,12 @@ class _Guarded:
 
     def settle(self) -> None:
         if self._open_line:
-            self._stream.write("\n")
+            LossyStream(self._stream).write("\n")
             self._open_line = False
 
     def finish(self) -> None:
         if self._held:
-            self._stream.write(self._held)
+            LossyStream(self._stream).write(self._held)
             self._held = ""
 
     def __getattr__(self, name: str) -> Any:

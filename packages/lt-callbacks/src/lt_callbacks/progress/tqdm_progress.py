@@ -18,6 +18,7 @@ from lt_callbacks.progress.progress_bar import ProgressBar, in_notebook
 from lt_callbacks.progress.stdout_guard import StdoutGuard, raw_stdout
 from lt_core.arguments import checks_arguments
 from lt_core.errors import ConfigError
+from lt_core.terminal import LossyStream, say
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -143,7 +144,7 @@ class TQDMProgressBar(ProgressBar):
             leave=leave,
             ncols=_WIDE if notebook and not widget else None,
             dynamic_ncols=widget or not notebook,
-            file=None if widget else NotebookLine() if notebook else raw_stdout(),
+            file=None if widget else NotebookLine() if notebook else LossyStream(raw_stdout()),
             mininterval=0,
             miniters=1,
             bar_format=_LINE,
@@ -198,7 +199,7 @@ class _TqdmDisplay:
 
     def finish(self, phase: Phase, metrics: Metrics) -> None:
         if self._has_row(phase):
-            print(self._history.add(phase, metrics(), self._room()), flush=True)  # noqa: T201  (above the bar)
+            say(self._history.add(phase, metrics(), self._room()))  # above the bar
             return  # the next epoch, or the end, draws the bar
         stays = phase.nested and self._slot(phase) == "train"
         if not stays and (phase.kind in self._bars or not (phase.nested or phase.kind == "sanity")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from lt_callbacks.arguments import whole
 from lt_callbacks.summary.module_table import ModuleTable
 from lt_core.callback import Callback
 from lt_core.module import LightningModule
+from lt_core.terminal import say
 from lt_core.trainer import TrainerAPI
 
 __all__ = ["ModelSummary"]
@@ -68,6 +68,4 @@ class ModelSummary(Callback):
         A subclass may take Lightning's arguments instead: ``summary_data`` (title and cells of each column),
         ``total_parameters``, ``trainable_parameters``, ``model_size`` (MB), ``total_training_modes``, ``total_flops``.
         """
-        if sys.stdout is not None:
-            sys.stdout.write(f"\n{table}\n")
-            sys.stdout.flush()
+        say(f"\n{table}")

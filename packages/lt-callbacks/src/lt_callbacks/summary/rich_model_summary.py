@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from lt_callbacks.arguments import require_package
 from lt_callbacks.summary.model_summary import ModelSummary
 from lt_callbacks.summary.module_table import ModuleTable
+from lt_core.terminal import LossyStream
 
 __all__ = ["RichModelSummary"]
 
@@ -32,7 +34,8 @@ class RichModelSummary(ModelSummary):
         from rich.console import Console
         from rich.table import Table
 
-        console, columns = Console(), table.shown_columns()
+        stdout: Any = LossyStream(sys.stdout)
+        console, columns = Console(file=stdout), table.shown_columns()
         if table.rows:
             drawn = Table(header_style=header_style)
             for title, _ in columns:

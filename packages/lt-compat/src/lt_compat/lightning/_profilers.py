@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from lt_core.profiler import Profiler as Measures
+from lt_core.terminal import say
 
 __all__ = ["AdvancedProfiler", "PassThroughProfiler", "Profiler", "SimpleProfiler"]
 
@@ -89,7 +90,7 @@ class Profiler(Measures, metaclass=_Kind):
             with (folder / self._prepare_filename()).open("a") as file:
                 file.write(text)
         elif not self._local_rank:
-            print(text)
+            say(text)
 
 
 class PassThroughProfiler(Profiler):

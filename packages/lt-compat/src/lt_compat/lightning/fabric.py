@@ -34,6 +34,7 @@ from lt_core.launcher import RunResult
 from lt_core.rank import rank_zero_warn
 from lt_core.ranks import Ranks
 from lt_core.seed import pl_worker_init_function, seed_everything
+from lt_core.terminal import say
 
 __all__ = ["Fabric"]
 
@@ -310,7 +311,7 @@ class Fabric(Collectives):
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on one rank of each node."""
         if self.local_rank == 0:
-            print(*args, **kwargs)
+            say(*args, **kwargs)
 
     def log(self, name: str, value: Any, step: int | None = None) -> None:
         """Give the loggers a number."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from lt_core import plugins
 from lt_core.callback import Callback
 from lt_core.duration import Duration
-from lt_core.errors import LogError, did_you_mean, from_signal_handler, warn
+from lt_core.errors import LogError, did_you_mean, from_signal_handler, recording, warn
 from lt_core.interface import is_overridden
 from lt_core.logger import Logger
 from lt_core.logging.media import as_media
@@ -225,8 +225,10 @@ class Log(Owner):
                 f"lt-loggers: {plugins.install_hint('lt-loggers')}.",
                 code="LT522",
             )
-        path = write(folder, name, media, step)
-        if (0, "file") not in self._reported:
+        path = None
+        with recording(f"The file of {name!r}"):
+            path = write(folder, name, media, step)
+        if path is not None and (0, "file") not in self._reported:
             self._reported.add((0, "file"))
             warn(f"No logger can show {name!r}, so it is a file: {path}", code="LT521")
 

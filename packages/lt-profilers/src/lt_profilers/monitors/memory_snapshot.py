@@ -11,7 +11,7 @@ import torch
 from lt_callbacks.arguments import whole
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, recording
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
@@ -92,10 +92,11 @@ class MemorySnapshot(Callback):
 
     def _write(self, trainer: TrainerAPI, why: str) -> None:
         folder = Path(self.dirpath) if self.dirpath is not None else Path(trainer.log_dir or ".") / "memory"
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"rank{trainer.global_rank}-step{trainer.global_step}-{why}.pickle"
-        torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
+        with recording(str(path)):
+            folder.mkdir(parents=True, exist_ok=True)
+            torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
+            self.paths.append(str(path))
+            trainer.print(f"Memory snapshot: {path} (open it at https://pytorch.org/memory_viz)")
         torch.cuda.memory._record_memory_history(enabled=None)
         self._recording, self._done = False, True
-        self.paths.append(str(path))
-        trainer.print(f"Memory snapshot: {path} (open it at https://pytorch.org/memory_viz)")

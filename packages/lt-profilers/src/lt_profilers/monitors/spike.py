@@ -13,7 +13,7 @@ from lt_callbacks.arguments import choice, whole
 from lt_callbacks.monitored import loss_of, on_any_rank
 from lt_core.arguments import checks_arguments
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError, LtError
+from lt_core.errors import ConfigError, LtError, recording
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
@@ -128,8 +128,9 @@ class SpikeDetection(Callback):
         self.bad_batches += [number for number in (batch_idx - 1, batch_idx) if number >= 0]
         if trainer.is_global_zero:
             path = self._path(trainer)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self.bad_batches, indent=4), encoding="utf-8")
+            with recording(str(path)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(self.bad_batches, indent=4), encoding="utf-8")
 
     def _path(self, trainer: TrainerAPI) -> Path:
         given = self.exclude_batches_path

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lt_strategies.watch.page import ENDED, KILL, Page, read_report
-from lt_strategies.watch.watch import INTERRUPTED, POLL, Member, Verdict, Watch
+from lt_strategies.watch.watch import INTERRUPTED, POLL, Member, Verdict, Watch, report
 
 
 def command(order: dict[str, Any]) -> list[str]:
@@ -107,5 +107,5 @@ def _conclude(watch: Watch, verdict: Verdict) -> int:
     raised = own is not None and not own["error"].startswith("SystemExit")  # of which Python prints only the text
     said = raised or (watch.folder / "heard").exists()
     if rank_0_is_gone and not said and verdict.text != INTERRUPTED:
-        sys.stderr.write(f"lt: {verdict.text}\n")
+        report(verdict.text)
     return 1

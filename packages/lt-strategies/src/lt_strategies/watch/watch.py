@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -284,9 +285,10 @@ def _signal_name(number: int) -> str:
 
 def report(text: str) -> None:
     """Write a report to standard error, below a progress bar's line."""
-    start = "\n" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{start}lt: {text}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError):  # lt_core, and its writer, is not where a script's watcher runs
+        start = "\n" if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{start}lt: {text}\n")
+        sys.stderr.flush()
 
 
 def _shown(stacks: Mapping[int, str], ranks: Sequence[int]) -> list[str]:

@@ -14,6 +14,7 @@ from lt_core.batch import map_batch
 from lt_core.errors import ConfigError, warn
 from lt_core.precision import Precision
 from lt_core.strategy import Capabilities, Placement, Strategy
+from lt_core.terminal import say
 
 __all__ = ["XLA", "XLASPMD", "Compilations"]
 
@@ -197,7 +198,7 @@ class Compilations:
     def report(self) -> None:
         """Write one line about a fit."""
         if self.runs:
-            sys.stdout.write(f"XLA compiled {self.count} programs for {self.runs} runs of training batches\n")
+            say(f"XLA compiled {self.count} programs for {self.runs} runs of training batches")
             self.runs = 0
 
 
