@@ -13,11 +13,12 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
+from lt_core import plugins
 from lt_core.accelerator import opened
 from lt_core.errors import ConfigError, warn
 from lt_core.rank import process_rank
@@ -28,6 +29,7 @@ __all__ = [
     "isolate_rng",
     "pl_worker_init_function",
     "preserve_generators",
+    "preserve_owned_generators",
     "reset_seed",
     "restore_generators",
     "seed_everything",
@@ -184,6 +186,12 @@ def isolate_rng(include_cuda: bool = True) -> Iterator[None]:
 
 
 preserve_generators = isolate_rng
+
+
+def preserve_owned_generators(*owners: Any) -> AbstractContextManager[None]:
+    """Leave the generators that modules, loaders or samplers own as they were found; without lt-data none are known."""
+    preserve = plugins.find("data", "preserve_owned")
+    return nullcontext() if preserve is None else preserve(owners)
 
 
 def _seed_generators(torch_seed: int, python_seed: int, numpy_seed: int) -> None:

@@ -326,9 +326,12 @@ class TrainerAPI(Protocol):
     def trial(self, max_steps: int, **overrides: Any) -> Any:
         """Run a short fit on a snapshot that is restored exactly; return what it measured (``lt_loops.trial.Trial``).
 
+        In ``validate``, ``test`` and ``predict`` it is a short evaluation.
+
         Args:
-            max_steps: optimizer steps.
-            overrides: Trainer arguments for the trial only, such as ``callbacks=[...]``.
+            max_steps: optimizer steps, or batches of each loader of the evaluation.
+            overrides: Trainer arguments for the trial only, such as ``callbacks=[...]``; ``new_loaders=False`` reads
+                the fit's own loaders, which else are asked for anew.
         """
 
     def window_of(self, epoch: int) -> int:
@@ -338,7 +341,10 @@ class TrainerAPI(Protocol):
         """Return a feed that reads the training loaders anew, as training does; inside ``fit``. Close it after use."""
 
     def reload_train_loader(self) -> None:
-        """Have the training loader asked for anew before the next epoch; after a change of its batch size."""
+        """Have the training loader asked for anew before the next epoch; after a change of its batch size.
+
+        In ``validate``, ``test`` and ``predict`` those of the evaluation at once; call it as the evaluation starts.
+        """
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Return every tensor of ``data`` from all ranks, stacked: shape ``(world_size, *shape)``; one rank: as it

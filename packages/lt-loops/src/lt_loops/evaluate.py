@@ -115,7 +115,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
         if return_predictions:  # hooks may look at what there is
             run.keep_outputs(collected[0] if len(collected) == 1 else collected)
         with gradients_off(run.job, run.strategy):
-            for loader_idx, output in _predictions(run):
+            for loader_idx, output in predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output if on_host else move_to_device(output, "cpu"))
         if return_predictions and run.strategy.world_size > 1 and run.job.settings.use_distributed_sampler:
@@ -132,26 +132,27 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
     with Session(run):
         set_up(run)
         run.enter_phase("predict")
-        predictions = _predictions(run)
+        outputs = predictions(run)
         try:
             while True:
                 # off while a batch is computed, not in the caller's code between two batches
                 with gradients_off(run.job, run.strategy):
-                    found = next(predictions, None)
+                    found = next(outputs, None)
                 if found is None:
                     break
                 yield found[1]
         except GeneratorExit:  # the caller has seen enough: no error
-            predictions.close()
+            outputs.close()
         run.end("finished" if not run.stopping.reason else "interrupted")
 
 
-def _predictions(run: Run) -> Generator[tuple[int, Any]]:
+def predictions(run: Run, limit: int | None = None) -> Generator[tuple[int, Any]]:
+    """Yield the number of the loader and the output, batch by batch; ``limit``: batches of each loader."""
     if not (feeds := run.evaluation.feeds("predict")):
         _warn_of_none("predict")
         return
     with model_in_eval_mode(run.module, run.recorder, "predict"):
-        yield from read(run, "predict", feeds)
+        yield from read(run, "predict", feeds, limit)
         run.call("on_predict_epoch_end", phase="on_predict_epoch_end")
         run.call("on_predict_end", phase="on_predict_end")
 
@@ -193,13 +194,16 @@ def read(
 
 
 def _read(run: Run, group: str, feeds: list[Feed], limit: int | None, skip: int) -> Generator[tuple[int, Any]]:
-    total, opened = 0, None
+    total, first, opened = 0, None, None
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     if run.job.lenient and feeds:  # as TrainingData.open_first: making the iterator and the hooks may both draw
-        feeds[0].set_epoch(run.position.epoch)
-        opened = iter(feeds[0])
+        first = feeds[0]
+        first.set_epoch(run.position.epoch)
+        opened = iter(first)
     run.call(f"on_{word}_start", phase=f"{group}_start")
     run.call(f"on_{word}_epoch_start", phase=f"{group}_epoch_start")
+    if first is not None and feeds[0] is not first:  # a hook had them reloaded
+        opened = None
     method = f"{word}_step"
     step, taken = eval_step(run.job, run.strategy.bind(run.model, method), method, several)
     starts = [(hook, _taken(hook, several)) for hook in run.hooks[f"on_{word}_batch_start"]]

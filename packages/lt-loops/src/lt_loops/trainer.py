@@ -591,11 +591,12 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             self._run.log.keep(name, value, at, os.path.join(self.log_dir or ".", "media"))  # noqa: PTH118
 
     def trial(self, max_steps: int, **overrides: Any) -> Trial:
-        """Train for a few steps on a snapshot that is restored exactly; inside ``fit``, for finders.
+        """Train for a few steps on a snapshot that is restored exactly, for finders; in an evaluation: evaluate.
 
         Args:
-            max_steps: optimizer steps.
-            overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only.
+            max_steps: optimizer steps, or batches of each loader of the evaluation.
+            overrides: ``callbacks=[...]`` and limits of the Trainer, for the trial only; ``new_loaders=False`` reads
+                the fit's own loaders, which else are asked for anew.
         """
         return run_trial(self._run, max_steps, overrides)
 
@@ -641,8 +642,12 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         return text
 
     def reload_train_loader(self) -> None:
-        if self._run is not None:
+        if self._run is None:
+            return
+        if self._run.stage == "fit":
             self._run.data.outdate()
+        else:
+            self._run.evaluation.reload(self._run.stage)
 
     def call(self, event: str, *args: Any, **kwargs: Any) -> None:
         """Call an event of your own, on this rank: the method of this name of each callback and of the module.

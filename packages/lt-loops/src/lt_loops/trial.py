@@ -1,9 +1,10 @@
-"""A short fit on a snapshot that is restored exactly: what finders of learning rates and batch sizes are made of."""
+"""A short run on a snapshot that is restored exactly: what finders of learning rates and batch sizes are made of."""
 
 from __future__ import annotations
 
 import copy
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from lt_core.callback import Callback
 from lt_core.errors import ConfigError, ConfigTypeError
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
-from lt_core.seed import preserve_generators
+from lt_core.seed import preserve_generators, preserve_owned_generators
 from lt_loops.arguments.limits import LIMITS, Limits
 from lt_loops.boundary import serve_at_end
+from lt_loops.evaluate import evaluate, gradients_off, predictions
 from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
@@ -26,7 +28,7 @@ from lt_loops.setup.hook_calls import order_callbacks
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Trial:
-    """What a short fit measured.
+    """What a short run measured; of an evaluation there are no losses and steps.
 
     Attributes:
         losses: the loss of each batch, in order; NaN for one that returned none.
@@ -46,10 +48,18 @@ class Trial:
 
 
 class _Losses(Callback):
-    """Keeps every loss; it is read after the trial, so that no step waits for the device."""
+    """Keeps every loss; it is read after the trial, so that no step waits for the device. Counts batches."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
+        self.batches = 0
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self.batches += 1
+
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.kept.append(outputs.get("loss") if isinstance(outputs, dict) else outputs)
@@ -58,34 +68,44 @@ class _Losses(Callback):
 def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> Trial:
     """Train for ``max_steps`` optimizer steps inside the present fit, then put everything back as it was.
 
+    In ``validate``, ``test`` and ``predict`` so many batches of each loader are evaluated.
+
     Put back are weights, optimizers, schedulers, precision, modes, counters, metrics, generators and the Trainer's
-    limits. The loaders are asked for anew, so that a changed batch size counts. No logger gets anything, nothing is
-    validated unless ``limit_val_batches`` is given, and only the callbacks of the trial run. The ``overrides`` are
-    ``callbacks``, and any limit of the Trainer (``accumulate_grad_batches=4``).
+    limits. The loaders are asked for anew, so that a changed batch size counts; ``new_loaders=False``: between two
+    epochs the fit's own are read. No logger gets anything, nothing is validated unless ``limit_val_batches`` is given,
+    and only the callbacks of the trial run. The other ``overrides`` are ``callbacks``, and any limit of the Trainer
+    (``accumulate_grad_batches=4``).
 
     Raises:
-        ConfigTypeError: outside of ``fit``, or for an override that a trial cannot take.
+        ConfigTypeError: outside of a run, or for an override that a trial cannot take.
     """
-    if outer is None or outer.stage != "fit" or outer.status != "running":
-        raise ConfigTypeError("trainer.trial() works inside fit only: call it in on_fit_start.", code="LT131")
-    unknown = set(overrides) - set(LIMITS) - {"callbacks"}
+    if outer is None or outer.status != "running":
+        raise ConfigTypeError("trainer.trial() works inside a run only: call it in on_fit_start.", code="LT131")
+    unknown = set(overrides) - set(LIMITS) - {"callbacks", "new_loaders"}
     if unknown:
         raise ConfigError(
             f"trainer.trial(): {sorted(unknown)} cannot be overridden. Known: callbacks, {LIMITS}.", code="LT144"
         )
-    losses = _Losses()
+    losses, loaders, fits = _Losses(), outer.job.loaders, outer.stage == "fit"
+    if overrides.pop("new_loaders", True) or outer.data.is_open:
+        loaders = loaders.anew()
+    else:
+        loaders.as_first_asked("train", outer.position)  # what that draws is the fit's
     outer.saves.confirm()  # what of it is still being written is not the trial's affair
     with (
         preserve_generators(),  # first, so that they are put back last
+        preserve_owned_generators(loaders),
         _snapshot(outer.module, outer.training, outer.precision),
         outer.recorder.muted(),
         outer.without_loggers(),
-        _overridden(outer.job.limits, {"limit_val_batches": 0, **overrides}, max_steps),
+        _overridden(outer.job.limits, {"limit_val_batches": 0, **overrides} if fits else overrides, max_steps),
     ):
-        inner = outer.child(order_callbacks([*overrides.get("callbacks", []), losses]))
+        inner = outer.child(order_callbacks([*overrides.get("callbacks", []), losses]), loaders)
         inner.attach()
         try:
-            return _train(inner, losses)
+            if fits:
+                inner.data.ensure()
+            return _measure(inner, losses, max_steps)
         finally:
             inner.recorder.reset("train")
             for feed in inner.evaluation.open_feeds():
@@ -95,26 +115,33 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
             outer.attach()
 
 
-def _train(run: Run, losses: _Losses) -> Trial:
-    run.data.ensure()
+def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
     started = time.perf_counter()
-    run.module.train()  # finders run in on_fit_start, where the module may be in any mode
-    run.call("on_train_start", phase="train_start")
-    while not run.stopping.ends_training():
-        before = run.position.step
-        train_epoch(run)
-        run.data.pause()
-        if run.stopping.reason or run.position.step == before:  # no batch had a loss: further epochs will have none
-            break
-        run.position.next_epoch(0)
+    if run.stage == "fit":
+        run.call("on_train_start", phase="train_start")
+        while not run.stopping.ends_training():
+            before = run.position.step
+            train_epoch(run)
+            run.data.pause()
+            if run.stopping.reason or run.position.step == before:  # no batch had a loss: further epochs have none
+                break
+            run.position.next_epoch(0)
+    else:
+        run.enter_phase(run.stage)
+        if run.stage == "predict":
+            with gradients_off(run.job, run.strategy):
+                deque(predictions(run, max_steps), 0)
+        else:
+            evaluate(run, run.stage, max_steps)
     kept = [float("nan") if loss is None else float(loss) for loss in losses.kept]
     metrics = {name: float(value) for name, value in run.recorder.callback_metrics().items()}
-    run.call("on_train_end", phase="on_train_end")
-    serve_at_end(run)
+    if run.stage == "fit":
+        run.call("on_train_end", phase="on_train_end")
+        serve_at_end(run)
     return Trial(
         losses=kept,
         steps=run.position.step,
-        batches=len(kept),
+        batches=len(kept) or losses.batches,
         seconds=time.perf_counter() - started,
         metrics=metrics,
         stop_reason=run.stopping.reason,

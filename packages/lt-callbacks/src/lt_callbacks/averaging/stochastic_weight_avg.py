@@ -200,7 +200,8 @@ class StochasticWeightAveraging(Callback):
 def _update_batch_norm(trainer: TrainerAPI, module: LightningModule) -> None:
     """Take the statistics of batch norm anew: the cumulative average over one pass of training batches."""
     strategy = trainer.strategy
-    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
+    norms = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    layers = [layer for layer in norms if layer.track_running_stats and layer.training]  # a frozen one keeps its own
     step = trainer.precision_plugin.wrap_step(_step_of(module))
     with preserve_generators(), trainer.recorder.muted(), _cumulative(layers), torch.no_grad():
         feed = trainer.train_feed()

@@ -12,7 +12,7 @@ from lt_callbacks.finders.tuned_attribute import TunedAttribute
 from lt_core.arguments import checks_arguments
 from lt_core.batch import batch_size_of, is_out_of_memory
 from lt_core.callback import Callback
-from lt_core.errors import ConfigError
+from lt_core.errors import ConfigError, warn
 from lt_core.module import LightningModule
 from lt_core.trainer import TrainerAPI
 
@@ -25,6 +25,9 @@ class BatchSizeFinder(Callback):
     Each trial takes a few training steps; weights, optimizers and generators are put back exactly. The size is set as
     the module's or datamodule's ``batch_size`` (or the same in ``hparams``), from which ``train_dataloader`` must make
     its loader. Several ranks agree on it. A run that resumes from a checkpoint keeps its size.
+
+    ``validate``, ``test`` and ``predict`` search likewise, for their own loaders, and leave the size that ``fit`` found
+    as it was. Validation inside ``fit`` searches nothing.
 
     Args:
         mode: ``"power"`` doubles until memory runs out; ``"binsearch"`` then halves the interval down to the size.
@@ -39,8 +42,8 @@ class BatchSizeFinder(Callback):
         optimal_batch_size: what the last search found; None before.
 
     Raises:
-        ConfigError: for wrong values; at the start without the attribute, or where it changes no batch; when not even
-            the first size fits.
+        ConfigError: for wrong values; at the start without the attribute, or where it changes no batch (in an
+            evaluation that is a warning); when not even the first size fits.
     """
 
     SUPPORTED_MODES = ("power", "binsearch")
@@ -65,6 +68,7 @@ class BatchSizeFinder(Callback):
         self._margin = number(who, "margin", margin, 0.0)
         self._max_val = whole(who, "max_val", max_val, init_val)
         self.optimal_batch_size: int | None = None
+        self._of_fit: tuple[TunedAttribute, Any] | None = None  # what an evaluation gives back
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.optimal_batch_size is None else {"optimal_batch_size": self.optimal_batch_size}
@@ -79,13 +83,33 @@ class BatchSizeFinder(Callback):
         if trainer.global_step == 0 and trainer.batch_idx == 0:
             self.scale_batch_size(trainer, pl_module)
 
+    def on_validation_start(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
+        """Search before an evaluation of its own."""
+        if trainer.stage == "fit":
+            return
+        attribute = TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name])
+        if self._fitted_in:
+            self._of_fit = attribute, attribute.get()
+        try:
+            self.scale_batch_size(trainer, pl_module)
+        except _UnchangedError as error:
+            warn(f"{error.message} They are read as they are.", code="LT181")
+
+    on_test_start = on_predict_start = on_validation_start
+
+    def teardown(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
+        if self._of_fit is not None:
+            attribute, size = self._of_fit
+            attribute.set(size)
+            self._of_fit = None
+
     def take_over(self, trainer: TrainerAPI) -> None:
         """Set the attribute in this process too, where the search ran in another one."""
         if self.optimal_batch_size is not None:
             TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name]).set(self.optimal_batch_size)
 
     def scale_batch_size(self, trainer: TrainerAPI, pl_module: LightningModule) -> None:
-        """Search now, in ``on_fit_start``."""
+        """Search now: in ``on_fit_start``, or as an evaluation starts."""
         attribute = TunedAttribute("BatchSizeFinder", trainer, [self._batch_arg_name])
         before = attribute.get()
         try:
@@ -143,12 +167,18 @@ class BatchSizeFinder(Callback):
         if ran_out:
             _free_memory()
         if not ran_out and watch.samples is not None and watch.samples > size:
-            raise ConfigError(
+            method = {"fit": "train", "validate": "val"}.get(stage := str(trainer.stage), stage)
+            raise _UnchangedError(
                 f"BatchSizeFinder set {attribute.name}={size}, and the batches still had {watch.samples} samples. Make "
-                f"the loader in train_dataloader from self.{attribute.name}; loaders given to fit cannot be changed.",
+                f"the loader in {method}_dataloader from self.{attribute.name}; loaders given to {stage} cannot be "
+                "changed.",
                 code="LT181",
             )
         return None if ran_out else (watch.samples if watch.samples is not None else size)
+
+
+class _UnchangedError(ConfigError):
+    """The attribute changes no batch."""
 
 
 class _OtherRankRanOutError(Exception):
@@ -162,15 +192,27 @@ class _Watch(Callback):
         self.agree = agree
         self.samples: int | None = None
 
-    def on_train_batch_start(self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: TrainerAPI, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         if self.samples is None:
             self.samples = batch_size_of(batch)
 
+    on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
+
     def on_train_batch_end(
-        self, trainer: TrainerAPI, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: TrainerAPI,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         if self.agree and not self.say(trainer, fits=True):
             raise _OtherRankRanOutError
+
+    on_validation_batch_end = on_test_batch_end = on_predict_batch_end = on_train_batch_end
 
     def say(self, trainer: TrainerAPI, fits: bool) -> bool:
         """Return whether it fitted on all ranks; all call this."""

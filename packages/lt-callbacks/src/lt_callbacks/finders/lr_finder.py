@@ -170,7 +170,7 @@ class LearningRateFinder(Callback):
         schedulers = trainer.lr_scheduler_configs
         held, schedulers[:] = schedulers[:], []  # the sweep sets the rate; they may know of fewer steps than it takes
         try:
-            trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)])
+            trainer.trial(self._num_training_steps, callbacks=[_Sweep(curve, self._threshold)], new_loaders=False)
         finally:
             schedulers[:] = held
         if 0 < len(curve.results["lr"]) < self._num_training_steps:

@@ -11,6 +11,7 @@ from lt_callbacks.finders.lr_finder import LearningRateCurve, LearningRateFinder
 from lt_core.callback import Callback
 from lt_core.errors import ConfigError
 from lt_core.logger import DummyLogger
+from lt_core.seed import preserve_generators, preserve_owned_generators
 
 __all__ = ["Tuner"]
 
@@ -18,7 +19,8 @@ __all__ = ["Tuner"]
 class Tuner:
     """Runs finders on a Trainer: ``Tuner(trainer).lr_find(model)``, then ``trainer.fit(model)``.
 
-    A search is a fit that ends before its first step, with neither loggers nor the Trainer's other callbacks.
+    A search is a fit that ends before its first step, with neither loggers nor the Trainer's other callbacks. It leaves
+    all random generators as they were: a second search of the same finds the same.
 
     Args:
         trainer: the Trainer that will train.
@@ -88,7 +90,11 @@ class Tuner:
     def _search(
         self, finder: LearningRateFinder | BatchSizeFinder, model: Any, train: Any, val: Any, datamodule: Any
     ) -> None:
-        with _alone(self._trainer, [finder, _StopAtStart()]):
+        with (
+            preserve_generators(),
+            preserve_owned_generators(train, datamodule, model),
+            _alone(self._trainer, [finder, _StopAtStart()]),
+        ):
             self._trainer.fit(model, train, val, datamodule=datamodule)
         finder.take_over(self._trainer)
 

@@ -12,6 +12,7 @@ import random
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from random import Random
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -99,6 +100,17 @@ def find_owned(roots: Iterable[Any]) -> list[Any]:
         elif depth < _DEEPEST and len(seen) < _MOST:
             queue.extend((part, depth + 1) for part in _parts(thing))
     return found
+
+
+@contextmanager
+def preserve_owned(owners: Iterable[Any]) -> Iterator[None]:
+    """Put the generators that ``owners`` hold back at the end."""
+    found = find_owned(owners)
+    states = owned_states(found)
+    try:
+        yield
+    finally:
+        set_owned_states(found, states)
 
 
 def owned_states(generators: Iterable[Any]) -> list[str]:

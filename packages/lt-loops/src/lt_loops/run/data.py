@@ -127,6 +127,11 @@ class TrainingData(Owner):
         self._place = None
         return self._batches
 
+    @property
+    def is_open(self) -> bool:
+        """Whether an iterator over the loaders is in use."""
+        return self._batches is not None
+
     def exhaust(self) -> None:
         self._ahead.position.exhausted = True
 

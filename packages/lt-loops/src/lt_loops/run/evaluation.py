@@ -194,6 +194,14 @@ class Evaluation(Owner):
             for feed in self._made.pop("validate", ()):
                 feed.close()
 
+    def reload(self, stage: str) -> None:
+        """Ask for the loaders of ``stage`` again, and read those where the present ones are about to be read."""
+        made = self._made[stage]
+        for feed in made:
+            feed.close()
+        self._feeds.forget(stage)
+        made[:] = self._feeds.evaluation(stage)
+
     def open_feeds(self) -> list[Feed]:
         return [feed for feeds in self._made.values() for feed in feeds]
 

@@ -37,6 +37,7 @@ from lt_loops.run.training import Training
 from lt_loops.run.weights import Weights
 from lt_loops.setup.feeds import Feeds
 from lt_loops.setup.hook_calls import HookCalls
+from lt_loops.setup.loaders import Loaders
 from lt_loops.state.compile_report import CompileReport
 from lt_loops.state.gaps import Gaps, listed
 from lt_loops.state.origin import Origin
@@ -110,12 +111,12 @@ class Run:
             self.origin.go_on_from(last.origin)
             self.evaluation.go_on_from(last.evaluation)
 
-    def child(self, callbacks: list[Callback]) -> Run:
-        """Return a fit inside this one, begun, of the same module and optimizers, with a place and metrics of its own.
+    def child(self, callbacks: list[Callback], loaders: Loaders) -> Run:
+        """Return a run inside this one, begun, of the same module and optimizers, with a place and metrics of its own.
 
-        Its loaders are asked for anew, and nothing of it goes to a logger.
+        Nothing of it goes to a logger.
         """
-        run = Run(self.job.inside(callbacks), self._shows)
+        run = Run(self.job.inside(callbacks, loaders), self._shows)
         run.weights.placed(self.model)
         run.training.configure(self.training.made)
         run.begin(None)

@@ -65,7 +65,7 @@ class Job:
         """The profiler if the user asked for one."""
         return None if self.settings.profiler is None else by_action(self.parts.profiler)
 
-    def inside(self, callbacks: list[Callback]) -> Job:
-        """Return the same with other callbacks, no logger, and loaders that are asked for anew."""
+    def inside(self, callbacks: list[Callback], loaders: Loaders) -> Job:
+        """Return the same with other callbacks and loaders, and no logger."""
         parts = replace(self.parts, callbacks=callbacks, loggers=[])
-        return replace(self, loaders=self.loaders.anew(), parts=parts, ckpt_path=None)
+        return replace(self, loaders=loaders, parts=parts, ckpt_path=None)
