@@ -148,27 +148,28 @@ def test_predictions_are_saved_where_the_user_says(here, capsys):
     assert "--output predictions.pt saves them" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("checkpoint", ["last", "lightning_logs/version_0/checkpoints/last.ckpt"])
+@pytest.mark.parametrize("logger", ["csv", "tensorboard", "jsonl"])
+@pytest.mark.parametrize("checkpoint", ["last", "best", "lightning_logs/version_0/checkpoints/last.ckpt"])
 @pytest.mark.parametrize("command", ["validate", "test"])
-def test_a_test_writes_into_the_run_that_it_tests(here, command, checkpoint):
-    assert (
-        main(
-            [
-                "fit",
-                *BASE,
-                "--trainer.logger=csv",
-                "--trainer.callbacks+=ModelCheckpoint",
-                "--trainer.callbacks.save_last=true",
-            ]
-        )
-        == 0
-    )
-    before = (here / "lightning_logs/version_0/metrics.csv").read_text()
-    assert main([command, *BASE, "--trainer.logger=csv", f"--ckpt_path={checkpoint}"]) == 0
-    assert [run.name for run in (here / "lightning_logs").iterdir()] == ["version_0"]
-    after = (here / "lightning_logs/version_0/metrics.csv").read_text()
-    assert len(after.splitlines()) == len(before.splitlines()) + 1
-    assert (here / f"lightning_logs/version_0/config-{command}.yaml").is_file()
+def test_a_test_of_a_run_is_a_run_below_it_and_touches_none_of_its_files(here, command, checkpoint, logger):
+    saves = ["--trainer.callbacks+=ModelCheckpoint", "--trainer.callbacks.save_last=true"]
+    assert main(["fit", *BASE, f"--trainer.logger={logger}", *saves]) == 0
+    run = here / "lightning_logs" / "version_0"
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    if checkpoint == "best":
+        checkpoint = next(str(path) for path in before if path.name.startswith("epoch"))
+    for _ in range(2):
+        assert main([command, *BASE, f"--trainer.logger={logger}", f"--ckpt_path={checkpoint}"]) == 0
+    assert [path.name for path in (here / "lightning_logs").iterdir()] == ["version_0"]
+    assert {path: path.read_bytes() for path in before} == before
+    written = {path.relative_to(run).parts[0] for path in run.rglob("*") if path.is_file() and path not in before}
+    assert written == {command}
+    assert (run / command / f"config-{command}.yaml").is_file()
+    step = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    assert step
+    if logger == "jsonl":
+        rows = [json.loads(line) for line in (run / command / "metrics.jsonl").read_text().splitlines()]
+        assert [row["step"] for row in rows] == [step, step]
 
 
 def test_a_test_without_a_checkpoint_says_whose_weights_it_tests(here, capsys):

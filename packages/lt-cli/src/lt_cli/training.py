@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -93,12 +92,12 @@ class TrainingCommand(LightningCLI):
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Any]) -> Any:
         if self.subcommand in ("validate", "test", "predict"):
             given = config.get("callbacks") or []
-            config = {**config, "callbacks": [WritesIntoTestedRun(), *(given if isinstance(given, list) else [given])]}
+            config = {**config, "callbacks": [WritesBelowTestedRun(), *(given if isinstance(given, list) else [given])]}
             if "silence" in config:
                 config["silence"] = [
                     *(config["silence"] or ()),
                     "LT549",
-                ]  # its rows are meant to follow the run's
+                ]  # its rows are meant to follow those of an earlier one
             self.save_config_kwargs = {"config_filename": f"config-{self.subcommand}.yaml"}
         return super()._instantiate_trainer(config, callbacks)
 
@@ -201,10 +200,11 @@ def _take_links(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]
     return rest, links
 
 
-class WritesIntoTestedRun(Callback):
-    """Has a test of a run write beside what it tests, not into a folder of its own; says where no checkpoint is loaded.
+class WritesBelowTestedRun(Callback):
+    """Has a test of a run write below what it tests, as ``version_0/test``; says where no checkpoint is loaded.
 
-    The loggers get the version of the run whose checkpoint is loaded, where that lies below their folder.
+    It is a run of its own: rows of an older step beside those of the fit would hide these in TensorBoard. A checkpoint
+    that does not lie below the folder of the loggers gets a new version.
     """
 
     def setup(self, trainer: TrainerAPI, pl_module: LightningModule, stage: str) -> None:
@@ -216,5 +216,4 @@ class WritesIntoTestedRun(Callback):
             print(f"No --ckpt_path: {text}", file=sys.stderr)
         for logger in trainer.loggers:
             if run is not None and logger.root_dir and Path(logger.root_dir).resolve() == run.parent:
-                number = re.fullmatch(r"version_(\d+)", run.name)
-                logger.use_version(int(number[1]) if number else run.name)
+                logger.use_version(f"{run.name}/{stage}")

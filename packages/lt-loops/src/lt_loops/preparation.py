@@ -59,7 +59,9 @@ def set_up(run: Run) -> None:
     run.recorder.enter("prepare_data")
     _prepare_data((job.datamodule, run.module), run.strategy, job.settings.prepare_data_per_node, says=says)
     io = job.parts.checkpoint_io
-    read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
+    found = read_checkpoint(run.origin, run.strategy, io, resumes=run.stage == "fit", says=says, say=run.trainer.print)
+    if found is not None and run.stage != "fit" and not run.position.step:
+        run.log.stand_at(found.step, found.epoch)
     if run.stage == "fit":
         run.callback_states.begin_fit(run.origin.header.run, resumes=run.origin.saved is not None)
     claim = partial(_claim, run.lock, run.origin, run.strategy, run.loggers, run.callbacks)

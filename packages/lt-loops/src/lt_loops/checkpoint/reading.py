@@ -12,6 +12,7 @@ from typing import Any
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
+from lt_core.files.checkpoint_header import Header
 from lt_core.files.typed_data import with_types
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
@@ -24,14 +25,15 @@ from lt_loops.state.position import Position
 
 def read_checkpoint(
     origin: Origin, strategy: Strategy, io: CheckpointIO, *, resumes: bool, says: bool, say: Callable[[str], None]
-) -> None:
-    """Read the checkpoint that a run was asked for, before anything is set up that depends on it.
+) -> Header | None:
+    """Read the checkpoint that a run was asked for, before anything is set up that depends on it; return what it says
+    of itself.
 
     ``resumes``: a fit goes on from it; ``says``: this process says that it waits; ``say`` prints a line, on rank 0.
     """
     path = origin.path
     if path is None:
-        return
+        return None
     with waiting(f"the checkpoint {short_path(path)}", says=says):
         tree = with_types(strategy.load_checkpoint(io, path, trusted=origin.trusted))
     if not isinstance(tree.get("state_dict"), dict):
@@ -47,6 +49,7 @@ def read_checkpoint(
     found = origin.read(saved)
     where = f"epoch {found.epoch}, step {found.step}, run {found.run or 'unknown'}" if found is not None else "weights"
     say(f"Loaded {short_path(path)}: {where}.")
+    return found
 
 
 def check_resumable(saved: Saved) -> None:

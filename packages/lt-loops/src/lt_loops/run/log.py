@@ -61,9 +61,9 @@ class Log(Owner):
         self._rows, self._module, self._history, self._next_row = rows, module, history, NEVER
         self._multiples = Multiples(progress, ahead, strategy)
         self._all: list[Logger] = list(loggers)
-        self._loggers = self._all if strategy.rank == 0 else []
         self.active = bool(loggers)  # on any rank
         self.send = self._send if profiler is None else profiler.wrap("logging", self._send)
+        self._file = (0, 0)
         self._kept: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self._reported: set[tuple[int, str]] = set()
 
@@ -75,6 +75,15 @@ class Log(Owner):
         # asked of all: a callback may be on rank 0 alone
         if self._strategy.world_size > 1 and any(self._strategy.gather_objects(reads)):
             hooks.call_first(name, SharedSteps(self._recorder, self._strategy))
+
+    @property
+    def _loggers(self) -> list[Logger]:
+        """Those that this rank sends to."""
+        return [] if self._strategy.rank else self._all
+
+    def stand_at(self, step: int, epoch: int) -> None:
+        """Have rows stand where a checkpoint stood, which is evaluated without a fit before it."""
+        self._file = step, epoch
 
     def next_due(self) -> int:
         every = self._rows.log_every_n_steps
@@ -138,7 +147,7 @@ class Log(Owner):
         """Send one row.
 
         Its place on the x axis is the key ``step`` in it, else ``step``, else what ``trainer.log_axis`` says: by
-        default the number of the last optimizer step, and outside of a fit how many there were.
+        default the number of the last optimizer step, and outside of a fit how many there were, here or in the file.
         """
         if not values:
             return
@@ -147,7 +156,7 @@ class Log(Owner):
         axis = own if own is not None else step if step is not None else self._axis(row)
         self._recorder.note_sent(row)
         if own is None and step is None:  # evaluation batches stand on an axis of their own
-            row.setdefault("epoch", self._ahead.position.epoch)
+            row.setdefault("epoch", self._ahead.position.epoch or self._file[1])
         place = self._place(axis)
         for logger in self._loggers:
             self._send_to(logger, row, place)
@@ -173,7 +182,7 @@ class Log(Owner):
     def _axis(self, row: dict[str, Any]) -> Any:
         name, position = self._rows.log_axis, self._ahead.position
         if name == "epoch":
-            return position.epoch
+            return position.epoch or self._file[1]
         if name == "samples":
             return self._rows.global_samples
         if name == "tokens":
@@ -183,7 +192,7 @@ class Log(Owner):
             if found is not None:
                 return found
             self._tell_axis(name, row)
-        return position.step if self._history is None else max(position.step - 1, 0)
+        return position.step or self._file[0] if self._history is None else max(position.step - 1, 0)
 
     def _tell_axis(self, name: str, row: dict[str, Any]) -> None:
         """Say once that the axis which the user chose is not there."""
