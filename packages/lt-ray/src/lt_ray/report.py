@@ -77,6 +77,9 @@ class RayReport(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._reports = state_dict["reports"]
 
+    def begin_anew(self, trainer: TrainerAPI) -> None:
+        self._reports = 0
+
     def _report(self, trainer: TrainerAPI) -> None:
         """Report now, or with a checkpoint when this boundary is complete."""
         metrics = self._chosen(trainer)
