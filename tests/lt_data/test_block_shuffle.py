@@ -100,3 +100,14 @@ def test_it_splits_as_its_stream_does_and_is_continued_by_the_loader():
 def test_a_size_below_one_is_an_error():
     with pytest.raises(ConfigError, match="expected at least 1 sample"):
         BlockShuffle(Numbers(), size=0)
+
+
+def test_persistent_workers_take_the_order_of_each_epoch():
+    loader = DataLoader(BlockShuffle(Numbers(), size=20), batch_size=5, num_workers=2, persistent_workers=True)
+    orders = []
+    for epoch in range(2):
+        loader.dataset.set_epoch(epoch)
+        orders.append([batch.tolist() for batch in loader])
+    fresh = DataLoader(BlockShuffle(Numbers(), size=20), batch_size=5, num_workers=2)
+    fresh.dataset.set_epoch(1)
+    assert orders[0] != orders[1] == [batch.tolist() for batch in fresh]

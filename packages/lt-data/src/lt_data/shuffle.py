@@ -7,6 +7,7 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from lt_core.errors import ConfigError, warn
@@ -34,7 +35,8 @@ class BlockShuffle(IterableDataset[Any]):
     def __init__(self, dataset: Any, size: int = 1000, seed: int = 0) -> None:
         if size < 1:
             raise ConfigError(f"BlockShuffle(size={size}): expected at least 1 sample.", code="LT462")
-        self.dataset, self.size, self.seed, self.epoch = dataset, size, seed, 0
+        self.dataset, self.size, self.seed = dataset, size, seed
+        self._epoch = torch.zeros((), dtype=torch.long).share_memory_()  # type: ignore[no-untyped-call]  # persistent workers see it
         self._place: dict[str, Any] = {"block": 0, "given": 0, "stream": None}
         self._start: dict[str, Any] | None = None
         if callable(getattr(dataset, "shard", None)):
@@ -46,7 +48,7 @@ class BlockShuffle(IterableDataset[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Take another order from the next iteration on."""
-        self.epoch = epoch
+        self._epoch.fill_(epoch)
         if callable(getattr(self.dataset, "set_epoch", None)):
             self.dataset.set_epoch(epoch)
 
@@ -66,14 +68,14 @@ class BlockShuffle(IterableDataset[Any]):
             )
             next(islice(samples, skipped, skipped), None)
         worker = get_worker_info()
-        number = 0 if worker is None else worker.id
+        number, epoch = 0 if worker is None else worker.id, int(self._epoch)
         stateful = callable(getattr(self.dataset, "state_dict", None))
         for block in count(start["block"]):
             place = {"block": block, "given": 0, "stream": self.dataset.state_dict() if stateful else None}
             rows = list(islice(samples, self.size))
             if not rows:
                 return
-            Random(f"{self.seed}/{self.epoch}/{block}/{number}").shuffle(rows)
+            Random(f"{self.seed}/{epoch}/{block}/{number}").shuffle(rows)
             done = start["given"] if block == start["block"] else 0
             for given, row in enumerate(rows[done:], start=done + 1):
                 self._place = {**place, "given": given}
