@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from lt_data.combined import CombinedLoader
 from lt_data.datamodule import LightningDataModule
 from lt_data.preparing import prepare_once
+from lt_data.reread import Reread
 from lt_data.shuffle import BlockShuffle
 from lt_data.token_budget import TokenBudget
 
 __version__: str
 
-__all__ = ["BlockShuffle", "CombinedLoader", "LightningDataModule", "TokenBudget", "prepare_once"]
+__all__ = ["BlockShuffle", "CombinedLoader", "LightningDataModule", "Reread", "TokenBudget", "prepare_once"]
 
 if not TYPE_CHECKING:  # else any name would be one to a type checker
 

@@ -13,6 +13,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT451",
         "LT453",
         "LT455",
+        "LT464",
         "LT905",
     }
 )

@@ -6,6 +6,7 @@ from lt_core.data import make_feed as make_feed
 from lt_data.combined import CombinedLoader as CombinedLoader
 from lt_data.datamodule import LightningDataModule as LightningDataModule
 from lt_data.preparing import prepare_once as prepare_once
+from lt_data.reread import Reread as Reread
 from lt_data.shuffle import BlockShuffle as BlockShuffle
 from lt_data.token_budget import TokenBudget as TokenBudget
 
@@ -15,6 +16,7 @@ __all__ = [
     "DataSource",
     "Feed",
     "LightningDataModule",
+    "Reread",
     "TokenBudget",
     "make_feed",
     "prepare_once",

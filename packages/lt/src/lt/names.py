@@ -87,6 +87,7 @@ NAMES: dict[str, dict[str, str]] = {
         "DataSource": "lt_core.data:DataSource",
         "Feed": "lt_core.data:Feed",
         "LightningDataModule": "lt_data:LightningDataModule",
+        "Reread": "lt_data:Reread",
         "TokenBudget": "lt_data:TokenBudget",
         "make_feed": "lt_core.data:make_feed",
         "prepare_once": "lt_data:prepare_once",

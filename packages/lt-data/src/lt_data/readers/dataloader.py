@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from lt_core.data import batch_size_at, length_of
 from lt_core.errors import DataError, warn
 from lt_data.reader import Reader
+from lt_data.reread import Reread
 from lt_data.resume.generators import (
     find_owned,
     host_state,
@@ -22,7 +23,7 @@ from lt_data.resume.generators import (
 )
 from lt_data.resume.indices import Noted, Watched, draws_once, plain_notes, read_notes, samplers_of
 from lt_data.resume.twin import Twin, read_worker_states
-from lt_data.resume.workers import is_stateful
+from lt_data.resume.workers import has_protocol, has_shuffle_buffer, is_stateful
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
@@ -69,6 +70,13 @@ class LoaderReader(Reader):
         self._quiet = quiet
         self._bare = False
         self._rest: dict[str, Any] | None = None
+        if exact and has_protocol(loader.dataset) and has_shuffle_buffer(loader.dataset):
+            warn(
+                "The shuffle buffer of datasets is not in its state_dict(): a resume in the middle of an epoch reads "
+                "the stream again from the epoch's start. lt.data.BlockShuffle(rows, size=...) in place of "
+                "rows.shuffle() goes on where it stood; lt.data.Reread(rows) says that reading again is meant.",
+                code="LT464",
+            )
         rereads = exact and self.streams and not workers and not is_stateful(loader.dataset)
         self._reread = Watched(loader) if rereads else None
         self._samplers = [sampler for sampler in samplers_of(loader) if _keeps_state(sampler)]
@@ -251,14 +259,16 @@ class LoaderReader(Reader):
         return base
 
     def _read_again(self, watched: Watched, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        warn_of_rereading(batches, "the IterableDataset")
+        if not isinstance(self.loader.dataset, Reread):
+            warn_of_rereading(batches, "the IterableDataset")
         watched.replay(batches, state["drawn"], read_notes(state["notes"]))
         iterator = iter(watched)
         watched.skip()
         return iterator
 
     def _reread_by_workers(self, state: dict[str, Any], batches: int) -> Iterator[Any]:
-        warn_of_rereading(batches, "the IterableDataset")
+        if not isinstance(self.loader.dataset, Reread):
+            warn_of_rereading(batches, "the IterableDataset")
         self.indices.begin(born=True)
         iterator = self.twin.open(states=read_worker_states(state["places_before"]), base=self._base(state))
         for _ in range(batches):

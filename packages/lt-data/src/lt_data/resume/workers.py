@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from threading import Timer
 from typing import Any
@@ -33,13 +34,37 @@ Parcel = list[Any]
 """A batch on its way from a worker: batch, worker's number, its state after the batch (None: as after its last)."""
 
 
-def is_stateful(dataset: Any) -> bool:
-    """Return whether an iterable dataset says where it stands (torchdata's protocol)."""
+def has_protocol(dataset: Any) -> bool:
+    """Return whether an iterable dataset has what says where it stands (torchdata's protocol)."""
     return (
         isinstance(dataset, IterableDataset)
         and callable(getattr(dataset, "state_dict", None))
         and callable(getattr(dataset, "load_state_dict", None))
     )
+
+
+def is_stateful(dataset: Any) -> bool:
+    """Return whether an iterable dataset says where it stands, with all that it holds."""
+    return has_protocol(dataset) and not has_shuffle_buffer(dataset)
+
+
+def has_shuffle_buffer(dataset: Any) -> bool:
+    """Return whether a stream is, or reads, one of ``datasets`` after ``shuffle(buffer_size=...)``.
+
+    Its ``state_dict`` lacks the buffer, and in a worker it may be one that cannot be loaded (5.2).
+    """
+    queue, seen = [dataset] if "datasets" in sys.modules else [], set[int]()
+    for thing in queue:
+        if type(thing).__name__ == "BufferShuffledExamplesIterable":
+            return True
+        seen.add(id(thing))
+        held = [part for value in vars(thing).values() for part in (value if isinstance(value, list) else [value])]
+        queue.extend(part for part in held if _is_stream(part) and id(part) not in seen)
+    return False
+
+
+def _is_stream(thing: Any) -> bool:
+    return isinstance(thing, IterableDataset) or type(thing).__module__ == "datasets.iterable_dataset"
 
 
 class Traveling:
@@ -54,6 +79,7 @@ class Traveling:
         """
         self.collate = collate
         self.full_batch = full_batch
+        self._stateful: bool | None = None
         self._last: WorkerState | None = None
         self._looked: tuple[Any, ...] | None = None
 
@@ -64,7 +90,9 @@ class Traveling:
         assert worker is not None
         dataset = worker.dataset
         used_up = getattr(dataset, "used_up", self.full_batch is not None and len(samples) < self.full_batch)
-        place = dataset.state_dict() if is_stateful(dataset) else None  # type: ignore[attr-defined]
+        if self._stateful is None:
+            self._stateful = is_stateful(dataset)
+        place = dataset.state_dict() if self._stateful else None  # type: ignore[attr-defined]
         look, last = probe(), self._last
         host = host_state() if last is None or look != self._looked else last[0]
         self._looked = look
