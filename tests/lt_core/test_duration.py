@@ -60,7 +60,6 @@ def test_an_amount_of_training_is_a_number_and_a_unit(written, amount, unit):
         ("1e400 steps", ALL, "that is finite"),
         ("1.5 steps", ALL, "Write '2 steps'"),
         ("1.2.3 steps", ALL, "'1.2.3' is no number"),
-        ("0 steps", ALL, "longer than nothing"),
         ("2 run", ALL, "share of the run"),
         ("1 epoch 3 steps", ALL, "only times add up"),
         ("", ALL, "expected '500 steps'"),

@@ -65,7 +65,7 @@ ARGUMENTS = [
     row("Trainer(max_time=3600)", "max_time=3600", "an int", way_out="For seconds write {'seconds': 3600}", kind=TYPE),
     row("Trainer(max_time={'hour': 1})", "max_time={'hour': 1}", "'hour'", way_out="Did you mean 'hours'?"),
     row("Trainer(max_time={'hours': '1'})", "max_time={'hours': '1'}", "a str", way_out="{'hours': 30}", kind=TYPE),
-    row("Trainer(max_time=timedelta(0))", "max_time=datetime.timedelta(0)", way_out="longer than nothing"),
+    row("Trainer(max_time=timedelta(-1))", "max_time=datetime.timedelta(days=-1)", way_out="not negative"),
     row("Trainer(max_duration='2 epoks')", "'epoks' is no unit", way_out="Did you mean 'epochs'?"),
     row("Trainer(max_duration='0.5 epochs')", "a whole number of epochs", way_out="Write max_duration='1 epochs'"),
     row("Trainer(max_duration='0.5 run')", "max_duration='0.5 run': expected '500 steps'", way_out="'1e6 samples'"),

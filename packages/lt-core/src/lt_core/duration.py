@@ -54,10 +54,10 @@ _KEYWORDS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "mi
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """An amount of training.
+    """An amount of training; one of 0 means at once: a limit that is reached at the begin, an interval each batch.
 
     Attributes:
-        amount: how much; a whole number of steps and samples, a share above 0 and up to 1 of a run.
+        amount: how much; a whole number of steps and samples, a share from 0 to 1 of a run.
         unit: ``"batches"`` (training batches of a rank), ``"steps"`` (optimizer steps), ``"epochs"``, ``"samples"`` and
             ``"tokens"`` (of all ranks), ``"run"`` or ``"seconds"``.
     """
@@ -76,7 +76,7 @@ class Duration:
             where: how messages show the value, such as ``"Timer(duration={})"``.
 
         Raises:
-            ConfigError: for text of another form, an unknown unit or one that does not fit, and for nothing.
+            ConfigError: for text of another form, an unknown unit or one that does not fit, and below 0.
             ConfigTypeError: for any other type.
         """
         shown = where.format(reprlib.repr(value))
@@ -98,11 +98,11 @@ class Duration:
             raise ConfigError(
                 f"{shown}: expected {expected_of(units)}; {found.unit!r} do not count here.{steps}", code="LT355"
             )
-        if not 0 < found.amount < math.inf:
-            limit = "longer than nothing" if found.amount < math.inf else "finite"
+        if not 0 <= found.amount < math.inf:
+            limit = "not negative" if found.amount < math.inf else "finite"
             raise ConfigError(f"{shown}: expected {expected_of(units)} that is {limit}.", code="LT355")
         if found.unit == "run" and found.amount > 1:
-            raise ConfigError(f"{shown}: expected a share of the run above 0 and up to 1.", code="LT355")
+            raise ConfigError(f"{shown}: expected a share of the run from 0 to 1.", code="LT355")
         if found.unit in ("steps", "batches", "samples") and found.amount % 1:
             raise ConfigError(
                 f"{shown}: expected a whole number of {found.unit}, 1 or more. Write "
@@ -180,7 +180,13 @@ class Every:
         self._clock = AgreedTime()
 
     def is_due(self) -> bool:
-        """Return whether a multiple was reached since the last call; all ranks call it equally often."""
+        """Return whether a multiple was reached since the last call; all ranks call it equally often.
+
+        Of nothing there is one at each call.
+        """
+        if not self._duration.amount:
+            self.reached += 1
+            return True
         duration, now = self._duration, self._trainer.elapsed(self._duration.unit)
         if now < self._elapsed:  # another fit
             self._start()
@@ -196,8 +202,8 @@ class Every:
 
 
 def multiples(elapsed: float, duration: Duration) -> int:
-    """Return how often a duration fits into what has elapsed."""
-    return math.floor(elapsed / duration.amount + SLACK)
+    """Return how often a duration fits into what has elapsed; 0 for one of 0."""
+    return math.floor(elapsed / duration.amount + SLACK) if duration.amount else 0
 
 
 def expected_of(units: Sequence[str]) -> str:

@@ -41,9 +41,9 @@ class CheckpointSchedule:
         _check(every_n_train_steps, every_n_epochs, train_time_interval, every)
         if every is not None and every.unit == "seconds":
             train_time_interval, every = timedelta(seconds=every.amount), None
-        elif every is not None and every.unit == "steps":
+        elif every is not None and every.unit == "steps" and every.amount:
             every_n_train_steps, every = int(every.amount), None
-        elif every is not None and every.unit == "epochs" and not every.amount % 1:
+        elif every is not None and every.unit == "epochs" and every.amount and not every.amount % 1:
             every_n_epochs, every = int(every.amount), None
         self.every = every
         by_epoch = every_n_train_steps is None and train_time_interval is None and every is None
@@ -53,12 +53,12 @@ class CheckpointSchedule:
         self._began, self._clock = monotonic(), AgreedTime()
         self._multiples: Every | None = None
         self._on_train_epoch_end = on_train_epoch_end
-        self.in_epoch = bool(self.every_n_train_steps or train_time_interval or every)
+        self.in_epoch = bool(self.every_n_train_steps or train_time_interval is not None or every)
 
     def __str__(self) -> str:
         if self.every_n_train_steps:
             return f"every {self.every_n_train_steps} optimizer steps"
-        if self.train_time_interval:
+        if self.train_time_interval is not None:
             return f"every {self.train_time_interval} of training"
         if self.every:
             return f"every {self.every}"
@@ -77,7 +77,7 @@ class CheckpointSchedule:
     def due_after_batch(self, trainer: TrainerAPI) -> bool:
         """Return whether steps or time ask for a save after this batch; the same on all ranks."""
         due = self.every_n_train_steps >= 1 and trainer.global_step % self.every_n_train_steps == 0
-        if self.train_time_interval:
+        if self.train_time_interval is not None:
             left = self._began + self.train_time_interval.total_seconds() - monotonic()
             if self._clock.is_over(left, trainer):
                 due = True
@@ -112,7 +112,7 @@ def _check(
         "train_time_interval": train_time_interval,
         "every": None if every is None else str(every),
     }
-    asked = [f"{name}={value!r}" for name, value in given.items() if value]
+    asked = [f"{name}={value!r}" for name, value in given.items() if value or isinstance(value, timedelta)]
     if len(asked) > 1:
         raise ConfigError(
             f"ModelCheckpoint({', '.join(asked)}): expected one of them. Add a second ModelCheckpoint for the other.",

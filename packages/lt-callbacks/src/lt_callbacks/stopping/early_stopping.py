@@ -268,7 +268,7 @@ class EarlyStopping(Callback):
 
     def _is_patient(self) -> bool:
         if isinstance(self.patience, Duration):
-            return multiples(self._now - self._best_at, self.patience) < 1
+            return self.patience.amount > 0 and multiples(self._now - self._best_at, self.patience) < 1
         return self.wait_count < self.patience
 
     def _better(self, current: Tensor, than: float, by: float = 0.0) -> bool:

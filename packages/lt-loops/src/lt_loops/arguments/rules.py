@@ -403,6 +403,8 @@ def as_interval(value: Any) -> int | float | timedelta | Duration:
     if is_number(value):
         return int(value) if is_whole(value) else float(value)
     found = Duration.of(value, UNITS)
+    if not found.amount:
+        return 1
     if found.unit in ("seconds", "batches"):
         return found.in_python()
     return found.amount if found.unit == "epochs" and found.amount <= 1 else found
@@ -411,6 +413,8 @@ def as_interval(value: Any) -> int | float | timedelta | Duration:
 def as_row_interval(value: Any) -> int | Duration:
     """Return optimizer steps as their number, else the duration."""
     found = Duration(int(value), "steps") if is_whole(value) else Duration.of_any(value)
+    if not found.amount and not is_whole(value):  # 0 alone is never
+        return 1
     return int(found.amount) if found.unit == "steps" else found
 
 

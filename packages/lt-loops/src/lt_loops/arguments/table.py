@@ -218,7 +218,12 @@ class Settings:
 
     def note_default_epochs(self) -> None:
         """Warn when a fit begins that nobody limited."""
-        limited = self.given.get("max_epochs") is not None or self.max_steps != -1 or self.max_time or self.max_duration
+        limited = (
+            self.given.get("max_epochs") is not None
+            or self.max_steps != -1
+            or self.max_time is not None
+            or self.max_duration
+        )
         if not limited:
             warn(
                 f"No limit was given: training ends after {DEFAULT_EPOCHS} epochs. Write Trainer(max_epochs=...), -1 "

@@ -158,7 +158,7 @@ def _times(trainer: TrainerView) -> str:
     stops = [
         f"max_epochs={trainer.max_epochs}" if trainer.max_epochs not in (None, -1) else "",
         f"max_steps={trainer.max_steps}" if trainer.max_steps >= 0 else "",
-        f"max_time={trainer.settings.max_time}" if trainer.settings.max_time else "",
+        f"max_time={trainer.settings.max_time}" if trainer.settings.max_time is not None else "",
         *(str(bound) for bound in [trainer.max_duration] if bound is not None and bound.unit in ("samples", "tokens")),
         *(type(callback).__name__ for callback in trainer.early_stopping_callbacks),
     ]

@@ -155,6 +155,8 @@ def _by_duration(settings: dict[str, Any]) -> dict[str, Any]:
             "parts of the run, without a 'frequency'; one that watches a metric goes by steps or epochs.",
             code=_CODE,
         )
+    if not every.amount:
+        return {**settings, "interval": "step"}
     if counted:
         return {**settings, "interval": every.unit.removesuffix("s"), "frequency": int(every.amount)}
     return {**settings, "interval": "step", "every": every}
