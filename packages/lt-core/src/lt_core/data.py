@@ -345,7 +345,7 @@ def set_epoch(loader: Any, epoch: int) -> None:
 
 def batch_size_at(loader: Any, number: int) -> int | None:
     """Return how many samples torch's BatchSampler chooses for batch ``number`` (from 1 on); None for any other one."""
-    batches = getattr(loader, "batch_sampler", None)
+    batches: Any = getattr(loader, "batch_sampler", None)
     total = length_of(batches.sampler) if type(batches) is BatchSampler else None
     return None if total is None else min(batches.batch_size, total - (number - 1) * batches.batch_size)
 

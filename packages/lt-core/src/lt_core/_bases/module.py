@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 import torch
@@ -20,15 +21,25 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     Batch = TypeVar("Batch", default=Any)  # a module that names no batch takes any
+
+    class _ByBatch(Generic[Batch]):
+        pass
+
 else:
     from typing import TypeVar
 
     Batch = TypeVar("Batch")
 
+    class _ByBatch:
+        """Takes ``[Batch]`` without ``Generic`` among the parents, which may then stand before or after the module."""
+
+        __class_getitem__ = classmethod(GenericAlias)
+
+
 __all__ = ["ModuleBase"]
 
 
-class ModuleBase(HyperparametersMixin, DataSource, nn.Module, Generic[Batch]):
+class ModuleBase(HyperparametersMixin, DataSource, nn.Module, _ByBatch[Batch]):
     """The part of a ``LightningModule`` that knows no Trainer, so that what describes a Trainer can name it."""
 
     automatic_optimization: bool = True

@@ -82,7 +82,7 @@ class RunRecorder(Recorder):
         self.rank, self.gather = ranks.rank, ranks.gather_objects if ranks.world_size > 1 else None
 
     def enter(self, phase: str, loader_idx: int | None = None, feed: Feed | None = None) -> None:
-        """Say which hooks run next; ``loader_idx`` only where there are several loaders, ``feed`` where batches come."""
+        """Say which hooks run next; ``loader_idx`` where there are several loaders, ``feed`` in hooks of batches."""
         self.phase, self.loader_idx, self._feed = phase, loader_idx, feed
         self.slots = self._page(phase, loader_idx) if phase in PHASES else None
         if self.deferred is _DROPPED:
