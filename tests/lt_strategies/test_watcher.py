@@ -1,5 +1,6 @@
 """A rank that is stuck in a step is reported long before the deadline; what may take long and is no step is not."""
 
+import math
 import shutil
 import threading
 from pathlib import Path
@@ -42,11 +43,13 @@ class Rank:
 class Job:
     """Two ranks whose steps take ``step`` seconds, looked at by a clock of ours."""
 
-    def __init__(self, folder, stacks, step=1.0, deadline=10_000.0, steps=5):
+    def __init__(self, folder, stacks, step=1.0, deadline=10_000.0, steps=5, pause=math.inf):
         self.now, self.said, self.batches = 0.0, [], 0
         self.page = Page(folder / "page", len(stacks))
         self.ranks = {rank: Rank(folder / f"stack_{rank}.txt", stack) for rank, stack in enumerate(stacks)}
-        self.watch = Watch(folder, self.ranks, len(stacks), deadline, say=self.said.append, clock=lambda: self.now)
+        self.watch = Watch(
+            folder, self.ranks, len(stacks), deadline, say=self.said.append, clock=lambda: self.now, pause=pause
+        )
         for _ in range(steps):
             self.train(step)
 
@@ -316,3 +319,17 @@ def test_an_error_that_all_ranks_raise_by_agreement_is_no_failure(monkeypatch):
         assert reported(LtError("boom"))["error"] == "lt_core.errors.LtError: boom"
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("suspended", [400.0, 100_000.0])
+def test_time_in_which_the_watcher_itself_stood_still_does_not_count(tmp_path, suspended):
+    job = Job(tmp_path, [WAITS, HANGS], deadline=300.0, pause=50.0)
+    for _ in range(3):
+        assert job.wait(suspended) is None
+    assert job.said == []
+    job.train(1.0)  # the ranks are awake
+    for _ in range(7):
+        assert job.wait(40.0) is None
+    verdict = job.wait(40.0)
+    assert verdict is not None
+    assert verdict.rank == 1

@@ -92,6 +92,10 @@ class Seat(Supervisor):
         """Whether this process is one that the rank has forked, whose end is none of the rank's."""
         return os.getpid() != self._line.pid
 
+    def line(self, rank: int) -> Line:
+        """Return what a rank says of itself."""
+        return self._page.read(rank)
+
     def leave(self) -> None:
         """Say that this rank has ended for good."""
         self._mark(page.ENDED)

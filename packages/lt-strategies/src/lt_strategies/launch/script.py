@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from lt_strategies import group
 from lt_strategies.environments import LaunchedEnvironment
 from lt_strategies.job import Seat, made_folder
 from lt_strategies.launch.start import cores_per_rank, must_start, need_one_node, run_here
+from lt_strategies.watch.page import RUNNING, STEPPING, is_alive, read_report
 from lt_strategies.watch.script import command as watch_command
+from lt_strategies.watch.watch import POLL, report, signal_name
 
 __all__ = ["ScriptLauncher"]
 
@@ -76,12 +79,30 @@ def _wait_for_ranks(mine: Seat, process: subprocess.Popen[bytes]) -> None:
     mine.leave()
     assert process.stdin is not None
     process.stdin.close()
-    failed = process.wait() != 0
+    status = process.wait()
+    failed = status > 0 or (status < 0 and _unwatched(mine, -status))
     shutil.rmtree(mine.folder, ignore_errors=True)
     if failed and not mine.heard:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # the only way to set an exit status while Python shuts down
+
+
+def _unwatched(mine: Seat, number: int) -> bool:
+    """Say that the watcher was killed, wait for the ranks that it held, and return whether one of them failed."""
+    report(
+        f"The process that watches the ranks of this job was killed ({signal_name(number)}; often: out of memory). "
+        "Since then nobody has looked after them; this script waits for their ends. [LT775]"
+    )
+    failed = False
+    for rank in range(1, mine.world_size):
+        while is_alive(mine.line(rank).pid):
+            time.sleep(POLL)
+        found = read_report(mine.folder, rank)
+        if found is not None or mine.line(rank).state in (RUNNING, STEPPING):
+            report(f"Rank {rank} failed: {'it is gone' if found is None else found['error']}.")
+            failed = True
+    return failed
 
 
 def _report_uncaught(mine: Seat) -> None:

@@ -54,7 +54,8 @@ class Witness(Seat):
         self._done = threading.Event()
         super().__init__(made_folder(strategy.world_size), strategy.rank, strategy.world_size)
         deadline = getattr(strategy, "step_deadline", 600.0)
-        self._watch = Watch(self.folder, {self.rank: _Self()}, self.world_size, deadline)
+        self._pause = max(1.0, self.world_size / 256)
+        self._watch = Watch(self.folder, {self.rank: _Self()}, self.world_size, deadline, pause=self._pause)
         self._thread = threading.Thread(target=self._look, name="lt-witness", daemon=True)
         self._lost = 0
 
@@ -154,7 +155,7 @@ class Witness(Seat):
 
     def _look(self) -> None:
         """Say in the store how far this rank is, and end it where it hangs, or waits for one that has failed."""
-        pause, beats, late = max(1.0, self.world_size / 256), 0, 0.0
+        pause, beats, late = self._pause, 0, 0.0
         while not self._done.wait(pause):
             beats += 1
             with contextlib.suppress(RuntimeError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -68,6 +69,16 @@ class Page:
         """Return the line of ``rank``."""
         line = Line(*self._FORM.unpack_from(self._memory, rank * self._FORM.size))
         return line._replace(phase=line.phase.rstrip(b"\0").decode(errors="replace"))  # type: ignore[arg-type, attr-defined]
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; it need be no child of this one."""
+    with contextlib.suppress(OSError):
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text("utf-8")
+    with contextlib.suppress(OSError):
+        os.kill(pid, 0)
+        return pid > 0 and not Path("/proc/self").exists()
+    return False
 
 
 def read_report(folder: Path, rank: int) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ PATIENCE = 1.0  # seconds to wait for the cause when so far only its consequence
 GRACE = 1.5  # seconds in which the other ranks may end by themselves
 LAST_GRACE = 3.0  # seconds after which rank 0 is killed too
 
+GAP = 3.0  # seconds beyond the usual pause without a look: the whole job stood still, and none of it counts
 SUSPICION = 60.0  # seconds without a batch after which a rank that is in a step is reported, if its steps are short
 SLOW = 20  # times the median step: as long as that takes, a rank is not reported either
 INTERRUPTED = "interrupted"
@@ -67,6 +68,8 @@ class Watch:
             it is also :data:`SLOW` times its median step.
         say: takes a report, for the user.
         clock: seconds, monotonic; the one of the ranks.
+        pause: seconds between two looks. Where many more pass, this process was suspended, and so the ranks were: their
+            batches count as that much younger.
     """
 
     def __init__(
@@ -79,13 +82,15 @@ class Watch:
         suspicion: float = SUSPICION,
         say: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        pause: float = POLL,
     ) -> None:
         self.folder, self.members, self.world_size, self.deadline = Path(folder), members, world_size, deadline
         self.suspicion, self.say, self.clock = suspicion, say or report, clock
         self.page = Page(self.folder / "page")
         self._whole = len(members) == world_size
         self._pace = Pace()
-        self._asked = clock()
+        self._asked = self._looked = clock()
+        self._pause, self._gaps = pause, list[tuple[float, float]]()  # ends and lengths of suspensions
         self._reported: set[tuple[int, float]] = set()
         self._trouble_since: float | None = None
         self._still = Stillness()
@@ -96,6 +101,11 @@ class Watch:
 
     def look(self) -> Verdict | None:
         """Return a verdict as soon as one rank has failed."""
+        now = self.clock()
+        if now - self._looked > self._pause + GAP:
+            self._gaps.append((now, now - self._looked))
+            self._still, self._trouble_since = Stillness(), None
+        self._looked = now
         reports = {rank: report for rank in self.members if (report := read_report(self.folder, rank)) is not None}
         statuses = {rank: member.status() for rank, member in self.members.items()}
         causes = {rank: report for rank, report in reports.items() if not report["consequence"]}
@@ -142,6 +152,14 @@ class Watch:
                 self.members[spare].send(KILL)
             time.sleep(POLL / 2)
 
+    def _lines(self) -> dict[int, Line]:
+        """Return what the ranks say of themselves, the last batch as old as the job has run since."""
+        lines = {rank: self.page.read(rank) for rank in self.members}
+        if self._gaps:
+            for rank, line in lines.items():
+                lines[rank] = line._replace(beat=line.beat + sum(gap for end, gap in self._gaps if end > line.beat))
+        return lines
+
     def _in_run(self, rank: int) -> bool:
         return self.page.read(rank).state in (RUNNING, STEPPING)
 
@@ -164,7 +182,7 @@ class Watch:
     def _judge_death(self, rank: int, status: int) -> Verdict:
         line = self.page.read(rank)
         if status < 0:
-            how = f"was killed by {_signal_name(-status)}"
+            how = f"was killed by {signal_name(-status)}"
             how += " (often: out of memory, or a job limit)" if -status == KILL else ""
         else:
             how = f"exited with status {status}" + (" in the middle of a run" if status == 0 else "")
@@ -172,7 +190,7 @@ class Watch:
 
     def _judge_standstill(self) -> Verdict | None:
         """Judge ranks that all wait for one another: with nobody else in the job they would wait forever."""
-        lines = {rank: self.page.read(rank) for rank in self.members}
+        lines = self._lines()
         if not self._still.seen(lines) or any(line.state not in (RUNNING, STEPPING) for line in lines.values()):
             return None
         if any(line.on_device and not line.batches for line in lines.values()):
@@ -196,7 +214,7 @@ class Watch:
         if self.deadline is None:
             return None
         now = self.clock()
-        lines = {rank: self.page.read(rank) for rank in self.members}
+        lines = self._lines()
         late = [rank for rank, line in lines.items() if line.state == STEPPING and now - line.beat > self.deadline]
         if not late:
             return None
@@ -224,7 +242,7 @@ class Watch:
 
     def _report_stuck(self) -> None:
         """Say which rank is stuck in a training step, and where, long before the deadline; the job goes on."""
-        lines = {rank: self.page.read(rank) for rank in self.members}
+        lines = self._lines()
         now = self.clock()
         usual = self._pace.seen(lines, now)
         if usual is None:
@@ -276,7 +294,8 @@ class Watch:
         return {rank: files[rank].read_bytes()[size:].decode("utf-8", "replace") for rank, size in before.items()}
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return the name of a signal, or its number where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
