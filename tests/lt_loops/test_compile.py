@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from lt_loops.setup.loaders import module_of
+
 # torch hides this warning of its own while it traces, but not from a filter that makes it an error
 pytestmark = pytest.mark.filterwarnings("default:The .grad attribute of a Tensor:UserWarning")
 
@@ -127,3 +129,27 @@ def test_validation_accumulation_and_a_resume_compile_nothing_that_a_loop_by_han
 def test_without_compile_nothing_is_reported(trainer, net, loader, capsys):
     trainer().fit(net(), loader())
     assert "torch.compile" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("own", [{}, {"dynamic": True}, {"fullgraph": True}])
+def test_a_module_that_was_compiled_whole_is_compiled_by_its_own_backend(own, trainer, net, loader, same):
+    def backend(graph, inputs):
+        calls.append(graph)
+        return graph.forward
+
+    calls = []
+    torch.manual_seed(5)
+    mine = net()
+    trainer().fit(torch.compile(mine, backend=backend, **own), loader())
+    assert calls
+    torch.manual_seed(5)
+    plain = net()
+    trainer().fit(plain, loader())
+    same(mine, plain)
+
+
+def test_what_torch_compile_was_given_goes_on_to_the_step(net):
+    module, given = module_of(torch.compile(net(), mode="reduce-overhead", dynamic=False, fullgraph=True), "fit")
+    assert isinstance(module, net)
+    assert (given["dynamic"], given["fullgraph"]) == (False, True)
+    assert given["backend"].config["triton.cudagraphs"]

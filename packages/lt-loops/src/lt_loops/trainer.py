@@ -431,7 +431,7 @@ class Trainer(TrainerView, metaclass=AsksDialects):
             ckpt_path=path,
             word=asked if asked in WORDS else "",
             trusted=weights_only is False,
-            compile_options={} if compiled and self.settings.compile is None else self.settings.compile,
+            compile_options=compiled if self.settings.compile is None else self.settings.compile,
             lenient=self.lenient,
         )
         return Run(job, self._shows, last=self._fitted if continues else None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Batch = TypeVar("Batch", default=Any)  # a module that names no batch takes any
 
-    class _ByBatch(Generic[Batch]):
+    class ByBatch(Generic[Batch]):
         pass
 
 else:
@@ -30,7 +30,7 @@ else:
 
     Batch = TypeVar("Batch")
 
-    class _ByBatch:
+    class ByBatch:
         """Takes ``[Batch]`` without ``Generic`` among the parents, which may then stand before or after the module."""
 
         __class_getitem__ = classmethod(GenericAlias)
@@ -39,7 +39,7 @@ else:
 __all__ = ["ModuleBase"]
 
 
-class ModuleBase(HyperparametersMixin, DataSource, nn.Module, _ByBatch[Batch]):
+class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
     """The part of a ``LightningModule`` that knows no Trainer, so that what describes a Trainer can name it."""
 
     automatic_optimization: bool = True

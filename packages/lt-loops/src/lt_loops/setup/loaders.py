@@ -180,22 +180,22 @@ class Loaders(Owner):
         return None
 
 
-def module_of(model: Any, stage: str) -> tuple[LightningModule, bool]:
-    """Return the user's module, and whether it was handed over compiled (``torch.compile(module)``).
+def module_of(model: Any, stage: str) -> tuple[LightningModule, dict[str, Any] | None]:
+    """Return the user's module, and the arguments of ``torch.compile(module, ...)``; None where it is not compiled.
 
     Raises:
         ConfigTypeError: for anything else, or a module that was not made whole.
     """
     inner = getattr(model, "_orig_mod", None)
     if isinstance(model, nn.Module) and isinstance(inner, LightningModule):
-        return inner, True
+        return inner, _compiled_by(model)
     if isinstance(model, LightningModule):
         if "_modules" not in vars(model):
             raise ConfigTypeError(
                 f"{type(model).__name__}.__init__ did not call super().__init__(), which must come first in it.",
                 code="LT131",
             )
-        return model, False
+        return model, None
     what = f"the class {model.__name__}: pass an instance" if isinstance(model, type) else f"a {type(model).__name__}"
     way = (
         " Write one around it, or have lt-recipes do so: lt_recipes.Supervised(net, loss=..., optimizer=...)."
@@ -203,6 +203,16 @@ def module_of(model: Any, stage: str) -> tuple[LightningModule, bool]:
         else ""
     )
     raise ConfigTypeError(f"{stage}(model=...) expected a LightningModule, got {what}.{way}", code="LT131")
+
+
+def _compiled_by(model: Any) -> dict[str, Any]:
+    """Return what ``torch.compile`` was given for ``model``; inductor's mode and options are in its backend object."""
+    context = model.dynamo_ctx
+    backend = context.callback
+    while hasattr(backend, "_torchdynamo_orig_backend") or hasattr(backend, "_torchdynamo_orig_callable"):
+        inner = getattr(backend, "_torchdynamo_orig_backend", None)  # torch 2.9 calls it by the second name alone
+        backend = backend._torchdynamo_orig_callable if inner is None else inner
+    return {"backend": backend, "dynamic": context._dynamic, "fullgraph": bool(getattr(context, "fullgraph", False))}
 
 
 def checked_loaders(given: Any, kind: str) -> list[Any]:

@@ -116,7 +116,8 @@ def _reasons(plan: Plan, strategy: Strategy, precision: Precision) -> list[str]:
 def _captures_inside(module: LightningModule, options: dict[str, Any] | None) -> Iterator[str]:
     """Yield what torch.compile was asked to capture within the step: a capture cannot hold another one."""
     options = options or {}
-    if options.get("mode") in _WITH_GRAPHS or (options.get("options") or {}).get("triton.cudagraphs"):
+    chosen = options.get("options") or getattr(options.get("backend"), "config", None) or {}
+    if options.get("mode") in _WITH_GRAPHS or chosen.get("triton.cudagraphs"):
         yield f"compile={options}"
     for name, part in module.named_modules():
         compiled = getattr(part, "get_compiler_config", None)
