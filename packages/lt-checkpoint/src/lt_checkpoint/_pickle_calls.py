@@ -54,6 +54,12 @@ class Made(NamedTuple):
     kind: str
 
 
+class Foreign(NamedTuple):
+    """An object of a class that has a stand-in."""
+
+    name: str
+
+
 class Ordered(dict[Any, Any]):
     """An ``OrderedDict``: the one plain type that takes a state. A tensor's hooks are ``sealed``: they stay empty."""
 
@@ -69,7 +75,7 @@ def is_plain_name(module: str, name: str) -> bool:
 
 DEVICE_TENSOR = "torch._utils._rebuild_device_tensor_from_cpu_tensor"
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-_TENSOR, _SIZE, _LAYOUT, OTHER, FOREIGN = map(Made, ("tensor", "size", "layout", "value", "foreign"))
+_TENSOR, _SIZE, _LAYOUT, OTHER = map(Made, ("tensor", "size", "layout", "value"))
 
 
 def is_count(value: Any) -> bool:
@@ -209,7 +215,7 @@ CALLS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 
 def checked_value(value: Any) -> Any:
     """Return what may be kept in a container: everything but functions, which a pickle may only call."""
-    if type(value) is Global and (value.name in CALLS or stand_ins.is_callable(value.name)):
+    if type(value) is Global and (value.name in CALLS or not stand_ins.may_be_kept(value.name)):
         raise RefusedError(f"it keeps {value.name} as if it were data")
     return value
 
@@ -218,13 +224,13 @@ def checked_key(key: Any, depth: int = 0) -> Any:
     """Return a dict's key if it is an atom, a name or a shallow tuple of these: hashing is quick and runs no code."""
     if type(key) is tuple and depth < 3 and all(checked_key(part, depth + 1) is part for part in key):
         return key
-    if key is None or type(key) in (str, int, float, bool, bytes, Global, Made):
+    if key is None or type(key) in (str, int, float, bool, bytes, Global, Made, Foreign):
         return checked_value(key)
     raise RefusedError(f"it uses a {kind_of(key)} as a key")
 
 
 def kind_of(value: Any) -> str:
     """Return what an error calls a value."""
-    if type(value) is Global:
-        return value.name
+    if type(value) in (Global, Foreign):
+        return str(value.name)
     return value.kind if type(value) is Made else type(value).__name__.removeprefix("_")

@@ -23,9 +23,9 @@ from lt_checkpoint import _stand_ins as stand_ins
 from lt_checkpoint._pickle_calls import (
     CALLS,
     DEVICE_TENSOR,
-    FOREIGN,
     OTHER,
     STORAGE_BYTES,
+    Foreign,
     Global,
     Ordered,
     RefusedError,
@@ -56,6 +56,8 @@ class Findings:
         root: the outermost value; containers are real, tensors are not.
         storages: bytes of each storage that tensors point into, by its key in the archive.
         device_tensors: whether there are tensors of devices without storages (XLA), which torch reads to one device.
+        containers: what objects of a foreign class are, a list or a dict, where they get items.
+        objects: names of classes that stand for objects of them, once the file is read.
         foreign: names outside of plain data for which :mod:`lt_checkpoint._stand_ins` has a harmless stand-in.
         end: offset of the first byte after the pickle.
     """
@@ -64,6 +66,8 @@ class Findings:
     storages: dict[str, int] = field(default_factory=dict)
     device_tensors: bool = False
     foreign: set[str] = field(default_factory=set)
+    objects: set[str] = field(default_factory=set)
+    containers: dict[str, type] = field(default_factory=dict)
     end: int = 0
 
 
@@ -180,17 +184,27 @@ class _Machine:
         self.stack.append(tuple(map(checked_value, items)))
 
     def append(self, items: list[Any]) -> None:
-        target = self.stack[-1]
+        target = self._contents(list)
         if type(target) is not list:
             raise RefusedError(f"its pickle appends to a {kind_of(target)}")
         target.extend(map(checked_value, items))
+
+    def _contents(self, kind: type) -> Any:
+        """Return the container on top of the stack; for an object of a foreign class that turns out to be a subclass of
+        ``kind`` an empty one, and its stand-in makes such containers.
+        """
+        target = self.stack[-1]
+        if type(target) is not Foreign:
+            return target
+        known = self.found.containers.setdefault(target.name, kind)
+        return kind() if known is kind and not stand_ins.is_special(target.name) else None
 
     def set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
         self.set_items([key, value])
 
     def set_items(self, items: list[Any]) -> None:
-        target = self.stack[-1]
+        target = self._contents(dict)
         if type(target) not in (dict, Ordered) or len(items) % 2 or getattr(target, "sealed", False):
             raise RefusedError(f"its pickle sets items of a {kind_of(target)}")
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -217,8 +231,8 @@ class _Machine:
             result = CALLS[function.name](args)
             if result is None:
                 raise RefusedError(f"it calls {function.name} with arguments that do not fit")
-        elif stand_ins.is_callable(function.name):
-            result = {} if stand_ins.is_dict(function.name) else FOREIGN
+        elif stand_ins.is_callable(function.name) and Storage not in map(type, args):
+            result = {} if stand_ins.is_dict(function.name) else Foreign(function.name)
         else:
             raise RefusedError(f"it calls {function.name}")
         self.stack.append(result)
@@ -227,7 +241,7 @@ class _Machine:
         state, target = self.stack.pop(), self.stack[-1]
         if type(target) is Ordered and type(state) is dict and set(state) <= {"_metadata"}:
             return  # versions of a state dict's modules
-        if target is not FOREIGN:
+        if type(target) is not Foreign or target.name in self.found.containers:
             raise RefusedError(f"it changes the inside of a {kind_of(target)}")
 
     def storage(self) -> None:

@@ -22,7 +22,14 @@ from lt_checkpoint import _stand_ins as stand_ins
 from lt_checkpoint._archive import Archive, DamagedError
 from lt_checkpoint._pickle_calls import RefusedError
 from lt_checkpoint._pickle_check import Findings, dry_run
-from lt_core.errors import CheckpointError, ConfigError, MissingCheckpointError, did_you_mean, near_files, warn
+from lt_core.errors import (
+    CheckpointError,
+    ConfigError,
+    MissingCheckpointError,
+    did_you_mean,
+    near_files,
+    warn,
+)
 
 _one_at_a_time = threading.Lock()
 """torch's list of safe names belongs to the process."""
@@ -40,6 +47,10 @@ _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 class _ForeignError(Exception):
     """A file that no ``torch.save`` wrote, trusted or not; the message says what it is."""
+
+
+class _UntrustworthyError(Exception):
+    """What the code of a trusted file raised; the message says what."""
 
 
 def read_checkpoint(
@@ -79,8 +90,13 @@ def read_checkpoint(
         with reading as contents:
             tree = _load(contents, location, found, trusted, mmap, shown)
     if not isinstance(tree, dict):
-        raise CheckpointError(
-            f"{shown} holds a {type(tree).__name__}: expected a dict with the keys of a checkpoint.", code="LT658"
+        kind = next(iter(found.objects), type(tree).__name__)
+        raise CheckpointError(f"{shown} holds a {kind}: expected a dict with the keys of a checkpoint.", code="LT658")
+    if found.objects and "state_dict" in tree:
+        warn(
+            f"{shown} holds objects of {', '.join(sorted(found.objects))}. Nothing of these is imported: the name of "
+            "its class stands for each, and all else is read as it is.",
+            code="LT621",
         )
     return tree
 
@@ -107,7 +123,7 @@ def _opened(source: Any, path: Path | None, shown: str) -> Iterator[IO[bytes]]:
             yield file
             if path is None:
                 file.seek(0)
-    except (DamagedError, RefusedError, _ForeignError) as error:
+    except (DamagedError, RefusedError, _ForeignError, _UntrustworthyError) as error:
         raise _refusal(shown, error) from error
     except CheckpointError:
         raise
@@ -214,20 +230,36 @@ def _load(source: Path | IO[bytes], map_location: Any, found: Findings, trusted:
                 code="LT655",
             )
             return torch.load(source, map_location=map_location, weights_only=False, mmap=mmap)
-        names = torch.serialization.safe_globals(stand_ins.safe_globals(found.foreign))
         # torch does not check the indices of sparse tensors by itself, and reads outside of memory by them
         checked = torch.sparse.check_sparse_tensor_invariants(True)  # type: ignore[no-untyped-call]
-        with _one_at_a_time, names, checked:
+        with _one_at_a_time, _only_names(stand_ins.safe_globals(found.foreign, found.containers)), checked:
             tree = torch.load(source, map_location=map_location, weights_only=True, mmap=mmap)
-        return stand_ins.plain(tree) if found.foreign else tree
+        if not found.foreign:
+            return tree
+        tree, found.objects = stand_ins.plain(tree)
+        return tree
     except pickle.UnpicklingError as error:
         raise RefusedError(f"torch.load says: {(str(error).splitlines() or [''])[0][:300]}") from error
     except (OSError, ConfigError):
         raise
-    except Exception as error:  # whatever senseless contents make of torch's reader
-        raise DamagedError(
-            f"reading ends in {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
-        ) from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+        if trusted:  # its own code, as far as checksums tell, which are compared in the end
+            raise _UntrustworthyError(said) from error
+        raise DamagedError(f"reading ends in {said}") from error  # whatever senseless contents make of torch's reader
+
+
+@contextmanager
+def _only_names(names: stand_ins.SafeGlobals) -> Iterator[None]:
+    """Return a context in which torch knows these names beside its own, and none that others have declared safe."""
+    before = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(names)
+    try:
+        yield
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
 
 
 def checked_location(location: Any) -> Any:
@@ -302,6 +334,13 @@ def _refusal(shown: str, error: Exception) -> CheckpointError:
     if isinstance(error, _ForeignError):
         return CheckpointError(
             f"{shown} is no checkpoint: {error}. Expected a file that lt, Lightning or torch.save wrote.",
+            code="LT658",
+        )
+    if isinstance(error, _UntrustworthyError):
+        return CheckpointError(
+            f"{shown} was not read: its own code raised {error}. Install what it needs, in the versions that it was "
+            "written with; or read it without trusted=True (--trusted): objects then stand there as the names of their "
+            "classes, and its weights are read.",
             code="LT658",
         )
     if isinstance(error, RefusedError):

@@ -1,14 +1,18 @@
 """Harmless stand-ins for what other people's checkpoints name beside plain data: nothing of theirs is imported.
 
 Lightning's files name its own classes, ``argparse.Namespace``, paths, numpy's numbers, OmegaConf's nodes. Reading gives
-plain data for them: dicts, strings, numbers, tensors; classes that are only mentioned become their names. numpy's are
+plain data for them: dicts, strings, numbers, tensors. Any other class becomes its name, and so does each object of it:
+what belongs to other libraries, to the user's own scripts, and the data types of Python's standard library. numpy's are
 read by hand, since a file that names them must load where numpy is not installed.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -38,6 +42,28 @@ _NUMPY = frozenset(
 _SHELL_PREFIXES = ("omegaconf.",)
 _SHELLS = frozenset({"argparse.Namespace"})
 _NAME_PREFIXES = ("lightning.", "pytorch_lightning.", "torch.nn.", "torch.optim.")
+_OF_PYTHON = frozenset(
+    {
+        *(f"datetime.{kind}" for kind in ("date", "datetime", "time", "timedelta", "timezone")),
+        *("decimal.Decimal", "enum.Enum", "fractions.Fraction", "functools.partial", "inspect._empty"),
+        *("random.Random", "types.SimpleNamespace", "uuid.UUID", "copyreg._reconstructor", "collections.deque"),
+        *(
+            "builtins.slice",
+            "builtins.range",
+            "builtins.frozenset",
+            "types.MappingProxyType",
+            "dataclasses._MISSING_TYPE",
+        ),
+    }
+)
+_OF_TORCH = (
+    "torch._C.Generator",
+    "torch.nn.modules.",
+    "torch.nn.functional.",
+    "torch.nn.init.",
+    "torch.optim.",
+    "torch.utils.data.",
+)
 _NAMES = frozenset(f"builtins.{kind}" for kind in ("bool", "dict", "float", "int", "list", "object", "str", "tuple"))
 _NAMES |= {"numpy.ndarray", "typing.Any"}
 
@@ -48,8 +74,30 @@ def known(name: str) -> bool:
 
 
 def is_callable(name: str) -> bool:
-    """Return whether the stand-in may be called or instantiated; all others are mentioned only."""
-    return name in _DICTS | _PATHS | _ENUMS | _NUMPY | _SHELLS or name.startswith(_SHELL_PREFIXES)
+    """Return whether the stand-in may be called or instantiated; all others are mentioned only.
+
+    Python's own functions, and torch's, are no data: a file that calls them is refused, though nothing would be called.
+    """
+    if name in _DICTS | _PATHS | _ENUMS | _NUMPY | _SHELLS | _OF_PYTHON:
+        return True
+    library = name.partition(".")[0]
+    if library == "torch":
+        return name.startswith(_OF_TORCH)
+    return library not in sys.stdlib_module_names and name not in _NAMES and _is_name(name)
+
+
+def _is_name(name: str) -> bool:
+    return name.isprintable() and all(part.isidentifier() or part == "<locals>" for part in name.split("."))
+
+
+def is_special(name: str) -> bool:
+    """Return whether a stand-in is no object of a class that this module knows nothing of."""
+    return name in _PATHS | _ENUMS | _NUMPY | _SHELLS or name.startswith(_SHELL_PREFIXES)
+
+
+def may_be_kept(name: str) -> bool:
+    """Return whether a file may mention the name where data stands: its stand-in becomes text."""
+    return name not in _PATHS | _ENUMS | _NUMPY
 
 
 def is_dict(name: str) -> bool:
@@ -57,22 +105,27 @@ def is_dict(name: str) -> bool:
     return name in _DICTS
 
 
-def safe_globals(names: set[str]) -> SafeGlobals:
-    """Return the stand-ins for these names, as ``torch.serialization.safe_globals`` takes them."""
-    return [(_stand_in(name), name) for name in sorted(names)]
+def safe_globals(names: set[str], containers: Mapping[str, type]) -> SafeGlobals:
+    """Return the stand-ins for these names, as ``torch.serialization.add_safe_globals`` takes them.
+
+    ``containers``: those whose objects are lists or dicts.
+    """
+    made: dict[type, Any] = {list: _List, dict: _Dict}
+    return [(made[containers[name]] if name in containers else _stand_in(name), name) for name in sorted(names)]
 
 
-def plain(tree: Any) -> Any:
-    """Return ``tree`` with stand-ins turned to plain data: dicts, strings, numbers, tensors.
+def plain(tree: Any) -> tuple[Any, set[str]]:
+    """Return ``tree`` with stand-ins turned to plain data: dicts, strings, numbers, tensors; and whose objects it held.
 
     Hyperparameters that mention a class go to ``hparams_by_name``, as in our own files: they must be given again.
     """
+    walk = _Plain()
     if isinstance(tree, dict):
         for prefix in ("", "datamodule_"):
             hparams = tree.get(f"{prefix}hyper_parameters")
             if isinstance(hparams, dict) and (names := [name for name in hparams if _mentions(hparams[name], set())]):
                 tree[f"{prefix}hparams_by_name"] = {name: hparams.pop(name) for name in names}
-    return _plain(tree, {})
+    return walk.of(tree), walk.objects
 
 
 def _stand_in(name: str) -> Any:
@@ -91,7 +144,9 @@ def _stand_in(name: str) -> Any:
         return _scalar
     if name in _NUMPY:
         return _reconstruct
-    return _Shell if is_callable(name) else _Mention(name)
+    if name in _SHELLS or name.startswith(_SHELL_PREFIXES):
+        return _Shell
+    return type("_Foreign", (_Foreign,), {"name": name}) if is_callable(name) else _Mention(name)
 
 
 class _Mention(str):
@@ -107,11 +162,36 @@ class _Dict:
         return {}
 
 
+class _List:
+    """Makes plain lists for subclasses of list, and for deques."""
+
+    def __new__(cls, *args: Any) -> Any:
+        return []
+
+
 class _Shell:
     """An object of a foreign class: nothing but its attributes."""
 
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state if isinstance(state, dict) else {})
+
+
+class _Foreign:
+    """An object of any other class: nothing but the name of that."""
+
+    name = ""
+
+    def __new__(cls, *args: Any) -> Any:
+        return object.__new__(cls)
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
 
 
 def _path(*parts: Any) -> str:
@@ -137,7 +217,7 @@ class _DType:
 
     def numbers(self, raw: bytes) -> list[Any]:
         if self.code not in self.formats:
-            raise ValueError(f"numpy's type {self.code!r} is no number")
+            raise UnpicklingError(f"numpy's type {self.code!r} is no number")
         return [value for (value,) in struct.iter_unpack(self.order + self.formats[self.code], raw)]
 
 
@@ -175,51 +255,64 @@ def _reconstruct(*args: Any) -> _Array:
     return _Array()
 
 
-def _plain(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
-    """Return the plain form; ``done`` holds (value, form) by id, so that what occurs twice is walked once."""
-    if id(value) in done:
-        return done[id(value)][1]
-    kind, form = type(value), value
-    if kind is list:
-        done[id(value)] = value, value
-        value[:] = [_plain(item, done) for item in value]
-    elif isinstance(value, dict):
-        done[id(value)] = value, value
-        items = list(value.items())
-        value.clear()
-        for key, item in items:
-            value[_plain(key, done)] = _plain(item, done)
-    elif kind is tuple:
-        form = tuple(_plain(item, done) for item in value)
-    elif kind is _Array:
-        form = value.tensor()
-    elif kind is _Shell:
-        form = _opened(value, done)
-    elif kind is _DType:
-        form = value.code
-    elif kind is _Mention:
-        form = str(value)
-    elif isinstance(value, type):
-        form = value.__name__.strip("_").lower()
-    done[id(value)] = value, form
-    return form
+class _Plain:
+    """One walk over a tree; what occurs twice is walked once.
+
+    Attributes:
+        objects: the names of the classes of which it met objects.
+    """
+
+    def __init__(self) -> None:
+        self.objects: set[str] = set()
+        self._done: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, value: Any) -> Any:
+        if id(value) in self._done:
+            return self._done[id(value)][1]
+        kind, form = type(value), value
+        if kind is list:
+            self._done[id(value)] = value, value
+            value[:] = [self.of(item) for item in value]
+        elif isinstance(value, dict):
+            self._done[id(value)] = value, value
+            items = list(value.items())
+            value.clear()
+            for key, item in items:
+                value[self.of(key)] = self.of(item)
+        elif kind is tuple:
+            form = tuple(self.of(item) for item in value)
+        elif kind is _Array:
+            form = value.tensor()
+        elif kind is _Shell:
+            form = self._opened(value)
+        elif kind is _DType:
+            form = value.code
+        elif kind is _Mention:
+            form = str(value)
+        elif isinstance(value, _Foreign):
+            self.objects.add(value.name)
+            form = value.name
+        elif isinstance(value, type):
+            form = value.name if issubclass(value, _Foreign) else value.__name__.strip("_").lower()
+        self._done[id(value)] = value, form
+        return form
+
+    def _opened(self, shell: _Shell) -> Any:
+        """Return what a foreign object holds: OmegaConf's nodes their contents, others their attributes by name."""
+        state = vars(shell)
+        for inner in ("_content", "_val"):
+            if inner in state:
+                return self.of(state[inner])
+        return {key: self.of(item) for key, item in state.items() if not key.startswith("_")}
 
 
 def _mentions(value: Any, seen: set[int]) -> bool:
-    """Return whether there is the name of a class somewhere in ``value``."""
-    if type(value) is _Mention:
+    """Return whether there is the name of a class, or an object of one, somewhere in ``value``."""
+    if isinstance(value, (_Mention, _Foreign)) or (isinstance(value, type) and issubclass(value, _Foreign)):
         return True
     if id(value) in seen:
         return False
     seen.add(id(value))
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    inside = vars(value) if type(value) is _Shell else value
+    inside = inside.values() if isinstance(inside, dict) else inside if isinstance(inside, (list, tuple)) else ()
     return any(_mentions(item, seen) for item in inside)
-
-
-def _opened(shell: _Shell, done: dict[int, tuple[Any, Any]]) -> Any:
-    """Return what a foreign object holds: OmegaConf's nodes their contents, others their attributes by name."""
-    state = vars(shell)
-    for inner in ("_content", "_val"):
-        if inner in state:
-            return _plain(state[inner], done)
-    return {key: _plain(item, done) for key, item in state.items() if not key.startswith("_")}

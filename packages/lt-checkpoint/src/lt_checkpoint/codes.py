@@ -7,6 +7,7 @@ __all__ = ["WARNINGS"]
 WARNINGS: frozenset[str] = frozenset(
     {
         "LT420",
+        "LT621",
         "LT654",
         "LT655",
         "LT676",

@@ -356,6 +356,12 @@ def _reading_errors(path: Any) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(f"{path} could not be read: {error.strerror or error}.", code="LT656") from error
+    except (ImportError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} was not read: its own code raised {type(error).__name__}: {_first_line(error)}. Install what it "
+            "needs, or read it without trusted=True.",
+            code="LT658",
+        ) from error
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{path} was not read: {_first_line(error)}. Only plain data and tensors are read, so that no file can run "

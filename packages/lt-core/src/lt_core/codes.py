@@ -12,6 +12,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT517",
         "LT602",
         "LT616",
+        "LT622",
         "LT651",
         "LT655",
         "LT663",

@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["FORMAT", "HEADER_KEY", "Contents", "Header"]
+from lt_core.errors import warn
+
+__all__ = ["FORMAT", "HEADER_KEY", "Contents", "Header", "warn_of_newer"]
 
 FORMAT = 2
 """The number of the layout that this version writes; files of 0.1, which carry none, count as 1."""
@@ -99,6 +101,17 @@ class Header(NamedTuple):
             and self.run.isprintable()
             and type(self.weights_only) is bool
             and type(self.mark) is str
+        )
+
+
+def warn_of_newer(tree: Mapping[Any, Any], path: object) -> None:
+    """Say of a file that a newer version has written in a layout of its own that not all of it may be understood."""
+    header = Header.of(tree)
+    if header is not None and header.format > FORMAT:
+        warn(
+            f"{path} was written by a newer version of lt, in format {header.format}; this one knows {FORMAT} "
+            "and older, and passes over what it does not understand. Update lt before you go on from this file.",
+            code="LT622",
         )
 
 

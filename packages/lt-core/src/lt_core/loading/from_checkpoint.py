@@ -30,11 +30,11 @@ from lt_core.files._hparams_form import (
     is_sketch,
     whole_config,
 )
-from lt_core.files.checkpoint_header import HEADER_KEY
+from lt_core.files.checkpoint_header import HEADER_KEY, warn_of_newer
 from lt_core.files.partial_save import check_left_out
 from lt_core.files.typed_data import unflattened, with_types
 from lt_core.hparams import AttributeDict, plain_hparams
-from lt_core.loading.hparams_file import read_hparams_file
+from lt_core.loading.hparams_file import holds_name, read_hparams_file
 
 __all__ = ["load_from_checkpoint", "load_state_dict_strictly"]
 
@@ -70,13 +70,17 @@ def load_from_checkpoint(
     if isinstance(checkpoint_path, (str, PathLike)) and Path(checkpoint_path).is_dir():
         io = shards_of(io) or io
     checkpoint = with_types(io.load_checkpoint(checkpoint_path, map_location, trusted=trusted))
+    warn_of_newer(checkpoint, shown)
     if HEADER_KEY not in checkpoint:
         checkpoint = _in_todays_keys(checkpoint)
     if hparams_file is not None:
         own = checkpoint.get("hyper_parameters") or {}
         written = read_hparams_file(hparams_file)
         whole = {name: own.get(name) for name, value in written.items() if is_sketch(value)}  # only the shape is there
-        kept = {name: value for name, value in written.items() if name not in whole}
+        by_name = checkpoint.get("hparams_by_name") or {}
+        named = {name: value for name, value in written.items() if value == by_name.get(name, ()) or holds_name(value)}
+        checkpoint["hparams_by_name"] = by_name | named
+        kept = {name: value for name, value in written.items() if name not in whole and name not in named}
         checkpoint["hyper_parameters"] = {**kept, **{name: value for name, value in whole.items() if name in own}}
     loaded = _made(cls, checkpoint, kwargs, shown)
     kind = "module" if isinstance(loaded, nn.Module) else "datamodule"
@@ -126,6 +130,7 @@ def load_state_dict_strictly(
     """
     check_left_out(module, state, left_out, path)
     own = module.state_dict()
+    state = _as_compiled(state, own)
     if quantized := [key for key, value in state.items() if type(value) is dict and isinstance(own.get(key), Tensor)]:
         made = {key: _quantized(state[key], own[key], f"{path}: {key}") for key in quantized}
         metadata, state = getattr(state, "_metadata", None), OrderedDict({**state, **made})
@@ -176,8 +181,17 @@ def _made(cls: type[Any], checkpoint: dict[str, Any], given: dict[str, Any], sho
     saved = hparams_with_types(_saved(checkpoint, prefix), arrays, kinds)
     holder = checkpoint.get(prefix + "hparams_name")
     if holder in named:
-        inside = {name: value for name, value in given.items() if name in saved and name not in named}
+        by_name = checkpoint.get(prefix + "hparams_by_name", {})
+        inside = {name: value for name, value in given.items() if name in {*saved, *by_name} and name not in named}
         whole = {**saved, **inside}
+        if holder not in given and (lost := {name: by_name[name] for name in by_name if name not in whole}):
+            again = ", ".join(f"{name}=..." for name in lost)
+            names = ", ".join(f"{name} ({value})" for name, value in lost.items())
+            warn(
+                f"{cls.__qualname__}: {names} were saved by name only and are not in {holder!r}. Pass them: "
+                f"{cls.__qualname__}.load_from_checkpoint(path, {again}).",
+                code="LT665",
+            )
         arguments = {
             holder: whole_config(whole, kinds) or AttributeDict(whole),
             **{n: v for n, v in given.items() if n not in inside},
@@ -335,6 +349,20 @@ def _made_with(module: nn.Module, saved: Mapping[str, Any]) -> str:
     other = [name for name in saved if name in own and repr(shown[str(name)]) != repr(mine[str(name)])]
     listed = ", ".join(f"{name}={saved[name]!r} (here {own[name]!r})" for name in other[:_MOST])
     return f": {listed}" if listed else ""
+
+
+_COMPILED = "_orig_mod."
+"""What torch.compile puts into the names of a part's weights."""
+
+
+def _as_compiled(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return weights by the module's own names, where parts of it or of the module that saved are compiled."""
+    if not any(_COMPILED in key for keys in (state, own) for key in keys if key not in own or key not in state):
+        return state
+    mine = {key.replace(_COMPILED, ""): key for key in own}
+    renamed = OrderedDict((mine.get(key.replace(_COMPILED, ""), key), value) for key, value in state.items())
+    renamed._metadata = getattr(state, "_metadata", None)  # type: ignore[attr-defined]
+    return renamed if len(renamed) == len(state) else state
 
 
 def _quantized(saved: dict[str, Any], own: Tensor, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import sys
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,19 @@ from typing import Any
 from lt_core.errors import CheckpointError, near_files
 from lt_core.plugins import install_hint
 
-__all__ = ["read_hparams_file"]
+__all__ = ["ForeignName", "holds_name", "read_hparams_file"]
+
+
+class ForeignName(str):
+    """The name of a class or function that a file mentions, or has an object of; nothing of it is imported."""
+
+    __slots__ = ()
+
+
+def holds_name(value: Any) -> bool:
+    """Return whether there is the name of a foreign class somewhere in a value from a file."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return isinstance(value, ForeignName) or any(map(holds_name, inside))
 
 
 def read_hparams_file(path: str | PathLike[str]) -> dict[str, Any]:
@@ -42,8 +55,21 @@ def _yaml(file: Path) -> Any:
             f"{file} is YAML, which PyYAML reads: {install_hint('pyyaml')}. Or pass the hyperparameters by keyword.",
             code="LT664",
         ) from error
+
+    class Loader(yaml.SafeLoader):
+        """Reads the names of foreign classes as text; those of Python's own modules are refused, as in any file."""
+
+    def named(loader: Any, suffix: str, node: Any) -> Any:
+        kind, _, name = suffix.partition(":")
+        if kind == "tuple":
+            return tuple(loader.construct_sequence(node, deep=True))
+        if not name or name.partition(".")[0] in sys.stdlib_module_names:
+            raise yaml.constructor.ConstructorError(None, None, f"it names {suffix!r}", node.start_mark)
+        return ForeignName(name)
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/", named)
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        return yaml.load(file.read_text(encoding="utf-8"), Loader) or {}  # a SafeLoader
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{file} was not read: {error}. Only plain YAML is read, so that no file can run code.", code="LT664"

@@ -12,7 +12,7 @@ from typing import Any
 from lt_core.checkpoint import CheckpointIO
 from lt_core.dialect import dialects
 from lt_core.errors import CheckpointError, warn
-from lt_core.files.checkpoint_header import Header
+from lt_core.files.checkpoint_header import Header, warn_of_newer
 from lt_core.files.typed_data import with_types
 from lt_core.strategy import Strategy
 from lt_core.terminal import short_path, waiting
@@ -36,6 +36,8 @@ def read_checkpoint(
         return None
     with waiting(f"the checkpoint {short_path(path)}", says=says):
         tree = with_types(strategy.load_checkpoint(io, path, trusted=origin.trusted))
+    if strategy.rank == 0:
+        warn_of_newer(tree, path)
     if not isinstance(tree.get("state_dict"), dict):
         raise CheckpointError(
             f"{path}: expected a checkpoint with the key 'state_dict', found {sorted(map(str, tree))[:8]}. For bare "
