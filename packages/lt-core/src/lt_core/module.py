@@ -183,18 +183,36 @@ class LightningModule(ModuleCollectives, ModuleBase[Batch]):
             if isinstance(part, LightningModule):
                 part.__dict__["_trainer_reference"] = None if trainer is None else weakref.ref(trainer)
 
-    def _attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> None:
-        """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it."""
+    def _attach_run(self, trainer: TrainerAPI, recorder: Recorder) -> dict[LightningModule, dict[str, Any]]:
+        """Belong to a run, with every LightningModule inside: ``self.trainer`` and ``self.log`` lead to it.
+
+        Returns:
+            The parts that are new to this run, with what led to a run around it, for :meth:`_detach_run`.
+        """
+        parts = [part for part in self.modules() if isinstance(part, LightningModule)]
+        new = [part for part in parts if part.__dict__.get("_recorder") is not recorder]
+        before = {part: {name: part.__dict__.pop(name, None) for name in _RUN_ONLY} for part in new}
         self.trainer = trainer
+        for part in parts:
+            part.__dict__["_recorder"] = recorder
+        return before
+
+    def _detach_run(self, before: dict[LightningModule, dict[str, Any]]) -> None:
+        """Belong to the run around the one that ends; without one ``self.trainer`` stays, for what is read of it."""
+        parts = {part for part in self.modules() if isinstance(part, LightningModule)}
+        for part in parts.union(before):
+            outer = before.get(part, before[self])
+            last = part.__dict__.get("_trainer_reference")
+            for name in _RUN_ONLY:
+                part.__dict__.pop(name, None)
+            own = outer if outer["_recorder"] is not None else {"_trainer_reference": last}
+            part.__dict__.update({name: value for name, value in own.items() if value is not None})
+
+    def _note_weights(self) -> None:
+        """Note that this module, with every LightningModule inside, is trained from here on."""
         for part in self.modules():
             if isinstance(part, LightningModule):
-                part.__dict__["_recorder"] = recorder
-
-    def _detach_run(self) -> None:
-        """Log nowhere from here on; ``self.trainer`` stays, for what is read of it after a run."""
-        for part in self.modules():
-            part.__dict__.pop("_recorder", None)
-            part.__dict__.pop("_manual", None)
+                part._has_weights = True
 
     def _optimize_by(self, manual: ManualOptimization) -> None:
         """Have ``manual_backward`` and ``optimizers()`` do what ``manual`` does, while a run goes on."""

@@ -78,7 +78,7 @@ def evaluate(run: Run, group: str, limit: int | None = None) -> list[dict[str, A
     with (
         sums_reset(run.recorder, group),
         model_in_eval_mode(run.module, recorder, word),
-        gradients_off(run.job, run.strategy),
+        gradients_off(run.job, run.strategy, nested=run.is_inside_another),
     ):
         for _ in read(run, group, feeds, limit, done):
             done += 1
@@ -114,7 +114,7 @@ def run_predict(run: Run, return_predictions: bool) -> RunResult:
         collected: list[list[Any]] = [[] for _ in run.evaluation.feeds("predict")]
         if return_predictions:  # hooks may look at what there is
             run.keep_outputs(collected[0] if len(collected) == 1 else collected)
-        with gradients_off(run.job, run.strategy):
+        with gradients_off(run.job, run.strategy, nested=run.is_inside_another):
             for loader_idx, output in predictions(run):
                 if return_predictions:
                     collected[loader_idx].append(output if on_host else move_to_device(output, "cpu"))
@@ -136,7 +136,7 @@ def iterate_predictions(run: Run) -> Iterator[Any]:
         try:
             while True:
                 # off while a batch is computed, not in the caller's code between two batches
-                with gradients_off(run.job, run.strategy):
+                with gradients_off(run.job, run.strategy, nested=run.is_inside_another):
                     found = next(outputs, None)
                 if found is None:
                     break
@@ -308,13 +308,15 @@ def sums_reset(recorder: RunRecorder, group: str) -> Iterator[None]:
 
 
 @contextmanager
-def gradients_off(job: Job, strategy: Strategy) -> Iterator[None]:
+def gradients_off(job: Job, strategy: Strategy, *, nested: bool) -> Iterator[None]:
     """Turn gradients off: by inference mode where asked for and possible, else by ``no_grad``.
 
-    Inside ``fit`` it is always ``no_grad``: what a module keeps from a validation (rotary tables, masks, a memory bank)
-    is used in training, and a tensor made in inference mode can neither be changed there nor saved for backward.
+    Inside ``fit``, and in a run that is ``nested`` in a hook of another, it is always ``no_grad``: what a module keeps
+    from a validation (rotary tables, masks, a memory bank) is used in training, and a tensor made in inference mode can
+    neither be changed there nor saved for backward.
     """
-    infers = job.settings.inference_mode and strategy.capabilities.inference_mode and job.stage != "fit"
+    possible = strategy.capabilities.inference_mode and job.stage != "fit" and not nested
+    infers = job.settings.inference_mode and possible
     with torch.inference_mode() if infers else torch.no_grad():
         yield
 

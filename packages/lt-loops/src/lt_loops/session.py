@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from traceback import walk_tb
 from types import TracebackType
@@ -14,7 +15,6 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.hooks import RemovableHandle
 
 from lt_core.errors import did_you_mean, recording, silenced, warn
 from lt_core.interface import is_overridden
@@ -22,10 +22,12 @@ from lt_core.module import LightningModule
 from lt_core.precision import Precision
 from lt_core.profiler import Profiler
 from lt_core.states import Stage
+from lt_loops.arguments.table import Settings
 from lt_loops.report.memory import out_of_memory
 from lt_loops.run.frame import Run
 from lt_loops.run.loss_watch import LossWatch
 from lt_loops.run.signals import Signals
+from lt_loops.run.weights import tensors_lent
 from lt_loops.setup.signatures import adapted
 
 
@@ -41,19 +43,18 @@ class Session:
         self.signals = Signals(run)
         self.process = os.getpid()
         self.failed: BaseException | None = None
-        self.anomaly = False
-        self.forgetting: RemovableHandle | None = None
-        self.silence = silenced(run.job.settings.silence)  # the Trainer's own call of it is in another process, maybe
+        self.lent = ExitStack()  # what the run changes outside of itself, put back in the reverse order
 
     def __enter__(self) -> None:
         """Open the strategy and attach everything; what fails here closes the strategy again."""
-        self.silence.__enter__()
+        settings = self.run.job.settings
+        self.lent.enter_context(silenced(settings.silence))  # the Trainer's own call is in another process, maybe
+        self.lent.enter_context(_torch_settings(settings, self.run.stage))
         try:
             self.run.strategy.open()
         except BaseException:
-            self.silence.__exit__(None, None, None)
+            self.lent.close()
             raise
-        self.anomaly = torch.is_anomaly_enabled()
         try:
             self._begin()
         except BaseException as error:
@@ -65,15 +66,15 @@ class Session:
 
     def _begin(self) -> None:
         run = self.run
-        if run.job.settings.detect_anomaly and run.stage == "fit":
-            torch.autograd.set_detect_anomaly(True)
         run.stopping.agree_with_ranks()  # before the handlers: a signal that comes first would stop this rank alone
         self.signals.install()
         formats = (run.precision, run.job.parts.eval_precision)
         if any(is_overridden(precision, "wrap_step", Precision) for precision in formats):
-            self.forgetting = register_optimizer_step_post_hook(_forget_cast_weights)
+            self.lent.callback(register_optimizer_step_post_hook(_forget_cast_weights).remove)
         run.begin(run.job.profiler)
         run.attach()
+        if run.is_inside_another:
+            self.lent.enter_context(tensors_lent(run.module))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -119,13 +120,10 @@ class Session:
         self.run.stopping.close()
         self.run.lock.release()
         self.signals.restore()
-        if self.forgetting is not None:
-            self.forgetting.remove()
-        torch.autograd.set_detect_anomaly(self.anomaly)
         self.run.enter_phase("")
         self._try(partial(self.run.recorder.put_aside, continues=self.failed is None))  # metrics are the user's code
         self.run.detach()
-        self.silence.__exit__(None, None, None)
+        self.lent.close()
 
     def _call_on_exception(self, error: BaseException) -> None:
         """Call each ``on_exception`` by itself: one that raises does not keep the others from saving what they can."""
@@ -171,6 +169,46 @@ class Session:
 def _stop(profiler: Profiler) -> None:
     with recording(f"The report of {type(profiler).__name__}"):
         profiler.stop()
+
+
+@contextmanager
+def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
+    """Set what holds for the whole process as the Trainer was asked to; put all of it back, whoever changed it."""
+    anomaly, benchmark, matmul = torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark, _matmul_precision()
+    deterministic, warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    cublas = os.environ.get(_CUBLAS)
+    if settings.deterministic:
+        torch.use_deterministic_algorithms(True, warn_only=settings.deterministic == "warn")
+        os.environ.setdefault(_CUBLAS, ":4096:8")
+    if settings.benchmark is not None:
+        torch.backends.cudnn.benchmark = settings.benchmark
+    if settings.detect_anomaly and stage == "fit":
+        torch.autograd.set_detect_anomaly(True)
+    try:
+        # a fit may begin in a hook of a validation, where gradients are off
+        infers, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        with torch.inference_mode(infers and stage != "fit"), torch.set_grad_enabled(grad or stage == "fit"):
+            yield
+    finally:
+        torch.autograd.set_detect_anomaly(anomaly)
+        torch.backends.cudnn.benchmark = benchmark
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        if cublas is None:
+            os.environ.pop(_CUBLAS, None)
+        if matmul is not None and _matmul_precision() != matmul:
+            torch.set_float32_matmul_precision(matmul)
+
+
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+
+
+def _matmul_precision() -> str | None:
+    with suppress(RuntimeError):  # where torch's newer names for it were used too
+        return torch.get_float32_matmul_precision()
+    return None
 
 
 def _forget_cast_weights(*step: object) -> None:

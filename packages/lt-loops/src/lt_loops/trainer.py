@@ -9,8 +9,6 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-
 from lt_core import CallbackBase, plugins
 from lt_core.accelerator import Accelerator
 from lt_core.callback import Callback
@@ -204,7 +202,6 @@ class Trainer(TrainerView, metaclass=AsksDialects):
         self._settings = settings
         self._parts = resolve(settings)
         self._limits = Limits.of(settings)
-        _set_backends(settings)
         self._fitted: Run | None = None
         for dialect in dialects(methods_of_others(self.callbacks)):
             dialect.trainer_made(self)
@@ -680,11 +677,3 @@ class Trainer(TrainerView, metaclass=AsksDialects):
     def active_profiler(self) -> Profiler | None:
         """The profiler if the user asked for one."""
         return None if self.settings.profiler is None else by_action(self.profiler)
-
-
-def _set_backends(settings: Settings) -> None:
-    if settings.deterministic:
-        torch.use_deterministic_algorithms(True, warn_only=settings.deterministic == "warn")
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    if settings.benchmark is not None:
-        torch.backends.cudnn.benchmark = settings.benchmark

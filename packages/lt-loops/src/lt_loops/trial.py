@@ -23,6 +23,7 @@ from lt_loops.evaluate import evaluate, gradients_off, predictions
 from lt_loops.fit import train_epoch
 from lt_loops.run.frame import Run
 from lt_loops.run.training import Training
+from lt_loops.run.weights import tensors_lent
 from lt_loops.setup.hook_calls import order_callbacks
 
 
@@ -95,6 +96,7 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
     with (
         preserve_generators(),  # first, so that they are put back last
         preserve_owned_generators(loaders),
+        tensors_lent(outer.module),
         _snapshot(outer.module, outer.training, outer.precision),
         outer.recorder.muted(),
         outer.without_loggers(),
@@ -111,8 +113,8 @@ def run_trial(outer: Run | None, max_steps: int, overrides: dict[str, Any]) -> T
             for feed in inner.evaluation.open_feeds():
                 feed.close()
             inner.data.close()
+            inner.detach()
             outer.show()
-            outer.attach()
 
 
 def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
@@ -129,7 +131,7 @@ def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
     else:
         run.enter_phase(run.stage)
         if run.stage == "predict":
-            with gradients_off(run.job, run.strategy):
+            with gradients_off(run.job, run.strategy, nested=True):
                 deque(predictions(run, max_steps), 0)
         else:
             evaluate(run, run.stage, max_steps)
@@ -150,7 +152,7 @@ def _measure(run: Run, losses: _Losses, max_steps: int) -> Trial:
 
 @contextmanager
 def _snapshot(module: LightningModule, training: Training, precision: Precision) -> Iterator[None]:
-    """Put weights, optimizers, schedulers, precision, modes and gradients back as they were."""
+    """Put weights, optimizers, schedulers, precision and modes back as they were."""
     weights = {
         name: value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)  # extra state
         for name, value in module.state_dict().items()
@@ -171,7 +173,6 @@ def _snapshot(module: LightningModule, training: Training, precision: Precision)
             part.training = mode
         for optimizer, state in zip(training.optimizers, optimizers, strict=True):
             optimizer.load_state_dict(state)
-            optimizer.zero_grad(set_to_none=True)
         for config, state in zip(training.schedulers.configs, schedulers, strict=True):
             config.scheduler.load_state_dict(state)
         if scaler:

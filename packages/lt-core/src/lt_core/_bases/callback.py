@@ -62,7 +62,9 @@ class CallbackBase:
 
     def _log_as(self, module: Any) -> None:
         """Log as ``module`` does, while its run goes on; None: nowhere."""
-        self._logs_as = module
+        self.__dict__.pop("_logs_as", None)
+        if module is not None:
+            self._logs_as = module
 
     def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
         """Log as ``LightningModule.log`` does; outside of a run nothing happens."""

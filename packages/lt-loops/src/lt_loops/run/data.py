@@ -35,6 +35,10 @@ class TrainingData(Owner):
         self._elsewhere = 0
         self.outdated = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the feed, which reads in this process; the place in it stays."""
+        return {**vars(self), "feed": None, "_batches": None}
+
     # ---- the feed ----------------------------------------------------------------------------------------------------
 
     def ensure(self) -> Feed:

@@ -75,6 +75,9 @@ class Evaluation(Owner):
         self._before: tuple[dict[str, Any], dict[str, int]] | None = None  # generators and steps
         self._half: _Half | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_made": {}}
+
     @property
     def validates(self) -> bool:
         """Whether this fit has a validation at all."""

@@ -16,6 +16,7 @@ from lt_core.errors import warn
 from lt_core.files.checkpoint_header import Contents
 from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
+from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
@@ -54,6 +55,7 @@ class Run:
         phase: what runs right now: ``"sanity_check"``, ``"train"``, ``"validate"``, ``"test"``, ``"predict"`` or "".
         status: ``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``.
         begun: whether it runs, or ran, in this process.
+        continues: whether it is a fit that goes on where the Trainer's last one ended.
         owners: those whose state a checkpoint holds, in the order of a boundary; each class says what it holds.
         origin, progress, losses, saves: where the run came from, how far it is, its losses, what is to be saved.
         feeds: makes those of the loaders.
@@ -104,12 +106,20 @@ class Run:
         self.history = History()
         self.outputs: Any = None
         self.phase, self.status, self.begun, self.saving = "", "running", False, False
+        self.continues = last is not None
+        self._attached: dict[LightningModule, dict[str, Any]] = {}
+        self._trainer_of_data: Any = None
+        self._logged_as: dict[int, tuple[Callback, LightningModule | None]] = {}
         if last is not None:
             self.position.load_state_dict(last.position.state_dict())
             self.training.go_on_from(last.training, anew=job.lenient)  # as Lightning has it
             self.data.go_on_from(last.data)
             self.origin.go_on_from(last.origin)
             self.evaluation.go_on_from(last.evaluation)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what calls hooks: it is made where a run begins."""
+        return {name: value for name, value in vars(self).items() if name != "hooks"}
 
     def child(self, callbacks: list[Callback], loaders: Loaders) -> Run:
         """Return a run inside this one, begun, of the same module and optimizers, with a place and metrics of its own.
@@ -172,21 +182,37 @@ class Run:
         self.open_log(profiler)
 
     def attach(self) -> None:
-        """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to this run."""
+        """Have the module, with every LightningModule inside, the datamodule and the callbacks belong to this run.
+
+        What they belonged to before is kept for :meth:`detach`: a run may be inside a hook of another one.
+        """
         self.recorder.module, self.recorder.callbacks = self.module, self.callbacks
-        self.module._attach_run(self.trainer, self.recorder)
-        if self.job.datamodule is not None:
-            self.job.datamodule.trainer = self.trainer  # type: ignore[attr-defined]
+        for part, before in self.module._attach_run(self.trainer, self.recorder).items():
+            self._attached.setdefault(part, before)
+        data: Any = self.job.datamodule
+        if data is not None:
+            self._trainer_of_data = self._trainer_of_data or getattr(data, "trainer", None)
+            data.trainer = self.trainer
         for callback in self.callbacks:
+            self._logged_as.setdefault(id(callback), (callback, callback._logs_as))
             callback._log_as(self.module)
 
     def detach(self) -> None:
-        """Have nothing log into this run any more."""
+        """Have nothing log into this run any more; give all back to the run around this one."""
         self.recorder.enter("outside")
         self.job.loaders.release()
-        self.module._detach_run()
-        for callback in self.callbacks:
-            callback._log_as(None)
+        if self._attached:
+            self.module._detach_run(self._attached)
+        if self._trainer_of_data is not None and self._trainer_of_data.stage is not None:
+            self.job.datamodule.trainer = self._trainer_of_data  # type: ignore[union-attr]
+        for callback, module in self._logged_as.values():
+            callback._log_as(module)
+        self._attached, self._trainer_of_data, self._logged_as = {}, None, {}
+
+    @property
+    def is_inside_another(self) -> bool:
+        """Whether a hook of another run of the same module began this one."""
+        return self._attached.get(self.module, {}).get("_recorder") is not None
 
     def show(self) -> None:
         self._shows(self)

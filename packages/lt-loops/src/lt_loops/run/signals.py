@@ -47,6 +47,7 @@ class Signals:
         """Note whose signals they are; :meth:`install` sets the handlers."""
         self._run, self._stopping = run, run.stopping
         self._before: dict[int, Any] = {}
+        self._outer: Signals | None = None
         self._restored = threading.Event()
         self._looks = False
         self._waits: tuple[Feed, int] | None = None
@@ -55,9 +56,11 @@ class Signals:
         """Set the handlers, in the main thread only (Python allows it nowhere else)."""
         if threading.current_thread() is not threading.main_thread():
             return
+        self._outer = _installed[-1] if _installed else None
         _installed.append(self)
+        taken = {} if self._outer is None else self._outer._before
         for number in _HANDLED:
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            if number in taken or signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 self._before[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
@@ -68,21 +71,25 @@ class Signals:
         if self in _installed:
             _installed.remove(self)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> bool:
+        """Heed a signal; return whether it was only a look. Of a run inside a hook of another, both stop."""
         if self._looks:
             self._looks = False
             self._end_wait(frame)
-            return
+            return True
+        if self._outer is not None and self._outer._handle(number, frame):
+            return True
         first = self._stopping.signal is None
         if not first and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if first and number == signal.SIGINT and self._run.strategy.rank == 0:
+        if first and number == signal.SIGINT and self._run.strategy.rank == 0 and self._outer is None:
             then = " A checkpoint is saved there." if self._saves() else ""
             _say_now(f"lt: Ctrl-C: {self._run.stage} ends after this batch.{then} Press Ctrl-C again to stop now.")
         self._stopping.receive_signal(number)
         if first:
             self._ignore_worker_deaths()
             _thread.start_new_thread(self._look_at_waits, (number,))
+        return False
 
     def _saves(self) -> bool:
         run = self._run
@@ -158,8 +165,10 @@ def _say_now(text: str) -> None:
 
 
 def exits_process(on_signal: str) -> bool:
-    """Return whether a run ended by a signal ends the script: not in an interactive session."""
-    return on_signal == "exit" and not (is_interactive() or sys.flags.interactive)
+    """Return whether a run ended by a signal ends the script: not in an interactive session, and not in a hook of
+    another run, which ends it.
+    """
+    return on_signal == "exit" and not (is_interactive() or sys.flags.interactive or _installed)
 
 
 def end_script(number: int) -> NoReturn:

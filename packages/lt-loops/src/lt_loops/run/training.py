@@ -68,6 +68,9 @@ class Training(Owner):
         self.dirty, self.gaps_known = False, False
         self.plan: Plan
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**{name: value for name, value in vars(self).items() if name != "plan"}, "held_back": None}
+
     @property
     def optimizers(self) -> list[Optimizer]:
         return self.made.optimizers

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -125,6 +127,38 @@ class Weights(Owner):
                 "numbers.",
                 code="LT619",
             )
+
+
+@contextmanager
+def tensors_lent(module: nn.Module) -> Iterator[None]:
+    """Begin without gradients; at the end put them back, and the tensors' device and number format.
+
+    For a run inside a hook of another one, whose optimizers go on with the same parameters: it may work elsewhere.
+    """
+    gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
+    places = [(slots, name, tensor, tensor.data) for slots, name, tensor in _slots(module)]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for slots, name, tensor, data in places:
+            now = slots.get(name)
+            if now is not None and (now.dtype, now.device) != (data.dtype, data.device):
+                same = torch.equal(data.to(now), now)
+                tensor.data = data if same else data.copy_(now.detach())
+                slots[name] = tensor
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        for part in module.modules():
+            part.__dict__.pop("_device", None)  # which a LightningModule keeps
+
+
+def _slots(module: nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor]]:
+    """Yield each parameter and buffer with where it stands, of shared ones each place."""
+    for part in module.modules():
+        for slots in (part._parameters, part._buffers):
+            yield from ((slots, name, tensor) for name, tensor in slots.items() if tensor is not None)
 
 
 def _is_other(one: Any, other: Any) -> bool:

@@ -44,6 +44,10 @@ class Loaders(Owner):
         self.generators: dict[str, dict[str, Any]] = {}
         self._held: list[SetupDraws] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out loaders that a method was asked for: it is asked again."""
+        return {**vars(self), "asked": {}}
+
     def anew(self) -> Loaders:
         """Return the same, of which nothing was asked for yet."""
         return Loaders(self.module, self.datamodule, **self.given)
