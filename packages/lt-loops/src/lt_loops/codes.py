@@ -15,6 +15,8 @@ WARNINGS: frozenset[str] = frozenset(
         "LT218",
         "LT221",
         "LT225",
+        "LT242",
+        "LT244",
         "LT309",
         "LT321",
         "LT322",

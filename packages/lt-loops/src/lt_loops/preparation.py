@@ -33,9 +33,10 @@ from lt_loops.run.log import Log
 from lt_loops.run.training import Training
 from lt_loops.setup.hook_calls import order_callbacks
 from lt_loops.setup.hook_check import check_signatures, check_steps, check_takes_index
+from lt_loops.setup.late_layers import layers_made
 from lt_loops.setup.loaders import checked_loaders
 from lt_loops.setup.misspelt import warn_of_misspelt
-from lt_loops.setup.optimizers import parse_optimizers
+from lt_loops.setup.optimizers import foreign_parameters, parse_optimizers
 from lt_loops.setup.scheduler_config import SchedulerConfig, check_schedule_length
 from lt_loops.setup.signatures import BoundHook, adapted
 from lt_loops.state.origin import Origin
@@ -72,7 +73,11 @@ def set_up(run: Run) -> None:
     if job.profiler is not None:  # now that the loggers know where they write
         job.profiler.start(run.stage, run.trainer.log_dir)
     run.restore(Restore.SETUP)
-    _call_setup(run)
+    # what a file holds is loaded below; inside another run its optimizers hold these parameters
+    keeps = run.is_inside_another or (run.origin.saved is None and (run.stage != "fit" or run.continues))
+    whole, says = run.strategy.capabilities.sharded_parameters, run.origin.saved is None and run.strategy.rank == 0
+    with layers_made(run.module, keeps=keeps, whole=whole, says=says):
+        _call_setup(run)
     if writes:  # once more, in the folders that are known now
         claim()
     if not job.settings.fast_dev_run:
@@ -83,6 +88,8 @@ def set_up(run: Run) -> None:
     placed = run.strategy.setup(run.module, maker, run.precision)
     run.strategy.supervisor.ready()
     run.placed(*placed)
+    if run.stage == "fit":
+        run.module._note_weights()
     run.restore(Restore.CALLBACKS)
     if run.stage in ("validate", "test") and not run.position.step:  # else the fit before it has sent them
         _send_hparams(run.job, run.log)
@@ -272,8 +279,14 @@ def _call_setup(run: Run) -> None:
 
 
 def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:
-    # there are some already in a fit that continues another, and in a finder's trial
-    if stage != "fit" or training.optimizers:
+    # there are some already in a fit that continues another
+    if stage == "fit" and training.optimizers and foreign_parameters(training.optimizers, module):
+        warn(
+            f"Layers of {type(module).__name__} were replaced since the fit that this one continues: "
+            "configure_optimizers is called again for the new ones, and optimizers and schedulers begin anew.",
+            code="LT244",
+        )
+    elif stage != "fit" or training.optimizers:
         return (lambda: training.optimizers) if training.optimizers else None
 
     def make() -> list[Optimizer]:

@@ -48,6 +48,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
     strict_loading: bool = True
     trains_without_loss: bool = False
     truncated_bptt_steps: int = 0
+    _has_weights: bool = False  # trained or loaded ones, which layers that are made anew would lose
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make an empty module; arguments are passed on to further parents."""
@@ -75,7 +76,11 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         return self(batch)
 
     def configure_model(self) -> None:
-        """Make big layers here rather than in ``__init__``: on the device, or sharded; called before each run."""
+        """Make big layers here rather than in ``__init__``: on the device, or sharded.
+
+        It is called before each run: make layers once (``if getattr(self, "net", None) is None:``). Where they are made
+        anew, trained parameters and buffers are kept, but for a fit that begins anew; a warning says either.
+        """
 
     def configure_optimizers(self) -> Any:
         """Return what optimizes the module.
@@ -235,6 +240,10 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.__dict__.pop("_device", None)
         return moved
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self._has_weights = True
 
     # ---- hooks -------------------------------------------------------------------------------------------------------
 

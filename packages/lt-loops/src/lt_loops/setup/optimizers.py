@@ -227,7 +227,6 @@ def _check_repeated(optimizers: list[Optimizer]) -> None:
 
 def _check_parameters(optimizers: list[Optimizer], names: list[str] | None, module: nn.Module) -> None:
     """Refuse optimizers over nothing, or over parameters that are not the module's."""
-    mine = {id(parameter) for parameter in module.parameters()}
     for i, optimizer in enumerate(optimizers):
         which = f"The optimizer {names[i] if names else i} ({type(optimizer).__name__})"
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -237,10 +236,18 @@ def _check_parameters(optimizers: list[Optimizer], names: list[str] | None, modu
                 "there: in __init__ or configure_model.",
                 code="LT335",
             )
-        # A plain tensor with requires_grad, held by the user, is a choice; a Parameter belongs to some module.
-        foreign = [p for p in parameters if isinstance(p, nn.Parameter) and id(p) not in mine]
-        if foreign:
+        if foreign := foreign_parameters([optimizer], module):
             _warn_of_foreign(f"{which} trains", foreign, len(parameters), module)
+
+
+def foreign_parameters(optimizers: list[Optimizer], module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of ``optimizers`` that are not the module's.
+
+    A plain tensor with requires_grad, held by the user, is a choice; a Parameter belongs to some module.
+    """
+    mine = {id(parameter) for parameter in module.parameters()}
+    held = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    return [p for p in held if isinstance(p, nn.Parameter) and id(p) not in mine]
 
 
 def _warn_of_foreign(who: str, foreign: list[nn.Parameter], count: int, module: nn.Module) -> None:
