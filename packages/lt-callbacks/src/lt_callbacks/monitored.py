@@ -83,9 +83,11 @@ class Monitor:
                     code="LT633",
                 )
         else:
+            rank = trainer.global_rank
+            alone = f" on rank {rank} (rank_zero_only=True logs it on rank 0 alone: leave it out)" if rank else ""
             return LogError(
-                f"{who}(monitor={monitor!r}): no metric of this name was logged when it was due. Logged so far: {have}."
-                f"{did_you_mean(monitor, names)} Log it by self.log({monitor!r}, ...) or monitor another one.",
+                f"{who}(monitor={monitor!r}): no metric of this name was logged{alone} when it was due. Logged so far: "
+                f"{have}.{did_you_mean(monitor, names)} Log it by self.log({monitor!r}, ...) or monitor another one.",
                 code="LT531",
             )
         return None
