@@ -170,3 +170,18 @@ def test_a_row_of_one_loader_does_not_repeat_what_another_one_logged(settings, s
         {names[1]: 10.0},
         {names[1]: 11.0},
     ]
+
+
+@pytest.mark.parametrize("on_step", [True, False])
+def test_a_metric_object_of_several_values_is_an_error_that_says_how_to_log_them(on_step, trainer):
+    class ByClass(Metric):
+        def compute(self):
+            return {"acc_no": torch.tensor(0.5), "acc_yes": torch.tensor(0.25)}
+
+    class Logs(Net):
+        def validation_step(self, batch, batch_idx):
+            self.log_dict({"acc": metric}, on_step=on_step, on_epoch=True)
+
+    metric = ByClass(0.0)
+    with pytest.raises(LogError, match=r"ByClass.compute\(\) gives several.*\(acc_no, acc_yes\).*log_dict.*LT519"):
+        trainer().validate(Logs(), data(), verbose=False)

@@ -309,6 +309,18 @@ class Slot:
             self._last = getattr(metric, "_forward_cache", None)
             if self._last is None:
                 self._last = metric.compute()
+            self._single(self._last)
+
+    def _single(self, value: Any) -> Any:
+        """Return what a metric object computed, or raise where that is several values by name."""
+        if isinstance(value, Mapping):
+            raise LogError(
+                f"self.log({self.name!r}) in {self.phase.name!r}: {type(self.metric).__name__}.compute() gives several "
+                f"values ({', '.join(map(str, value))}), expected one. Write self.log_dict(metric.compute()) at the "
+                "epoch's end, and metric.reset() after it.",
+                code="LT519",
+            )
+        return value
 
     def _refuse_second(self, what: str) -> None:
         self.home.refuse(
@@ -368,7 +380,7 @@ class Slot:
         if self.metric is not None:
             if self.count or self._pending or self._values:
                 self._refuse_second("numbers beside it")
-            return self.metric.compute()
+            return self._single(self.metric.compute())
         self._sum_pending()
         if self.reduce == "mean":
             total, last = self.total, self._last
