@@ -7,6 +7,7 @@ import torch
 
 from lt_core import CheckpointError
 from lt_core.checkpoint import OneFile
+from lt_core.files import atomic_file
 from lt_core.files.checkpoint_header import Header
 
 io = OneFile()
@@ -100,3 +101,12 @@ def test_last_is_a_link_and_another_name_is_the_same_file(tmp_path, monkeypatch)
     assert (tmp_path / "best.ckpt").samefile("runs/one.ckpt")
     assert not (tmp_path / "best.ckpt").is_symlink()
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "last.ckpt", "best.ckpt"}
+
+
+def test_the_names_of_new_folders_are_synced_before_the_file_counts_as_saved(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(atomic_file, "sync_directory", lambda folder: synced.append(folder.relative_to(tmp_path)))
+    OneFile().save_checkpoint({"a": 1}, tmp_path / "x" / "y" / "a.ckpt")
+    assert list(map(str, synced)) == [".", "x", "x/y"]
+    OneFile().save_checkpoint({"a": 1}, tmp_path / "x" / "y" / "b.ckpt")
+    assert list(map(str, synced[3:])) == ["x/y"]

@@ -173,7 +173,8 @@ class FakeTrainer(Collectives):
     def _write(self, path: str | PathLike[str], storage_options: Any, *, weights_only: bool, mark: str) -> None:
         header = Header.of_new_run().next(self.global_step, self.current_epoch, weights_only=weights_only)
         tree = {"epoch": self.current_epoch, "global_step": self.global_step, "state_dict": {}}
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if "://" not in str(path):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         self.checkpoint_io.save_checkpoint({**header._replace(mark=mark).entry(), **tree}, path, storage_options)
         self.saved.append(str(path))
 

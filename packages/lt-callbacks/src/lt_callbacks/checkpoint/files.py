@@ -14,6 +14,7 @@ from urllib.parse import quote
 from lt_callbacks.checkpoint.ledger import Ledger
 from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, ConfigError
+from lt_core.files.atomic_file import make_folder
 from lt_core.strategy import Strategy
 from lt_core.trainer import TrainerAPI
 
@@ -79,7 +80,7 @@ class CheckpointFiles:
             if self.remote:
                 self._io.clean(self.folder)  # nothing to do there, except for an object that knows no URLs
                 return ""
-            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            make_folder(Path(self.folder))
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(b"1")
         except (CheckpointError, OSError, ValueError) as error:

@@ -28,7 +28,15 @@ try:
 except ImportError:  # Windows: an open file cannot be deleted there, which protects it as well
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["clean_leftovers", "fill", "name_beside", "sync_directory", "write_atomically", "writing_errors"]
+__all__ = [
+    "clean_leftovers",
+    "fill",
+    "make_folder",
+    "name_beside",
+    "sync_directory",
+    "write_atomically",
+    "writing_errors",
+]
 
 _LEFTOVER = re.compile(r"^\..+\.[0-9a-f]{12}\.tmp$")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -53,7 +61,7 @@ def write_atomically(
         OSError: from the file system. The old file is then as it was.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     beside, raw = _new_file(target)
     try:
         with raw:
@@ -69,6 +77,14 @@ def write_atomically(
             os.unlink(beside)  # noqa: PTH108
         raise
     sync_directory(target.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, with those above it, that is still there after a loss of power."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_directory(folder.parent)
 
 
 def sync_directory(folder: Path) -> None:

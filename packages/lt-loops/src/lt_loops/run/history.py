@@ -14,8 +14,8 @@ from lt_core.errors import ConfigError, did_you_mean
 _UNREAD_ROWS = 64
 """Rows that are kept as they came, so that a value on a device is read long after it was computed."""
 
-_MOST_VALUES = 100_001
-"""Values of a metric that are kept at most, 1.6 MB; an odd number, so that the newest is kept when half of them go."""
+_MOST_VALUES = 10_001
+"""Values of a metric that are kept at most, 160 KB; an odd number, so that the newest is kept when half of them go."""
 
 
 class _NotLoggedError(ConfigError, KeyError):
@@ -28,7 +28,7 @@ class History(Mapping[str, list[float]]):
     """What a fit sent to its loggers, as columns: ``history["val_loss"]`` is a list with a value for each row.
 
     Values of epochs are there without a logger too; values of steps are where a logger takes them, every
-    ``log_every_n_steps``. A resumed fit has the rows since the resume. Where a metric has more than 100,000 values,
+    ``log_every_n_steps``. A resumed fit has the rows since the resume. Where a metric has more than 10,000 values,
     every second one is left out, as often as it takes.
     """
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from lt_core import CallbackBase
 from lt_core.checkpoint import CheckpointIO, SupportsShards
 from lt_core.errors import CheckpointError, ConfigError, warn
+from lt_core.files.atomic_file import make_folder
 from lt_core.files.checkpoint_header import Contents, Header
 from lt_core.logger import Logger
 from lt_core.profiler import Profiler
@@ -245,7 +246,7 @@ class Saves:
         """Write ``tree``; return what the file system, or what is not plain data, has against it."""
         try:
             if self._strategy.rank == 0 and "://" not in path:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                make_folder(Path(path).parent)
             self._strategy.save_checkpoint(io, tree, path)
             if wait:
                 self._io.wait()
