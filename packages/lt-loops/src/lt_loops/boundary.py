@@ -61,24 +61,17 @@ def after_batch(run: Run, *, resumed: bool = False) -> bool:
     run.find_gaps()
     run.save()  # after the row: a checkpoint says how far the loggers' files go
     if run.stopping.obeys_signal():  # before the validation and the schedulers: a resume from here does both
-        _announce_signal(run)
+        run.announce_signal()
         return True
     if run.evaluation.is_due(seconds=run.data.seconds, at_stop=run.stopping.fulfils_request()):
         validate(run)
         if run.stopping.obeys_signal():
-            _announce_signal(run)
+            run.announce_signal()
             return True
     run.training.schedulers.watch()  # after the validation, which logs what they watch
     if not resumed:  # after a resume train_epoch does, when it has made the plan
         run.look_ahead()
     return run.stopping.ends_epoch()
-
-
-def _announce_signal(run: Run) -> None:
-    """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
-    if run.stopping.announces_signal():
-        run.call("on_interrupt", phase="on_interrupt")
-        run.save()
 
 
 def end_of_data(run: Run) -> None:
@@ -133,7 +126,7 @@ def serve_at_end(run: Run) -> None:
     The hooks that follow find complete what was saved until here.
     """
     run.stopping.agree_on_signal()
-    _announce_signal(run)
+    run.announce_signal()
     run.save()
     run.saves.confirm()
 

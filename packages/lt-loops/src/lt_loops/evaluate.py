@@ -189,11 +189,6 @@ def read(
     A signal ends it after a batch, of several ranks after the same one; inside ``fit`` they agree between two batches
     of training. The first ``skip`` batches, which an earlier run did, are read and dropped.
     """
-    with ended_by_signal(run):
-        yield from _read(run, group, feeds, limit, skip)
-
-
-def _read(run: Run, group: str, feeds: list[Feed], limit: int | None, skip: int) -> Generator[tuple[int, Any]]:
     total, first, opened = 0, None, None
     word, recorder, several = Stage(group).hook, run.recorder, len(feeds) > 1
     if run.job.lenient and feeds:  # as TrainingData.open_first: making the iterator and the hooks may both draw
@@ -212,43 +207,44 @@ def _read(run: Run, group: str, feeds: list[Feed], limit: int | None, skip: int)
     logs_steps = run.log.active and run.phase != "sanity_check"
     if run.stage != "fit":
         run.stopping.begin_evaluation()
-    for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
-        recorder.enter(
-            f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None, feed
-        )
-        if opened is None:
-            feed.set_epoch(run.position.epoch)
-            opened = iter(feed)
-        stepping, uneven = recorder.stepping, feed.uneven
-        most = most if limit is None else min(limit, most)
-        batches = enumerate(run.measured(islice(opened, None if most == float("inf") else int(most))))
-        opened = None
-        if total < skip:
-            total += sum(1 for _ in islice(batches, skip - total))
-            if total == skip:  # not before: reading them has used the random generators
-                run.evaluation.goes_on(recorder.take_sums)
-        for index, batch in batches:
-            recorder.batch, arguments = batch, (batch, index, loader_idx)
-            stands_in = uneven and feed.weight == 0.0  # no sample is left here; the step is for the other ranks' sake
-            if stands_in:
-                recorder.mute(True)
-            for hook, count in starts:
-                hook(*arguments[:count])
-            output = step(*arguments[:taken])
-            if stands_in:
-                recorder.mute(False)
-            else:
-                for hook, count in ends:
-                    hook(output, *arguments[:count])
-            if done is not None:
-                done(group)
-            total += 1
-            if not stands_in:
-                if group in stepping and logs_steps:
-                    run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
-                yield loader_idx, output
-            if run.ahead.asked and run.stopping.ends_evaluation(total, in_fit=run.stage == "fit"):
-                return
+    with ended_by_signal(run.stopping, run.feed_read_in):
+        for loader_idx, (feed, most) in enumerate(zip(feeds, eval_limits(run.job.limits, group, feeds), strict=True)):
+            recorder.enter(
+                f"{group}_batch" if group != "predict" else "predict_step", loader_idx if several else None, feed
+            )
+            if opened is None:
+                feed.set_epoch(run.position.epoch)
+                opened = iter(feed)
+            stepping, uneven = recorder.stepping, feed.uneven
+            most = most if limit is None else min(limit, most)
+            batches = enumerate(run.measured(islice(opened, None if most == float("inf") else int(most))))
+            opened = None
+            if total < skip:
+                total += sum(1 for _ in islice(batches, skip - total))
+                if total == skip:  # not before: reading them has used the random generators
+                    run.evaluation.goes_on(recorder.take_sums)
+            for index, batch in batches:
+                recorder.batch, arguments = batch, (batch, index, loader_idx)
+                stands_in = uneven and feed.weight == 0.0  # no sample is left here: for the other ranks
+                if stands_in:
+                    recorder.mute(True)
+                for hook, count in starts:
+                    hook(*arguments[:count])
+                output = step(*arguments[:taken])
+                if stands_in:
+                    recorder.mute(False)
+                else:
+                    for hook, count in ends:
+                        hook(output, *arguments[:count])
+                if done is not None:
+                    done(group)
+                total += 1
+                if not stands_in:
+                    if group in stepping and logs_steps:
+                        run.log.send(recorder.step_values(group), step=run.evaluation.next_step(group))
+                    yield loader_idx, output
+                if run.ahead.asked and run.stopping.ends_evaluation(total, in_fit=run.stage == "fit"):
+                    return
 
 
 def _taken(function: Callable[..., Any], several: bool, *first: str) -> int:

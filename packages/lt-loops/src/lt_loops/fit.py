@@ -88,7 +88,7 @@ def run_fit(run: Run) -> RunResult:
         run.call("on_train_start", phase="train_start")
         run.stopping.begin_training()
         while not run.stopping.ends_training():
-            with ended_by_signal(run):
+            with ended_by_signal(run.stopping, run.feed_read_in):
                 train_epoch(run)
             after_epoch(run)
         leave_training(run)

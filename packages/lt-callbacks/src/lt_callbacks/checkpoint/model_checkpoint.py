@@ -154,7 +154,7 @@ class ModelCheckpoint(Checkpoint):
             weights_ending=self._weights_ending,
         )
         self._metric = Monitor("ModelCheckpoint", "it keeps no best checkpoint")
-        self._interrupted_at = -1
+        self._interrupted_at = self._step_of_moment = -1
         self._last_global_step_saved = 0
         self._before: dict[str, Any] = {}  # the ranking before what is being ranked
         self._saved = ""  # the file that this save has asked for
@@ -358,7 +358,7 @@ class ModelCheckpoint(Checkpoint):
         """Save the end for whoever goes on from it, and unranked what waited for a validation that did not come."""
         newest = self.monitor is None and trainer.resumes_automatically
         ends = not trainer.interrupted and not self._should_skip_saving_checkpoint(trainer)
-        if ends and (newest or self._saves_last):
+        if ends and (newest or (self._saves_last and self._step_of_moment != trainer.global_step)):
             self._save(trainer, top_k=newest)
         if not self._waits:
             return
@@ -521,6 +521,7 @@ class ModelCheckpoint(Checkpoint):
     def _save(self, trainer: TrainerAPI, top_k: bool) -> None:
         metrics = self._monitor_candidates(trainer)
         self._before, self._saved = self._kept.ranking.snapshot(), ""
+        self._step_of_moment = trainer.global_step
         if top_k:
             self._save_topk_checkpoint(trainer, metrics)
         self._save_last_checkpoint(trainer, metrics)

@@ -270,10 +270,16 @@ class Run:
         finally:
             self.saving = False
 
+    def announce_signal(self) -> None:
+        """Have the hooks hear of a signal that ends the run, once, and save what resumes it."""
+        if self.stopping.announces_signal():
+            self.call("on_interrupt", phase="on_interrupt")
+            self.save()
+
     def find_gaps(self) -> None:
         """Say after the first step, not at the first save, what the checkpoints of this run will lack."""
         states = self.training.states_after_first_step()
-        if states is not None and any(callback.role == "checkpoint" for callback in self.callbacks):
+        if states is not None:
             gaps = Gaps(objects=self.job.parts.checkpoint_io.keeps_objects)
             gaps.without({**states, "callbacks": self.callback_states.states(gaps)})
             self.saves.say_gaps("The checkpoints of this run are", gaps.found)

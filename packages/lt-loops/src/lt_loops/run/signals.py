@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from lt_core.data import Feed
 from lt_core.errors import DataError
 from lt_core.launcher import is_interactive
 from lt_loops.run.frame import Run
+from lt_loops.run.stopping import Stopping
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 _HANDLED = {getattr(signal, name): name for name in _NAMES if hasattr(signal, name)}
@@ -124,15 +125,15 @@ class Signals:
 
 
 @contextlib.contextmanager
-def ended_by_signal(run: Run) -> Iterator[None]:
+def ended_by_signal(stopping: Stopping, feed_read_in: Callable[[Iterable[FrameType]], Feed | None]) -> Iterator[None]:
     """Leave a loop where a signal is pending and the next batch does not come, as the wait or a worker has ended."""
     try:
         yield
     except WaitInterrupted:
         pass
     except (RuntimeError, DataError) as error:
-        stopping, frames = run.stopping, (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-        died = "DataLoader worker (pid" in str(error) and run.feed_read_in(frames) is not None
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        died = "DataLoader worker (pid" in str(error) and feed_read_in(frames) is not None
         if not (died and stopping.signal is not None and stopping.leaves_wait()):
             raise
 
