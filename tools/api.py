@@ -41,6 +41,7 @@ MODULES = {
         "lt_core.loading.hparams_file",
         "lt_core.files.partial_save",
         "lt_core.files.plain_data",
+        "lt_core.files.typed_data",
         "lt_core.hooks",
         "lt_core.hparams",
         "lt_core.interface",

@@ -5,6 +5,7 @@ that begins indented continues the class of the block before it.
 """
 
 import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,9 @@ import pytest
 import lt  # noqa: F401  (its finder is not undone with what a page makes importable)
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+INSTALLED = runpy.run_path(str(ROOT / "tools" / "packages.py"))["installed"]()  # an engine's library is not
+READMES = sorted(ROOT / "packages" / package.name / "README.md" for package in INSTALLED)
+PAGES = [ROOT / "README.md", *READMES, *sorted(ROOT.glob("docs/**/*.md"))]
 BLOCK = re.compile(
     r"^(?P<left_out><!-- not run: .+ -->\n+)?```python[^\n]*\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
