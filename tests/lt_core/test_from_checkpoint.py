@@ -566,3 +566,11 @@ def test_no_text_of_a_file_becomes_an_interpolation(path, text):
     CheckpointIO().save_checkpoint({"state_dict": {}, **hostile, **types}, path)
     assert Configured.load_from_checkpoint(path).hparams.cfg.x == text
     assert not ran
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(path):
+    CheckpointIO().save_checkpoint({"state_dict": {"\x1b]0;owned\x07weight\u202e": torch.ones(1)}}, path)
+    with pytest.raises(CheckpointError, match=r"LT662") as told:
+        Model.load_from_checkpoint(path, width=3)
+    assert r"\x1b]0;owned\x07weight\u202e" in str(told.value)
+    assert "\x1b" not in str(told.value)
