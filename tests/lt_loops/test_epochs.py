@@ -2,6 +2,7 @@
 
 import functools
 import time
+import warnings
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import ClassVar
@@ -772,3 +773,11 @@ def test_a_trial_puts_back_what_a_state_dict_leaves_out_and_what_is_no_tensor(tr
     module = Counts()
     trainer().fit(module, loader(8))
     assert (module.batches.item(), module.seen) == (2, [0, 1])
+
+
+@pytest.mark.parametrize("window, told", [(6, True), (5, False), (1, False)])
+def test_a_window_longer_than_the_epoch_is_told_once(window, told, trainer, net, loader):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trainer(max_epochs=3, accumulate_grad_batches=window).fit(net(), loader(samples=20))
+    assert ["LT523" in str(one.message) for one in said] == [True] * told

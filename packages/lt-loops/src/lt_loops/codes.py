@@ -36,6 +36,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT518",
         "LT520",
         "LT521",
+        "LT523",
         "LT570",
         "LT571",
         "LT572",

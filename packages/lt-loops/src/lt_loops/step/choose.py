@@ -10,7 +10,7 @@ from typing import Any
 from torch.optim import LBFGS, Optimizer
 
 from lt_core.dialect import StepKind, dialects, method_of
-from lt_core.errors import ConfigError, HookError
+from lt_core.errors import ConfigError, HookError, warn
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
@@ -42,6 +42,13 @@ def make_plan(run: Run) -> Plan:
     other = _other_kind(run.module, training.made)
     cuts = run.job.limits.accumulate_grad_batches == "auto"
     plan.kind = _choose(run.module, training.made, plan, other, cuts=cuts, offered=run.job.lenient)
+    batches, once = run.ahead.num_batches, not run.position.step and not run.job.settings.fast_dev_run
+    if once and plan.kind != "manual" and 0 < batches < plan.window:
+        warn(
+            f"accumulate_grad_batches={plan.window} is above the {batches:.0f} batches of an epoch, and the rest at "
+            f"an epoch's end takes a step: there is one step an epoch. Write accumulate_grad_batches={batches:.0f}.",
+            code="LT523",
+        )
     if run.strategy.capabilities.syncs_in_forward:
         plan.direct = _reduces_afterwards(plan, training.made, run.data.length)
     more = () if other is None else other.arguments
