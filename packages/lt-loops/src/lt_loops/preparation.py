@@ -98,7 +98,6 @@ def set_up(run: Run) -> None:
 def set_up_training(run: Run) -> None:
     """Make ready for the first step: ask for the training loader, and restore the optimizers and the place in it."""
     run.data.ensure()
-    run.training.gaps_known = not any(callback.role == "checkpoint" for callback in run.callbacks)  # nobody saves
     if run.module.automatic_optimization:
         _check_schedules(run.training.schedulers.configs, run.job.limits, run.ahead.num_batches)
     _warn_of_step_counts(len(run.training.optimizers), run.job.limits.max_steps)

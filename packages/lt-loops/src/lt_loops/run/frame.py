@@ -287,6 +287,7 @@ class Run:
     def use_callbacks(self, callbacks: list[Callback]) -> None:
         self.callback_states.use(callbacks)
         self.hooks.forget()
+        self.training.gaps_known = not any(callback.role == "checkpoint" for callback in callbacks)  # nobody saves
 
     @contextmanager
     def without_loggers(self) -> Iterator[None]:
