@@ -40,7 +40,7 @@ from lt_checkpoint._torch_files import StrPath, TorchCheckpointIO, check_ending,
 from lt_checkpoint._wrapping import Wrapping
 from lt_core.checkpoint import CheckpointIO, Stored, SupportsShards
 from lt_core.errors import CheckpointError
-from lt_core.files.atomic_file import sync_directory
+from lt_core.files.atomic_file import make_folder, sync_directory
 from lt_core.ranks import Ranks
 
 __all__ = ["ShardedCheckpointIO", "consolidate", "is_one"]
@@ -84,7 +84,8 @@ class ShardedCheckpointIO(Wrapping, SupportsShards):
             with _shared_error(ranks, target):
                 if ranks.rank == 0:
                     shutil.rmtree(draft, ignore_errors=True)
-                    draft.mkdir(parents=True)
+                    make_folder(draft.parent)
+                    draft.mkdir()
                     lock.enter_context(held(draft))
                     if background is not None and group is not None:
                         rest = background.copied(rest)

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.files.atomic_file import make_folder, sync_directory
 from lt_core.logger import Logger
 from lt_core.rank import process_rank
 from lt_loggers.buffered import BufferedLogger
@@ -116,12 +117,16 @@ class FolderLogger(BufferedLogger):
             while self._version is None:
                 try:
                     self._version = self._next_version()
-                    self._run_dir().mkdir(parents=True)
-                    self._claimed = self._run_dir()
-                except FileExistsError:  # another job was quicker
-                    self._version = None
+                    folder = self._run_dir()
+                    make_folder(folder.parent)
+                    folder.mkdir()
                 except OSError as error:
-                    raise self._cannot_be_made(error) from error
+                    if self._version is None or not self._run_dir().is_dir():
+                        raise self._cannot_be_made(error) from error
+                    self._version = None  # another job was quicker
+                else:
+                    self._claimed = folder
+                    sync_directory(folder.parent)
         return self.version
 
     def _cannot_be_made(self, error: OSError) -> ConfigError:
@@ -194,7 +199,7 @@ class FolderLogger(BufferedLogger):
         return bool(self._resumed)
 
     def _ends(self) -> dict[str, Any]:
-        """Return where this logger's files end, as plain data."""
+        """Return where this logger's files end, as plain data; up to there they are on disk."""
         raise NotImplementedError(f"{type(self).__name__} must define _ends()")
 
     def __getstate__(self) -> dict[str, Any]:

@@ -145,4 +145,6 @@ class LineLogger(FolderLogger):
         raise NotImplementedError(f"{type(self).__name__} must define _write_rows()")
 
     def _ends(self) -> dict[str, Any]:
-        return {self.file_name: self._file().end()}
+        file = self._file()
+        file.sync()
+        return {self.file_name: file.end()}

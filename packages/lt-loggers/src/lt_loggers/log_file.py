@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
+
+from lt_core.files.atomic_file import make_folder, sync_directory, write_atomically
 
 
 class LogFile:
@@ -30,7 +33,7 @@ class LogFile:
         Raises:
             OSError: naming the file.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         with self.path.open("ab", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
@@ -43,16 +46,19 @@ class LogFile:
                 raise
 
     def replace(self, content: bytes) -> None:
-        """Put ``content`` in the place of the whole file, all or nothing."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        """Put ``content`` in the place of the whole file, all or nothing, and on disk."""
         try:
-            beside.write_bytes(content)
-            beside.replace(self.path)
+            write_atomically(self.path, lambda file: file.write(content))
         except OSError as error:
-            beside.unlink(missing_ok=True)
             error.filename = error.filename or str(self.path)
             raise
+
+    def sync(self) -> None:
+        """Have what was appended on disk, so that a checkpoint may claim it; costs milliseconds."""
+        with suppress(FileNotFoundError):
+            with self.path.open("rb+") as file:
+                os.fsync(file.fileno())
+            sync_directory(self.path.parent)
 
     def cut(self, size: int, kept: Path) -> None:
         """Shorten the file to ``size`` bytes; what was behind is appended to the file ``kept``."""
@@ -60,5 +66,7 @@ class LogFile:
             file.seek(size)
             tail = file.read()
             if tail:
-                LogFile(kept).append(tail)
+                dropped = LogFile(kept)
+                dropped.append(tail)
+                dropped.sync()
                 file.truncate(size)

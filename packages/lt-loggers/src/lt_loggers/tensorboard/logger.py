@@ -220,6 +220,7 @@ class TensorBoardLogger(FolderLogger):
 
     def _ends(self) -> dict[str, Any]:
         file = self._opened()
+        file.sync()
         return {"events": {"name": file.path.name, "size": file.size, "hparams": self._hparams_shown}}
 
     def __getstate__(self) -> dict[str, Any]:
