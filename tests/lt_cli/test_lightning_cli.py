@@ -1,4 +1,5 @@
 import pickle
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -90,6 +91,39 @@ def test_the_environment_counts_below_files(users, write, monkeypatch):
 def test_without_running_there_are_no_subcommands(users):
     cli = run(users, "--model.lr=0.3", model_class=users.Net, run=False)
     assert (cli.model.lr, cli.subcommand, users.Trainer.runs) == (0.3, None, [])
+
+
+OF_COMMANDS = {"fit": "ckpt_path", "validate": "verbose", "predict": "return_predictions"}
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("wrote", OF_COMMANDS)
+@pytest.mark.parametrize(("reads", "form"), [("fit", "file"), ("test", "file"), (None, "file"), (None, "dict")])
+def test_a_file_that_one_command_wrote_serves_another_and_what_is_left_out_is_said(
+    wrote, reads, form, given, users, tmp_path
+):
+    class Trainer(users.Trainer):
+        def validate(self, model=None, dataloaders=None, datamodule=None, verbose: bool = True):
+            self.run("validate", model)
+
+        def predict(self, model=None, dataloaders=None, datamodule=None, return_predictions: bool | None = None):
+            self.run("predict", model)
+
+    def cli(words, **options):
+        return LightningCLI(users.Net, trainer_class=Trainer, args=words, **options)
+
+    key = OF_COMMANDS[wrote]
+    more = [f"--{key}={'last' if wrote == 'fit' else 'false'}"] if given else []
+    cli([wrote, "--model.lr=0.3", *more])
+    saved = tmp_path / "config.yaml"
+    foreign = reads is None or key != "ckpt_path"
+    told = pytest.warns(LtWarning, match=f"{key}: (last|False).*LT527") if given and foreign else nullcontext()
+    with told:
+        if form == "dict":
+            again = cli(yaml.safe_load(saved.read_text()), run=False)
+        else:
+            again = cli([*filter(None, [reads]), "--config", str(saved)], run=reads is not None)
+    assert again.model.lr == 0.3
 
 
 def test_a_configuration_can_be_given_as_a_dict(users):

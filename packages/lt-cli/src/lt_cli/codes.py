@@ -8,5 +8,6 @@ WARNINGS: frozenset[str] = frozenset(
     {
         "LT159",
         "LT161",
+        "LT527",
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
+from inspect import signature
 from typing import Any
 
 from jsonargparse import Namespace
@@ -265,6 +266,7 @@ class LightningCLI:
             if not parser.lr_scheduler_args:
                 parser.add_lr_scheduler_args()
         self.link_optimizers_and_lr_schedulers(parser)
+        parser.of_commands = self._arguments_of_commands()
 
     def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
         subcommands = parser.add_subcommands()
@@ -276,6 +278,15 @@ class LightningCLI:
             self._subcommand_parsers[name] = subparser
             subcommands.add_subcommand(name, subparser, help=summary)
             subparser.tell_how_to_repeat()
+
+    def _arguments_of_commands(self) -> dict[str, Any]:
+        methods = {name: signature(getattr(self._trainer_type, name)).parameters for name in self.subcommands()}
+        return {
+            key: parameter.default
+            for command, parameters in methods.items()
+            for key, parameter in parameters.items()
+            if key not in ("self", *self.subcommands()[command])
+        }
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = self.init_parser(**kwargs)

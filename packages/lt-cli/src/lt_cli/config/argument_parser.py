@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ from lt_cli.config.plugin_classes import with_classes
 from lt_cli.help.page import COMMON, Row, page, short_type
 from lt_core.callback import Callback
 from lt_core.data import DataSource
-from lt_core.errors import ConfigTypeError
+from lt_core.errors import ConfigTypeError, warn
 from lt_core.module import LightningModule
 
 __all__ = ["LRSchedulerTypeTuple", "LightningArgumentParser", "ReduceLROnPlateau"]
@@ -75,6 +76,8 @@ class LightningArgumentParser(ArgumentParser):
 
     Attributes:
         callback_keys: arguments that hold callbacks, added by :meth:`add_lightning_class_args`.
+        of_commands: the arguments of the Trainer's methods, with their defaults: a file may hold those of another
+            command, which are left out.
         links: the arguments from which another one gets its value, by its name; none where objects give it.
 
     Args:
@@ -98,6 +101,7 @@ class LightningArgumentParser(ArgumentParser):
         super().__init__(*args, description=description, env_prefix=env_prefix, default_env=default_env, **kwargs)
         self._began_in = Path.cwd()
         self.asked = ""
+        self.of_commands: dict[str, Any] = {}
         self.callback_keys: list[str] = []
         self.links: dict[str, tuple[str, ...]] = {}
         self.optimizer_args: dict[str, tuple[type | tuple[type, ...], str]] = {}
@@ -202,6 +206,31 @@ class LightningArgumentParser(ArgumentParser):
         prefix = outer.env_prefix if outer.default_env and isinstance(outer.env_prefix, str) else ""
         with chdir(self._began_in):  # while it reads a file, jsonargparse stands in that file's folder
             return ConfigPlaces(words, os.environ, prefix)
+
+    def parse_object(self, obj: Namespace | dict[str, Any], *args: Any, **kwargs: Any) -> Namespace:
+        """Parse a configuration; a file that another command wrote may be one."""
+        parsed: Namespace = super().parse_object(self._without_foreign(copy(obj)), *args, **kwargs)
+        return parsed
+
+    def _load_config_parser_mode(self, *args: Any, **kwargs: Any) -> Namespace:
+        """Every configuration file goes through here."""
+        config: Namespace = self._without_foreign(super()._load_config_parser_mode(*args, **kwargs))
+        return config
+
+    def _without_foreign(self, config: Any) -> Any:
+        """Leave out what belongs to another command; say so of what is not as by default."""
+        own = {action.dest for action in self._actions}
+        foreign = [name for name in self.of_commands if name not in own and name in config]
+        told = [f"{name}: {config[name]}" for name in foreign if config[name] != self.of_commands[name]]
+        if told:
+            warn(
+                f"The configuration holds what another command takes, and this one leaves out: {', '.join(told)}. Hand "
+                "it to the Trainer's method yourself, or take it out.",
+                code="LT527",
+            )
+        for name in foreign:
+            config.pop(name)
+        return config
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
         """Make the objects of a configuration; what names a class in an argument without a type is a plain dict."""
