@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lt_core import LightningModule, Recorder
+from lt_core import LightningModule, LtWarning, Recorder
 
 
 class Net(LightningModule):
@@ -55,6 +55,10 @@ def test_what_rank_zero_alone_logs_does_not_reach_the_recorder_of_another_rank()
     assert list(logged_by(recorder).slots) == ["loss"]
 
 
-@pytest.mark.parametrize("kind", [Recorder, lambda: None])
-def test_without_a_recorder_that_collects_a_module_logs_nothing_and_runs(kind):
-    logged_by(kind())
+def test_with_a_recorder_that_does_not_collect_a_module_logs_nothing_and_runs():
+    logged_by(Recorder())
+
+
+def test_without_a_recorder_a_module_warns_that_nothing_is_logged_and_runs():
+    with pytest.warns(LtWarning, match=r"self.log\('loss'.*nothing is logged.*LT528"):
+        logged_by(None)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lt_core.data import DataSource
-from lt_core.errors import LogError
+from lt_core.errors import LogError, warn
 from lt_core.hparams import HyperparametersMixin
 from lt_core.logging.recorder import Given, Recorder
 from lt_core.optimizer import LightningOptimizer
@@ -151,7 +151,7 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         Args:
             name: key in the loggers and in ``trainer.callback_metrics``; with both ``on_step`` and ``on_epoch`` it
                 shows as ``name_step`` and ``name_epoch``; with several loaders ``/dataloader_idx_N`` is added.
-            value: what to log; without a Trainer nothing happens.
+            value: what to log; outside of a Trainer's run a warning says that nothing is.
             prog_bar: show it in the progress bar.
             logger: send it to the loggers; default True.
             on_step: send the value of this step (every ``log_every_n_steps`` steps); default True in training batches.
@@ -187,6 +187,12 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         )
         recorder: Recorder | None = self.__dict__.get("_recorder")
         if recorder is None or (rank_zero_only and recorder.rank):
+            if recorder is None and not torch.compiler.is_compiling():
+                warn(
+                    f"self.log({name!r}, ...) outside of a Trainer's run: nothing is logged. Have the step called "
+                    "by trainer.fit, validate, test or predict.",
+                    code="LT528",
+                )
             return
         if torch.compiler.is_dynamo_compiling():
             from lt_core.logging.compiled import log_from_the_graph
