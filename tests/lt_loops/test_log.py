@@ -636,6 +636,13 @@ def test_an_x_axis_that_is_not_finite_is_an_error_that_names_it(place, log):
         log("training_step", lambda module, batch: module.log_dict({"x": 1.0, "step": place}))
 
 
+@pytest.mark.parametrize("name", ["token", "steps", "my_step", "sample_id", "epoch_f", "depth", "stem", "loss"])
+def test_an_x_axis_may_be_any_metric_that_is_no_slip_of_a_word(name, trainer):
+    fit = trainer()
+    fit.log_axis = name
+    assert fit.log_axis == name
+
+
 def test_log_dict_of_no_dict_is_an_error(log):
     with pytest.raises(LogError, match=r"log_dict: expected names and values.*got list.*LT512"):
         log("training_step", lambda module, batch: module.log_dict([("x", 1.0)]))
@@ -662,8 +669,22 @@ def test_an_unknown_reduction_is_an_error_that_lists_the_known_ones(log):
         log("training_step", lambda module, batch: module.log("x", 1.0, reduce_fx="average"))
 
 
-def test_without_a_trainer_nothing_happens():
-    Base().log("x", torch.ones(3))
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda module: module.log("x", torch.ones(3)),
+        lambda module: module.log_dict({"x": 1.0}),
+        lambda module: module.log("x", 1.0, rank_zero_only=True),
+    ],
+)
+@pytest.mark.parametrize("ran", [False, True])
+def test_outside_of_a_run_nothing_is_logged_and_a_warning_says_so(write, ran, trainer):
+    module, fit = Base(), trainer(max_epochs=1)
+    if ran:
+        fit.fit(module)
+    with pytest.warns(LtWarning, match=r"self.log\('x', ...\) outside of a Trainer's run.*LT528"):
+        write(module)
+    assert "x" not in fit.callback_metrics
 
 
 def test_a_lambda_made_anew_in_each_step_is_one_reduction(log):

@@ -247,6 +247,7 @@ MODELS = [
     row("fit(net, loader, ckpt_path='lst')", "ckpt_path='lst'", way_out="Did you mean 'last'?", kind=CheckpointError),
     row("fit(net, loader, ckpt_path='best')", "ckpt_path='best'", way_out="Pass a path", kind=CheckpointError),
     row("fit(net, loader, ckpt_path=3)", "ckpt_path=3", way_out="expected a path", kind=TYPE),
+    row("fit(net, loader, ckpt_path='hpc')", "ckpt_path='hpc'", way_out="'auto' to start anew", kind=CheckpointError),
     row("test(net, loader, ckpt_path='last')", "no checkpoint found", way_out="call fit first", kind=CheckpointError),
 ]
 
@@ -286,7 +287,6 @@ ATTRIBUTES = [
         ("trainer.shoud_stop = True", "trainer.shoud_stop", "Did you mean 'should_stop'?"),
         ("trainer.max_epoch = 3", "trainer.max_epoch", "Did you mean 'max_epochs'?"),
         ("trainer.inference_mode = False", "trainer.inference_mode", "Write Trainer(inference_mode=...)"),
-        ("trainer.log_axis = 'tokns'", "'tokns'", "Did you mean 'tokens'?"),
         ("net.automatic_optimisation = False", "Net.automatic_optimisation", "mean 'automatic_optimization'?"),
         ("net.strict_loadng = False", "Net.strict_loadng", "Did you mean 'strict_loading'?"),
         ("net.trains_without_los = True", "Net.trains_without_los", "Did you mean 'trains_without_loss'?"),
@@ -301,6 +301,11 @@ ATTRIBUTES = [
     ),
     row("trainer.world_size = 2", "trainer.world_size cannot be set", way_out="only be read", kind=AttributeError),
     row("net.hparams = {'lr': 0.1}", "Net.hparams cannot be assigned", way_out="self.save_hyperparameters(hparams)"),
+]
+AXES = {"tokns": "tokens", "setp": "step", "epohc": "epoch", "sampels": "samples", "Tokens": "tokens"}
+ATTRIBUTES += [
+    row(f"trainer.log_axis = {wrote!r}", repr(wrote), way_out=f"Did you mean {meant!r}?", kind=LtError)
+    for wrote, meant in AXES.items()
 ]
 
 MISTAKES = {

@@ -15,7 +15,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.collectives import Collectives
 from lt_core.data import DataSource, each_loader
 from lt_core.duration import Duration, Unit
-from lt_core.errors import ConfigError, ConfigTypeError
+from lt_core.errors import ConfigError, ConfigTypeError, nearest_name
 from lt_core.logger import Logger
 from lt_core.module import LightningModule
 from lt_core.precision import Precision
@@ -27,6 +27,7 @@ from lt_loops.arguments.limits import Limit, Limits
 from lt_loops.arguments.table import Settings
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
+from lt_loops.run.log import AXES
 from lt_loops.setup.feeds import eval_limits
 from lt_loops.setup.parts import Parts
 from lt_loops.setup.scheduler_config import SchedulerConfig
@@ -549,6 +550,14 @@ class TrainerView(Collectives, TrainerAPI):
                 f"trainer.log_axis={name!r}: expected 'step', 'epoch', 'samples', 'tokens', or the name of something "
                 "logged.",
                 code="LT146",
+            )
+        near = nearest_name(name, AXES) or name
+        # a metric may be called "token" or "my_step"
+        if near not in name and name not in near and len({*near} ^ {*name.lower()}) <= 1:
+            raise ConfigError(
+                f"trainer.log_axis={name!r}: expected {', '.join(map(repr, AXES))}, or the name of something logged. "
+                f"Did you mean {near!r}? If {name!r} is a metric of yours, log it by another name.",
+                code="LT526",
             )
         self._log_axis = name
 

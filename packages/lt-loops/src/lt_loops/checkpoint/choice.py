@@ -40,7 +40,8 @@ def choose_checkpoint(
 
     Raises:
         ConfigTypeError: for what is no path.
-        CheckpointError: for ``"best"`` or ``"last"`` where there is none, and for ``"auto"`` outside of ``fit``.
+        CheckpointError: for ``"best"``, ``"last"`` or ``"hpc"`` where there is none, and for ``"auto"`` outside of
+            ``fit``.
     """
     if ckpt_path is None:
         return None
@@ -99,7 +100,7 @@ def _meant(trainer: TrainerAPI, word: str, stage: str) -> str | None:
             raise MissingCheckpointError(f"{stage}(ckpt_path={word!r}): there is no such file.{near}", code="LT611")
         return word
     newest = _newest(trainer, stage)
-    if newest is None and (word == "last" or stage != "fit"):
+    if newest is None and (word != "auto" or stage != "fit"):
         remedy = ", or ckpt_path='auto' to start anew where there is none" if stage == "fit" else ", or call fit first"
         raise MissingCheckpointError(
             f"{stage}(ckpt_path={word!r}): no checkpoint found in {_folders(trainer) or 'any known folder'}. Pass a "

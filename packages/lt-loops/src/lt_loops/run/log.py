@@ -29,6 +29,9 @@ from lt_loops.state.gaps import Gaps
 from lt_loops.state.owner import Owner, Restore, Saved
 from lt_loops.state.position import NEVER
 
+AXES = ("step", "epoch", "samples", "tokens")
+"""What ``trainer.log_axis`` takes besides a logged name."""
+
 _KEPT_ROWS = 10_000
 """Rows kept for a logger that fails, to be sent when it works again."""
 
@@ -200,7 +203,7 @@ class Log(Owner):
             return
         self._reported.add((0, f"axis {name}"))
         logged = sorted({*row, *self._recorder.callback_values})
-        hint = did_you_mean(name, ("step", "epoch", "samples", "tokens", *logged))
+        hint = did_you_mean(name, (*AXES, *logged))
         warn(
             f"trainer.log_axis={name!r}: nothing of this name is logged so far, so rows stand at the optimizer step. "
             f"Logged: {', '.join(map(repr, logged))}.{hint}",
