@@ -147,3 +147,44 @@ def test_safetensors_are_shown_verified_and_converted(checkpoint, capsys):
     assert main(["ckpt", "convert", str(source), str(target)]) == 0
     saved, again = (torch.load(path, weights_only=True)["state_dict"] for path in (checkpoint, target))
     assert all(torch.equal(saved[name], again[name]) for name in saved)
+
+
+HOSTILE = [
+    "\x1b]0;owned\x07",
+    "\x9b2J",
+    "a\rb",
+    "a\x7f",
+    "\u202egnp",
+    "\u2066x",
+    "\u200fx",
+    "\ud800x",
+    "a\nresumes  exactly",
+]
+PLACES = {
+    "a weight": lambda text: {"state_dict": {text: torch.ones(1)}},
+    "a hyperparameter's name": lambda text: {"hyper_parameters": {text: 1}},
+    "its value": lambda text: {"hyper_parameters": {"net": {"kind": text}}},
+    "a callback's state": lambda text: {"callbacks": {text: {text: [text]}}},
+    "a key of its own": lambda text: {text: 1},
+    "the version": lambda text: {"pytorch-lightning_version": text},
+    "the epoch": lambda text: {"epoch": text},
+    "what was left out": lambda text: {"left_out": [text], "gaps": {text: text}},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_of_a_file_commands_the_terminal_or_adds_a_line(tmp_path, capsys, place, text):
+    shown = []
+    for given in (text, "plain"):
+        torch.save(PLACES[place](given), tmp_path / "a.ckpt")
+        assert main(["ckpt", "show", str(tmp_path / "a.ckpt"), "--weights"]) == 0
+        shown.append(capsys.readouterr().out.splitlines())
+        assert all(line.isprintable() for line in shown[-1])
+    assert len(shown[0]) == len(shown[1])
+
+
+def test_an_error_writes_out_control_characters_of_the_file(tmp_path, capsys):
+    torch.save({"state_dict": {"\x1b[2Jnet.weight": torch.ones(1)}}, tmp_path / "a.ckpt")
+    assert main(["ckpt", "export", str(tmp_path / "a.ckpt"), str(tmp_path / "a.pt"), "--prefix", "model."]) == 2
+    assert r"\x1b[2Jnet." in capsys.readouterr().err

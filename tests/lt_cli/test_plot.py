@@ -65,3 +65,14 @@ def test_a_weight_of_one_is_refused(run, capsys):
 
 def test_a_running_mean_goes_on_behind_a_point_that_is_not_finite():
     assert [*_smoothed([1.0, float("inf"), 1.0], 0.5)] == [1.0, float("inf"), 1.0]
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "\x9b2J", "\u202egnp", "\u200fx"])
+def test_no_name_of_a_metric_commands_the_terminal(run, capfd, text):
+    pytest.importorskip("matplotlib")
+    (run / "metrics.csv").write_text(f"step,{text},lr\n0,1,1\n1,2,1\n", encoding="utf-8")
+    assert main(["plot", str(run)]) == 0
+    assert main(["plot", str(run), "--metrics", "missing"]) == 2
+    printed = capfd.readouterr()
+    assert (printed.out + printed.err).replace("\n", "").isprintable()
+    assert text.encode("unicode_escape").decode() in printed.out

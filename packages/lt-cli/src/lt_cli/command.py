@@ -19,8 +19,17 @@ class CommandError(Exception):
     """
 
     def __init__(self, message: str, *, code: str) -> None:
-        super().__init__(f"{message} [{code}]")
+        super().__init__(f"{visible(message)} [{code}]")
         self.code = code
+
+
+def visible(text: str) -> str:
+    """Return a text with the characters that command a terminal written out."""
+    if text.isprintable():
+        return text
+    from lt_core.terminal import visible  # with lt_core comes torch, which most texts do not need
+
+    return visible(text)
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -22,7 +22,6 @@ Every message says what was expected, what was received and the remedy. It ends 
 from __future__ import annotations
 
 import difflib
-import re
 import signal
 import sys
 import traceback
@@ -35,7 +34,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lt_core.terminal import LossyStream
+from lt_core.terminal import LossyStream, visible
 
 __all__ = [
     "CheckpointError",
@@ -77,20 +76,12 @@ class LtError(Exception):
     agreed: bool = False
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
-        message = _visible(message)
+        message = visible(message)
         super().__init__(f"{message} [{code}]" if code else message)
         self.message, self.code = message, code
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.args), self.__dict__  # with the notes, which name rank and place
-
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def _visible(text: str) -> str:
-    """Return a text with the characters that command a terminal written out: names in files are anybody's."""
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _rebuild(kind: type[LtError], args: tuple[object, ...]) -> LtError:
@@ -193,7 +184,7 @@ def warn(
     """
     if code in _silenced or _silenced_by_runs[code] > 0:
         return
-    text = f"{_visible(message)} [{code}]"
+    text = f"{visible(message)} [{code}]"
     function: Any = getattr(about, "__func__", about)
     with suppress(ValueError):  # stderr is closed
         if hasattr(function, "__code__"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ from threading import Timer
 from time import monotonic
 from typing import Any
 
-__all__ = ["SLOW", "LossyStream", "drop_unwritten", "say", "short_path", "waiting"]
+__all__ = ["SLOW", "LossyStream", "drop_unwritten", "say", "short_path", "visible", "waiting"]
 
 SLOW = 5.0
 """Seconds after which a person who waits wants to know for what."""
@@ -83,6 +84,14 @@ def short_path(path: str | os.PathLike[str]) -> str:
         here, absolute = Path.cwd(), Path(text).absolute()
         return str(absolute.relative_to(here)) if "://" not in text and absolute.is_relative_to(here) else text
     return text
+
+
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Return a text with the characters that command a terminal written out: names in files are anybody's."""
+    return _COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from lt_core.checkpoint import CheckpointIO
 from lt_core.errors import CheckpointError, did_you_mean
 from lt_core.files.checkpoint_header import Header
 from lt_core.plugins import install_hint
+from lt_core.terminal import visible
 
 
 def run(options: argparse.Namespace) -> int:
@@ -133,7 +134,7 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     width = max(map(len, found)) + 2
     for key, value in found.items():
-        first, *more = _lines(value)
+        first, *more = (visible(line).replace("\n", "\\n") for line in _lines(value))
         print(f"{key:{width}}{first}")
         for line in more:
             print(" " * width + line)
@@ -148,7 +149,7 @@ def _verify(options: argparse.Namespace) -> int:
     for file in files:
         try:
             _reader(file).verify(file)
-            print(f"{file}: complete and undamaged")
+            print(visible(f"{file}: complete and undamaged"))
         except CheckpointError as error:
             bad += 1
             print(error)

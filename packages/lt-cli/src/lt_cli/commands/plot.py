@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lt_cli.command import CommandError, CommandParser
+from lt_cli.command import CommandError, CommandParser, visible
 from lt_cli.runs.metrics import Points, RunMetrics, find_runs, named_apart, read_run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     except CommandError as error:
         print(f"lt plot: error: {error}", file=sys.stderr)
         return 2
-    print(f"{target}: {', '.join(panels)}")
+    print(visible(f"{target}: {', '.join(panels)}"))
     return 0
 
 
@@ -110,11 +110,11 @@ def draw(
             curves = run.along(axis)
             for metric, line in zip(metrics, _lines(len(metrics)), strict=True):
                 points = curves.get(metric, [])
-                label = f"{run.name} {metric}" if several else metric
+                label = visible(f"{run.name} {metric}" if several else metric)
                 shade = f"C{colour}" if several else f"C{metrics.index(metric)}"
                 _draw_curve(axes, points, smooth, label, shade, line if several else "-")
-        axes.set_title(title)
-        axes.set_xlabel(axis)
+        axes.set_title(visible(title))
+        axes.set_xlabel(visible(axis))
         axes.grid(alpha=0.3)
         if logarithmic:
             axes.set_yscale("log")
