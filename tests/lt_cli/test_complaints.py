@@ -241,3 +241,37 @@ def test_a_class_in_memory_whose_module_is_gone_hides_no_mistake(users, write, c
         LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", "--model=NetOfNowhere"])
     assert gone.__name__ == "Net"
     assert "A class is named with its module: my_package.NetOfNowhere." in capsys.readouterr().err
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+FLOW = "{" + ", ".join(["class_path: x", *BOMB.splitlines()]) + "}"
+BOMBS = {
+    "lists": (BOMB, "run.yaml:6:"),
+    "itself": ("trainer:\n  callbacks: &a [*a]\n", "run.yaml:2:"),
+    "mappings": (BOMB.replace("[", "{k: [").replace("]", "]}"), "run.yaml:"),
+    "merged keys": (BOMB + "trainer:\n  <<: *i\n", "run.yaml:6:"),
+    "in a value that has no type": (f"model:\n  class_path: users.Net\n  init_args:\n    lr: {json.dumps(BOMB)}\n", ""),
+    "in a text that names a class": (f"trainer:\n  callbacks:\n    - {json.dumps(FLOW)}\n", ""),
+    "in a file of its own": ("model: bomb.yaml\n", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "where"), BOMBS.values(), ids=BOMBS.keys())
+def test_aliases_that_stand_for_billions_of_values_are_refused(text, where, users, write, capsys):
+    write("run.yaml", text)
+    write("bomb.yaml", BOMB)
+    write("fine.yaml", "trainer: {limit: 3}\n")
+    with pytest.raises(SystemExit) as end:
+        LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", "--config=fine.yaml", NET])
+    message = capsys.readouterr().err
+    assert end.value.code == 2
+    assert not where or (where in message and "LT637" in message), message[:1000]
+    assert len(message) < 4000
+
+
+def test_a_few_aliases_are_read(users, write):
+    write("run.yaml", "trainer: {limit: &n 3, max_epochs: *n}\n")
+    cli = LightningCLI(trainer_class=users.Trainer, args=["fit", "--config=run.yaml", NET])
+    assert (cli.trainer.limit, cli.trainer.max_epochs) == (3, 3)

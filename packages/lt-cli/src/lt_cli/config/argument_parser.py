@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+import yaml
+from jsonargparse import ArgumentParser, Namespace, get_loader, set_loader, set_parsing_settings
 from jsonargparse.typing import class_from_function
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from lt_cli.config.complaints import explain
-from lt_cli.config.places import ConfigPlaces
+from lt_cli.config.places import ConfigPlaces, refuse_bomb
 from lt_cli.config.plugin_classes import with_classes
 from lt_cli.help.page import COMMON, Row, page, short_type
 from lt_core.callback import Callback
@@ -28,6 +29,17 @@ from lt_core.errors import ConfigTypeError, warn
 from lt_core.module import LightningModule
 
 __all__ = ["LRSchedulerTypeTuple", "LightningArgumentParser", "ReduceLROnPlateau"]
+
+
+_load: Callable[[str], Any] = get_loader("yaml")
+
+
+def _load_bounded(text: str) -> Any:
+    refuse_bomb(text)
+    return _load(text)
+
+
+set_loader("yaml", _load_bounded, (yaml.YAMLError,))
 
 
 class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lt_cli.config.places import ConfigPlaces, Place
+from lt_cli.config.places import TOO_MUCH, ConfigPlaces, Place, is_readable
 from lt_cli.config.plugin_classes import plugin_names
 from lt_core.errors import did_you_mean
 from lt_core.terminal import short_path
@@ -285,8 +285,14 @@ def _unreadable(places: ConfigPlaces, message: str) -> str:
     """Say which file is not YAML, and where."""
     spots = _YAML.findall(message)
     line, column = spots[-1] if spots else ("", "")
-    file = places.files[-1] if places.files else "--config"
+    file = next(
+        (file for file in places.files if not is_readable(file)), places.files[-1] if places.files else "--config"
+    )
     detail = " ".join(_YAML.sub("", message.partition("Problems parsing config:")[2]).split())
+    if TOO_MUCH in detail:
+        return (
+            f"{file}:{line}:{column}: {TOO_MUCH}, or one for itself. Expected few: write the values themselves. [LT637]"
+        )
     if "could not determine a constructor for the tag" in detail:
         detail = f"{detail}: files are read as plain data, so tags that make Python objects are refused"
     return f"{file}:{line}:{column}: this is not valid YAML: {detail}. [LT156]"

@@ -13,6 +13,8 @@ from lt_core.terminal import short_path
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _DEEPEST = 8  # files that name files
+_MOST = 100_000  # values, with each alias counted as what it stands for
+TOO_MUCH = f"aliases (*name) stand for more than {_MOST:,} values"
 
 
 class Place(NamedTuple):
@@ -79,6 +81,15 @@ class ConfigPlaces:
         return [value for name, value in self.environ.items() if name.endswith("_CONFIG") and Path(value).is_file()]
 
 
+def is_readable(file: str) -> bool:
+    """Return whether a file is YAML that :func:`composed` takes."""
+    try:
+        composed(Path(file).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return False
+    return True
+
+
 def config_files(words: Sequence[str]) -> list[str]:
     """Return the files that ``--config`` and ``-c`` name in a command line, in order; those that are there."""
     found = []
@@ -89,10 +100,46 @@ def config_files(words: Sequence[str]) -> list[str]:
     return [file for file in found if Path(file).is_file()]
 
 
+def composed(text: str) -> yaml.Node | None:
+    """Return the nodes of a YAML text.
+
+    Raises:
+        yaml.YAMLError: for another text, and for one whose aliases stand for too many values, or for themselves: a few
+            lines could otherwise fill the memory.
+    """
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if root is not None and "*" in text:
+        _count(root, {})
+    return root
+
+
+def refuse_bomb(text: str) -> None:
+    """Raise the error of :func:`composed` for aliases that stand for too many values; others are read as ever."""
+    if "&" in text and "*" in text:
+        composed(text)
+
+
+def _count(node: yaml.Node, counts: dict[yaml.Node, int]) -> int:
+    """Return how many values a node stands for."""
+    if node in counts:
+        return counts[node]
+    counts[node] = _MOST + 1  # until it is known: inside of itself
+    parts = node.value if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        parts = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.ScalarNode):
+        with suppress(yaml.scanner.ScannerError, yaml.parser.ParserError):  # a text may be YAML again
+            refuse_bomb(str(node.value))
+    counts[node] = 1 + sum(_count(part, counts) for part in parts)
+    if counts[node] > _MOST:
+        raise yaml.MarkedYAMLError(None, None, TOO_MUCH, node.start_mark)
+    return counts[node]
+
+
 def _keys_of_file(path: Path, prefix: str = "", depth: int = 0) -> Iterator[Place]:
     """Yield every key of a YAML or JSON file with its line; nothing where it cannot be read as such."""
     try:
-        root = yaml.compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)
+        root = composed(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return
     yield from _keys_of_node(root, prefix, path, depth)
@@ -105,7 +152,7 @@ def _keys_of_text(place: Place) -> Iterator[Place]:
         yield from _keys_of_file(Path(place.value), prefix)
     elif place.value.lstrip().startswith("{"):
         with suppress(yaml.YAMLError):
-            yield from _keys_of_node(yaml.compose(place.value, Loader=yaml.SafeLoader), prefix, Path(), 0)
+            yield from _keys_of_node(composed(place.value), prefix, Path(), 0)
 
 
 def _keys_of_node(node: yaml.Node | None, prefix: str, path: Path, depth: int) -> Iterator[Place]:

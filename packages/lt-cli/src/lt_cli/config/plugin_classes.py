@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from jsonargparse import Namespace
 
-from lt_cli.config.places import config_files
+from lt_cli.config.places import config_files, refuse_bomb
 from lt_cli.plugin_list import Plugin, installed_plugins
 from lt_core.plugins import OF_ARGUMENT
 
@@ -92,6 +92,7 @@ def with_classes(key: str, value: Any) -> Any:
 def _replaced(argument: str, value: Any) -> Any:
     if isinstance(value, str) and "class_path" in value:  # YAML in one word of a command line, or in a variable
         try:
+            refuse_bomb(value)
             read = yaml.safe_load(value)
         except yaml.YAMLError:
             return value
