@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from lt_strategies import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun, job, page
+from lt_strategies import Kubernetes, LaunchedEnvironment, Lsf, Mpi, Plain, Slurm, Torchrun, job
+from lt_strategies.watch import page
 from lt_testing import EnvironmentKit
 
 
