@@ -115,7 +115,7 @@ def kinds(net):
         ("plain", "unsized", {}),
         ("plain", "unsized", {"accumulate_grad_batches": 2, "val_check_interval": 2}),
         ("closure", "sized", {"accumulate_grad_batches": 2}),
-        ("manual", "sized", {"accumulate_grad_batches": 2}),
+        ("manual", "sized", {"gradient_clip_val": 0.1}),
         ("accumulating", "sized", {}),
     ],
 )

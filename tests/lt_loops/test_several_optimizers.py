@@ -10,7 +10,7 @@ from torch.optim import LBFGS, SGD, Adam
 from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 
 from lt_core import Callback, HookError, LightningModule
-from lt_core.errors import LtWarning
+from lt_core.errors import ConfigError, LtWarning
 
 
 class GAN(LightningModule):
@@ -317,41 +317,51 @@ class ManualNet(LightningModule):
         return self.make(self)
 
 
-class ZeroesAfterwards(ManualNet):
-    def training_step(self, batch, batch_idx):
-        self.manual_backward(self.loss(batch))
-        self.optimizers().step()
-        self.optimizers().zero_grad()
+class SetsWindow(Callback):
+    """Sets the window where ``hook`` runs."""
+
+    def __init__(self, hook):
+        setattr(self, hook, lambda trainer, *args: setattr(trainer, "accumulate_grad_batches", 2))
 
 
-@pytest.mark.parametrize("kind", [ManualNet, ZeroesAfterwards])
-@pytest.mark.parametrize("window", [2, 4])
-def test_manual_optimization_accumulates_without_a_change_in_the_step(
-    window, kind, trainer, loader, seeded, same, tmp_path
-):
-    class Saves(Callback):
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            if batch_idx in (window, 2 * window - 1):  # in the middle of a window, at its end
-                trainer.request_save(tmp_path / f"{batch_idx}.ckpt")
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        ({"accumulate_grad_batches": 2}, 0),
+        ({"accumulate_grad_batches": {0: 1, 3: 4}}, 0),
+        ({"global_batch_size": 8}, 0),
+        ({"callbacks": SetsWindow("on_fit_start")}, 0),
+        ({"callbacks": SetsWindow("on_train_start")}, 0),
+        ({"callbacks": SetsWindow("on_train_epoch_start")}, 0),
+        ({"callbacks": SetsWindow("on_train_epoch_end")}, 25),
+    ],
+)
+def test_accumulation_by_the_trainer_is_refused_in_manual_optimization(arguments, steps, trainer, loader):
+    fit = trainer(max_epochs=2, **arguments)
+    with pytest.raises(ConfigError, match=r"(accumulate_grad_batches|global_batch_size)=.*batch_idx \+ 1.*LT530"):
+        fit.fit(ManualNet(), loader())
+    assert fit.global_step == steps
 
-    batches = list(loader(shuffle=False))
-    theirs = seeded(kind)
+
+def test_manual_optimization_takes_as_many_steps_as_max_steps_says(trainer, loader, seeded, same):
+    class EverySecond(ManualNet):
+        def training_step(self, batch, batch_idx):
+            self.manual_backward(self.loss(batch) / 2)
+            if (batch_idx + 1) % 2 == 0:
+                self.optimizers().step()
+                self.optimizers().zero_grad()
+
+    batches, theirs, mine = list(loader(shuffle=False)), seeded(EverySecond), seeded(EverySecond)
     optimizer = theirs.configure_optimizers()
-    for start in range(0, 25, window):
-        part = batches[start : start + window]
-        optimizer.zero_grad()
-        for batch in part:
-            (theirs.loss(batch) / len(part)).backward()
-        optimizer.step()
-    mine = seeded(kind)
-    fit = trainer(accumulate_grad_batches=window, callbacks=[Saves()])
+    for index, batch in enumerate(batches[:6]):
+        (theirs.loss(batch) / 2).backward()
+        if index % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+    fit = trainer(max_steps=3, accumulate_grad_batches=1)
     fit.fit(mine, batches)
     same(mine, theirs)
-    assert fit.global_step == -(-25 // window)
-    for path in tmp_path.iterdir():
-        again = kind()
-        trainer(accumulate_grad_batches=window).fit(again, batches, ckpt_path=path)
-        same(again, theirs)
+    assert fit.global_step == 3
 
 
 def test_a_closure_in_manual_optimization_is_clipped_and_has_its_hooks(trainer, loader, seeded, same):

@@ -208,7 +208,6 @@ CASES = {
     "GAN, accumulated": (GAN, {"accumulate_grad_batches": 2}),
     "manual GAN": (ManualGAN, {}),
     "manual GAN, clipped": (ManualGAN, {"gradient_clip_val": 0.05}),
-    "manual GAN, accumulated": (ManualGAN, {"accumulate_grad_batches": 2}),
     "memory short on one rank": (short(Net), {"accumulate_grad_batches": "auto", "gradient_clip_val": 0.1}),
     "memory short in backward": (short(Net, "backward"), {"accumulate_grad_batches": "auto"}),
     "memory short, weighted": (short(Masked), {"accumulate_grad_batches": "auto"}),

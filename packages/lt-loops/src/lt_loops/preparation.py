@@ -49,7 +49,7 @@ def set_up(run: Run) -> None:
     run.use_callbacks(_with_those_of(run.module, run.callbacks))
     run.attach()
     # mistakes come first: preparing the data may take hours
-    check_steps(run.stage, run.module, job.loaders, validates=bool(job.limits.limit_val_batches))
+    check_steps(run.stage, run.module, job.loaders, job.limits)
     check_signatures(run.hooks.understood, run.hooks.unfit, run.module, run.callbacks, job.datamodule)
     warn_of_misspelt(run.module, job.datamodule, run.callbacks)
     run.origin.agreed(*agreed_choice(run.trainer, run.origin.path, run.origin.header, run.stage))
@@ -118,7 +118,7 @@ def _send_hparams(job: Job, log: Log) -> None:
 
 def _restore_place(run: Run) -> None:
     """Restore what is left: optimizers, schedulers, sums, place in the data, generators."""
-    saved, module, limits = run.origin.saved, run.module, run.job.limits
+    saved, limits = run.origin.saved, run.job.limits
     if saved is None:
         return
     run.restore(Restore.OPTIMIZERS)
@@ -128,10 +128,9 @@ def _restore_place(run: Run) -> None:
             run.training.recount(saved, limits.window_of(run.position.epoch))
         return
 
-    def window(epoch: int) -> int:
-        return limits.window_of(epoch) if module.automatic_optimization else 1
-
-    place = place_of_others(saved, optimizers=len(run.training.optimizers), batches=run.data.length, window=window)
+    place = place_of_others(
+        saved, optimizers=len(run.training.optimizers), batches=run.data.length, window=limits.window_of
+    )
     run.origin.go_on_at(place)
     run.restore(Restore.PLACE_OF_OTHERS)
 

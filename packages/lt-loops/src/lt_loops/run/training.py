@@ -253,7 +253,7 @@ class Training(Owner):
         """
         self.micro_batch_size = saved.shared.get("micro_batch_size", 0)
         parts = [saved.mine] if saved.same_ranks else saved.by_rank
-        pending = {"kept": [*range(len(self.optimizers))], **saved.shared["pending"]}  # older files lack these numbers
+        pending = {**saved.shared["pending"]}
         share = 1 if saved.same_ranks else len(saved.parts) if pending["weighted"] else len(parts)
         if pending["weighted"]:
             pending["weight"] = sum(part.get("weight", pending["weight"]) for part in parts) / share

@@ -14,12 +14,13 @@ from lt_core.arguments import matched
 from lt_core.callback import Callback
 from lt_core.data import DataSource
 from lt_core.dialect import spoken, spoken_by
-from lt_core.errors import HookError, did_you_mean, nearest_name, warn
+from lt_core.errors import ConfigError, HookError, did_you_mean, nearest_name, warn
 from lt_core.hooks import CALLBACK_HOOKS, DATA_HOOKS, MODULE_HOOKS
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.states import Stage
 from lt_core.trainer import TrainerAPI
+from lt_loops.arguments.limits import Limits
 from lt_loops.arguments.problems import shown
 from lt_loops.former_names import HOOKS, understood_by
 from lt_loops.setup.loaders import Loaders
@@ -220,14 +221,40 @@ def _check_training(module: LightningModule) -> None:
             adapted(getattr(module, name), name, optimizer=None)
 
 
-def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, validates: bool) -> None:
-    """Say before the run what of steps and loaders is missing; ``validates``: as far as limits go."""
+def check_manual(module: LightningModule, limits: Limits) -> None:
+    """Refuse to accumulate where the module steps its optimizers itself.
+
+    Raises:
+        ConfigError: which says how to accumulate in ``training_step``.
+    """
+    asked = limits.accumulate_grad_batches
+    if (
+        module.automatic_optimization
+        or asked == "auto"
+        or (max(asked.values()) if isinstance(asked, dict) else asked) < 2
+    ):
+        return
+    total = limits.global_batch_size
+    given = (
+        f"accumulate_grad_batches={asked}" if total is None else f"global_batch_size={total}, {asked} batches a step"
+    )
+    raise ConfigError(
+        f"{given}, and {type(module).__name__} has automatic_optimization=False: its training_step says when "
+        "optimizers step. Leave the argument out, divide the loss by N in training_step, and call step() and "
+        "zero_grad() where (batch_idx + 1) % N == 0.",
+        code="LT530",
+    )
+
+
+def check_steps(stage: str, module: LightningModule, loaders: Loaders, limits: Limits) -> None:
+    """Say before the run what of steps and loaders is missing, and what limits do not go with them."""
     name = type(module).__name__
     if stage == "fit":
         for needed in ("training_step", "configure_optimizers"):
             if not is_overridden(module, needed, LightningModule):
                 raise HookError(f"fit needs {name}.{needed}: define it in the module.", code="LT214")
         _check_training(module)
+        check_manual(module, limits)
         has_step = is_overridden(module, "validation_step", LightningModule)
         has_loader = loaders.has("validate")
         if has_loader and not has_step:
@@ -237,7 +264,10 @@ def check_steps(stage: str, module: LightningModule, loaders: Loaders, *, valida
             )
         # lt's own modules bring a step for whoever validates
         elif (
-            has_step and not has_loader and validates and not type(module).validation_step.__module__.startswith("lt_")
+            has_step
+            and not has_loader
+            and limits.limit_val_batches
+            and not type(module).validation_step.__module__.startswith("lt_")
         ):
             warn(
                 f"{name} has a validation_step, but there is no validation loader: validation is skipped. Pass "

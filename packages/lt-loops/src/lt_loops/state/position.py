@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
@@ -111,18 +111,16 @@ class Pending:
         weight: sum of their ``loss_weight``; a tensor, shape ``()``, where those are on a device.
         weighted: whether losses come with a weight, from the first one on that did: a rank that then skips a batch
             still takes part in summing the weights.
-        kept: in manual optimization, the numbers of the optimizers whose gradients wait for their step.
     """
 
     divisor: float = 1.0
     counted: int = 0
     weight: float | Tensor = 0.0
     weighted: bool = False
-    kept: list[int] = field(default_factory=list)
 
     def begin(self, divisor: float) -> None:
         """Begin a window whose losses are divided by ``divisor``."""
-        self.divisor, self.counted, self.weight, self.kept = divisor, 0, 0.0, []
+        self.divisor, self.counted, self.weight = divisor, 0, 0.0
 
     def add_weight(self, weight: float | Tensor) -> float | Tensor:
         self.weighted = True

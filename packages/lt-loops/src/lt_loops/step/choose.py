@@ -19,6 +19,7 @@ from lt_loops.arguments.limits import Limits
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.frame import Run
 from lt_loops.run.job import Job
+from lt_loops.setup.hook_check import check_manual
 from lt_loops.setup.optimizers import Optimization
 from lt_loops.setup.signatures import adapted, count_arguments
 from lt_loops.state.plan import Plan, params_of, with_arguments
@@ -58,6 +59,7 @@ def make_plan(run: Run) -> Plan:
     if other is not None:
         plan.step, plan.takes_index, plan.parts = other.bind(plan.step), True, other.parts
     check_groups(run.job.settings, run.strategy)
+    check_manual(run.module, run.job.limits)  # a hook may have set it
     _check(plan, training.made, run.module, run.precision)
     if cuts:
         from lt_loops.step.micro_batches import check_micro_batches

@@ -16,67 +16,50 @@ from lt_loops.state.plan import Plan
 
 
 class Manual:
-    """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting.
-
-    With ``accumulate_grad_batches=N`` losses are divided by N, and ``step`` and ``zero_grad`` do nothing while a window
-    goes on, so that the same ``training_step`` works for any N.
-    """
+    """Gives ``manual_backward`` and the optimizers' ``step`` the Trainer's scaling, clipping, syncing and counting."""
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        self.plan, self.training, self.pending = plan, run.training, run.training.pending
+        self.plan, self.training = plan, run.training
         self.module, self.strategy, self.precision, self.feed = run.module, run.strategy, run.precision, run.data.feed
-        self.ahead, self.position = run.ahead, run.position
+        run.position.micro = 0  # files of earlier versions may hold the middle of a window
         # training_step runs in autocast, which a loop by hand leaves before backward and step
         self.backward = run.precision.leave_step(self._backward)
         take_step = run.precision.leave_step(self._step)
         self.in_step = run.precision.wrap_step(_call)
         self.optimizers: Sequence[LightningOptimizer] = [
-            LightningOptimizer(o, take_step, self._toggled, self._zero if plan.window > 1 else None)
-            for o in plan.optimizers
+            LightningOptimizer(o, take_step, self._toggled) for o in plan.optimizers
         ]
         self.training.uses_gradients(plan.optimizers)
-        self.last = True
         self.syncing = True
         self.stepped = False
         run.module._optimize_by(self)
 
     def run_batch(self, batch: Any, index: int) -> Any:
         """Run the user's step and count it as one step if any optimizer stepped."""
-        plan, position = self.plan, self.position
+        plan = self.plan
         self.stepped = False
         self.training.uses_gradients(plan.optimizers)
-        left = self.ahead.num_batches - index
-        if position.micro == 0:
-            self.pending.begin(float(self.ahead.window_at(index, plan.window)))
-        self.last = position.micro + 1 >= plan.window or left <= 1
         output = plan.step(batch, index) if plan.takes_index else plan.step(batch)
-        position.micro = 0 if self.last else position.micro + 1
         if self.stepped:
             self.training.stepped()
         return output
 
     def flush(self) -> None:
-        """An unfinished window has nothing that could be stepped from outside; its gradients wait for the next one."""
+        """What the user has not stepped yet waits for the next epoch."""
 
     def _backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Divide, weigh, scale, run backward, reduce over the ranks."""
+        """Weigh, scale, run backward, reduce over the ranks."""
         self.training.uses_gradients(self.plan.optimizers)
-        divisor, feed = self.pending.divisor, self.feed
-        if divisor != 1.0:
-            loss = loss / divisor
+        feed = self.feed
         if feed is not None and feed.uneven and feed.weight != 1.0:
             loss = loss * feed.weight
         self.plan.run_backward(loss, *args, **kwargs)
-        if self.last and self.syncing and self.strategy.world_size > 1:
+        if self.syncing and self.strategy.world_size > 1:
             self.strategy.reduce_gradients(self.module.parameters())  # all: ranks may have used different ones
 
     def _step(self, optimizer: Optimizer, closure: Callable[[], Any] | None, **arguments: Any) -> Any:
         if closure is not None:
             closure = partial(self.in_step, closure)
-        if not self.last:
-            value = None if closure is None else closure()
-            self.pending.kept.append(self.plan.optimizers.index(optimizer))
-            return value
         if closure is None or self.precision.scales:
             value = None if closure is None else closure()  # a scaler must see the gradients before it decides
             self.plan.prepare(optimizer)
@@ -84,7 +67,6 @@ class Manual:
         else:
             value = self._step_with(optimizer, closure, arguments)
         self.training.uses_gradients([o for o in self.training.open_gradients if o is not optimizer])
-        self.pending.kept = [number for number in self.pending.kept if self.plan.optimizers[number] is not optimizer]
         return value
 
     def _step_with(self, optimizer: Optimizer, closure: Callable[[], Any], arguments: dict[str, Any]) -> Any:
@@ -97,12 +79,6 @@ class Manual:
 
         self.stepped |= self.plan.take_step(optimizer, prepared, **arguments)
         return values[0] if values else None
-
-    def _zero(self, optimizer: Optimizer, set_to_none: bool = True) -> None:
-        """Zero what a step has used, or an earlier window has left, whether that comes before backward or after."""
-        if (number := self.plan.optimizers.index(optimizer)) not in self.pending.kept:
-            optimizer.zero_grad(set_to_none=set_to_none)
-            self.pending.kept.append(number)
 
     @contextmanager
     def _toggled(self, optimizer: Optimizer, sync: bool) -> Iterator[None]:
