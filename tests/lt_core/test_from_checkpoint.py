@@ -574,3 +574,27 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(path):
         Model.load_from_checkpoint(path, width=3)
     assert r"\x1b]0;owned\x07weight\u202e" in str(told.value)
     assert "\x1b" not in str(told.value)
+
+
+@pytest.mark.parametrize("key", ["hparams", "module_arguments", "hyper_parameters"])
+@pytest.mark.parametrize("kind", [dict, Namespace])
+def test_the_values_of_a_file_from_before_1_0_are_not_the_defaults(kind, key, tmp_path):
+    class Wide(LightningModule):
+        def __init__(self, width=2):
+            super().__init__()
+            self.layer = nn.Linear(width, 2)
+
+    torch.save({"state_dict": Wide(3).state_dict(), key: kind(width=3)}, tmp_path / "old.ckpt")
+    loaded = Wide.load_from_checkpoint(tmp_path / "old.ckpt")
+    assert loaded.layer.in_features == 3
+
+
+def test_hyperparameters_of_today_go_before_older_ones_of_the_same_file(tmp_path):
+    class Wide(LightningModule):
+        def __init__(self, width=2, depth=1):
+            super().__init__()
+            self.sizes = width, depth
+
+    old = {"hparams": {"width": 9, "depth": 4}, "hyper_parameters": {"width": 3}, "state_dict": {}}
+    torch.save(old, tmp_path / "old.ckpt")
+    assert Wide.load_from_checkpoint(tmp_path / "old.ckpt").sizes == (3, 4)

@@ -8,7 +8,7 @@ from typing import Any
 from lt_compat.v1.arguments import translate, with_new_loaders
 from lt_compat.v1.by_index import ByIndex
 from lt_compat.v1.command_line import class_method
-from lt_compat.v1.counters import read_progress, with_todays_keys
+from lt_compat.v1.counters import read_progress
 from lt_compat.v1.hooks import RETURNED, OldHooks, call_init_hooks, log_returned, own_state, with_old_name
 from lt_compat.v1.signatures import as_in_1_x
 from lt_compat.v1.truncated import Truncated
@@ -61,10 +61,6 @@ class Lightning1(Dialect):
             return ByIndex(module, turns)
         size = getattr(module, "truncated_bptt_steps", 0)
         return Truncated(module, size) if size and "hiddens" in arguments else None
-
-    def checkpoint(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """Put the hyperparameters of a file from before 1.0 where they are today."""
-        return with_todays_keys(tree)
 
     def progress(
         self, tree: Mapping[str, Any], *, optimizers: int, batches: int | None, window: Callable[[int], int]

@@ -167,13 +167,6 @@ class Dialect:
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
-    def checkpoint(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """Return a file's content with lt's keys (``state_dict``, ``hyper_parameters``, ``optimizer_states``...).
-
-        Asked for a file that lt did not write.
-        """
-        return tree
-
     def progress(
         self, tree: Mapping[str, Any], *, optimizers: int, batches: int | None, window: Callable[[int], int]
     ) -> Progress | None:

@@ -1,4 +1,4 @@
-"""What is elsewhere in checkpoints of Lightning's: where the run stood, 1.x or 2.x; hyperparameters before 1.0."""
+"""What is elsewhere in checkpoints of Lightning's: where the run stood, 1.x or 2.x."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from typing import Any
 
 from lt_core.dialect import Progress
 
-__all__ = ["read_progress", "with_todays_keys"]
-
-_HYPERPARAMETERS = ("hparams", "module_arguments", "hyper_parameters")
-"""Where they were and are, the present key last."""
-
-
-def with_todays_keys(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a file's content with the hyperparameters of all times under the key of today."""
-    found = [part for key in _HYPERPARAMETERS if isinstance(part := tree.get(key), dict)]
-    return {**tree, "hyper_parameters": {k: v for part in found for k, v in part.items()}} if found else tree
+__all__ = ["read_progress"]
 
 
 def read_progress(

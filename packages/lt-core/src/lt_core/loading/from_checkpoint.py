@@ -18,7 +18,6 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from lt_core import plugins
 from lt_core.checkpoint import CheckpointIO, shards_of
 from lt_core.data_setup import SetupDraws
 from lt_core.errors import CheckpointError, ConfigError, ConfigTypeError, did_you_mean, nearest_name, warn
@@ -260,10 +259,13 @@ def _parameters(cls: type[Any]) -> dict[str, inspect.Parameter]:
 
 
 def _in_todays_keys(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a file that lt did not write with lt's keys, as far as installed dialects read it."""
-    for kind in dict.fromkeys(plugins.find("compat", name) for name in plugins.names("compat")):
-        checkpoint = kind().checkpoint(checkpoint) if kind is not None else checkpoint
-    return checkpoint
+    """Return the content of a file that lt did not write with the hyperparameters of all times under today's key."""
+    whole: dict[str, Any] = {}
+    for key in ("hparams", "module_arguments", "hyper_parameters"):
+        part = checkpoint.get(key)
+        part = vars(part) if isinstance(part, Namespace) else part
+        whole |= part if isinstance(part, Mapping) else {}
+    return {**checkpoint, "hyper_parameters": whole}
 
 
 def _saved(checkpoint: dict[str, Any], prefix: str) -> dict[str, Any]:
