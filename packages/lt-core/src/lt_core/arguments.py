@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from lt_core.errors import ConfigTypeError, did_you_mean
+from lt_core.errors import ConfigTypeError, did_you_mean, warn
 
-__all__ = ["checks_arguments", "matched"]
+__all__ = ["by_place", "checks_arguments", "matched"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,18 +117,20 @@ def matched(
     *,
     constants: Mapping[str, Any] = NOTHING,
     synonyms: Mapping[str, str] = NOTHING,
+    lenient: bool = False,
 ) -> Callable[..., Any] | None:
     """Return what is called with the ``offered`` arguments by position, and calls ``function`` with those it takes.
 
-    That is ``function`` itself where it takes just these. Required parameters are filled in the order of ``offered``
-    whatever their names; one with a name of ``offered`` gets that argument; an optional one only by its name; ``*args``
-    and ``**kwargs`` take all.
+    That is ``function`` itself where it takes just these. A parameter with a name of ``offered`` gets that argument;
+    the others get what no name asks for, in the order of ``offered``: required ones, and those that
+    :func:`by_place` allows. ``*args`` and ``**kwargs`` take all.
 
     Args:
         function: a bound method, or any callable.
         offered: the names of the arguments.
         constants: values for parameters with other names.
         synonyms: other names of offered arguments.
+        lenient: fill optional parameters of other names whatever their default.
 
     Returns:
         None where a required parameter cannot be filled.
@@ -143,11 +145,10 @@ def matched(
     places: list[tuple[int | None, Any]] = []  # which argument fills a parameter, or None and a constant
     keywords: dict[str, int] = {}
     passed_over = False
-    for parameter in parameters:
-        name = synonyms.get(parameter.name, parameter.name)
-        used = {place for place, _ in places}
+    names = [synonyms.get(parameter.name, parameter.name) for parameter in parameters]
+    left = [place for place, name in enumerate(offered) if name not in names]
+    for parameter, name in zip(parameters, names, strict=True):
         required = parameter.default is parameter.empty
-        left = [place for place in range(len(offered)) if place not in used]
         if parameter.kind is parameter.VAR_KEYWORD:
             keywords |= {offered[place]: place for place in left}
         elif parameter.kind is parameter.KEYWORD_ONLY or passed_over:
@@ -159,8 +160,8 @@ def matched(
             places.append((offered.index(name), None))
         elif name in constants:
             places.append((None, constants[name]))
-        elif required and left:
-            places.append((left[0], None))
+        elif left and (required or by_place(function, parameter, offered, lenient=lenient)):
+            places.append((left.pop(0), None))
         elif required:
             return None
         else:
@@ -168,6 +169,33 @@ def matched(
     if [place for place, _ in places] == list(range(len(offered))) and not keywords:
         return function
     return _adapter(function, places, keywords)
+
+
+def by_place(
+    function: Callable[..., Any],
+    parameter: inspect.Parameter,
+    offered: Sequence[str],
+    *,
+    lenient: bool,
+    free: bool = True,
+) -> bool:
+    """Return whether an optional parameter gets what comes next of ``offered``, of another name.
+
+    A ``lenient`` run gives it always; any other one where no parameter asks for it by name (``free``) and the default
+    is None or a whole number, as an index has it. Otherwise the default stays, with a warning.
+    """
+    if lenient or (free and (parameter.default is None or type(parameter.default) is int)):
+        return True
+    own = getattr(function, "func", function)  # a callback's hook comes with Trainer and module bound
+    name = parameter.name
+    warn(
+        f"{getattr(own, '__qualname__', own)}: {name!r} keeps its default. lt hands over "
+        f"{', '.join(offered)}, in this order, and to an optional parameter of another name only where its default is "
+        f"None or a whole number. Take these names; or if the default is meant, write it after a star: *, {name}=...",
+        code="LT524",
+        about=own,
+    )
+    return False
 
 
 def _adapter(

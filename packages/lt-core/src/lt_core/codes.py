@@ -10,6 +10,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT236",
         "LT510",
         "LT517",
+        "LT524",
         "LT528",
         "LT602",
         "LT616",

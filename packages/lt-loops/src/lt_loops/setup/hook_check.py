@@ -31,6 +31,7 @@ from lt_loops.setup.signatures import (
     BoundHook,
     adapted,
     called,
+    called_leniently,
     count_arguments,
     described,
     former_parameters,
@@ -182,9 +183,9 @@ def _check(function: Callable[..., Any], name: str, offered: Sequence[str]) -> N
     if former_parameters(function, offered) or (own is not function and not takes(own, (None, None), first=True)):
         raise unfit(function, name, offered)
     if name in _BY_COUNT:
-        count_arguments(function, offered)
+        count_arguments(function, offered, len(offered) - 1)  # without dataloader_idx, which one loader alone has not
     elif name in CURRENT:
-        if matched(function, offered) is None:
+        if matched(function, offered, lenient=called_leniently(function)) is None:
             raise unfit(function, name, offered)
     elif not takes(function, offered):
         some = offered or isinstance(function, BoundHook)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from lt_core.arguments import matched
+from lt_core.arguments import by_place, matched
 from lt_core.dialect import dialects, spoken
 from lt_core.errors import HookError
 from lt_loops.former_names import PARAMETERS, understood_by
@@ -37,9 +38,9 @@ CURRENT: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments of the hooks that may take fewer, or in another order."""
 
-_AS_IS: WeakKeyDictionary[Callable[..., Any], set[tuple[str, bool]]] = WeakKeyDictionary()
-"""Functions that take a hook's arguments as they are, with the hooks, and whether as a callback's: a look at a
-signature takes 30 microseconds.
+_AS_IS: WeakKeyDictionary[Callable[..., Any], set[tuple[str, bool, bool]]] = WeakKeyDictionary()
+"""Functions that take a hook's arguments as they are, with the hooks, whether as a callback's, and whether of a lenient
+Trainer: a look at a signature takes 30 microseconds.
 """
 
 OFFERED = ("batch", "batch_idx", "dataloader_idx")
@@ -64,11 +65,12 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     Raises:
         HookError: for a required parameter that nothing can fill; shows both signatures.
     """
-    plain, use = plain_function(function), (name, isinstance(function, BoundHook))
+    lenient = called_leniently(function)
+    plain, use = plain_function(function), (name, isinstance(function, BoundHook), lenient)
     if plain is not None and use in _AS_IS.get(plain, ()):
         return function
     offered = CURRENT[name]
-    hook = None if former_parameters(function, offered) else matched(function, offered)
+    hook = None if former_parameters(function, offered) else matched(function, offered, lenient=lenient)
     if hook is function and name in BY_KEYWORD:
         hook = _by_keyword(function, BY_KEYWORD[name])
     hook = hook or understood(function, name, offered, extra)
@@ -77,6 +79,14 @@ def adapted(function: Callable[..., Any], name: str, **extra: Any) -> Callable[.
     if plain is not None and hook is function:
         _AS_IS.setdefault(plain, set()).add(use)
     return hook
+
+
+def called_leniently(function: Callable[..., Any]) -> bool:
+    """Return whether a lenient Trainer calls a method of its module's or datamodule's, or a callback's."""
+    with suppress(AttributeError, RuntimeError):  # outside of a run
+        trainer = function.args[0] if isinstance(function, BoundHook) else function.__self__.trainer  # type: ignore[attr-defined]
+        return bool(trainer.lenient)
+    return False
 
 
 def plain_function(hook: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -123,8 +133,9 @@ def former_parameters(function: Callable[..., Any], offered: Sequence[str] = ())
 def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread: int | None = None) -> int:
     """Return how many of the ``offered`` positional arguments ``function`` takes.
 
-    Required parameters are filled in the documented order whatever their names. An optional one counts only where it
-    has a documented name, so that ``training_step(self, batch, scale=2.0)`` keeps its own default.
+    Required parameters are filled in the documented order whatever their names. An optional one counts where it has the
+    documented name, or another and a default as an index has it (:func:`lt_core.arguments.by_place`), so that
+    ``training_step(self, batch, scale=2.0)`` keeps its own default.
 
     Args:
         function: a bound method.
@@ -138,7 +149,7 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread
         signature = inspect.signature(_unwrapped(function))
     except (TypeError, ValueError):
         return len(offered)
-    taken = 0
+    taken, lenient = 0, called_leniently(function)
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
             taken = max(taken, len(offered) if spread is None else spread)
@@ -147,9 +158,12 @@ def count_arguments(function: Callable[..., Any], offered: Sequence[str], spread
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
                 raise unfit(function, _name_of(function), offered)
             continue
-        optional = parameter.default is not parameter.empty
-        if optional and (taken >= len(offered) or parameter.name not in offered[:spread]):
-            break
+        if parameter.default is not parameter.empty:
+            left = offered[taken:spread]
+            free = parameter.name not in offered and not signature.parameters.keys() & left[:1]
+            named = parameter.name in left[:1]
+            if not left or not (named or by_place(function, parameter, offered, lenient=lenient, free=free)):
+                break
         taken += 1
     if not 0 < taken <= len(offered):
         raise unfit(function, _name_of(function), offered)
