@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,7 @@ class Indexed(Line):
         return batch[2]
 
 
+@pytest.mark.filterwarnings("ignore:.*LT529")
 def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
     def loader():
         return DataLoader(table(14), batch_size=2, shuffle=True)
@@ -171,6 +173,43 @@ def test_an_epoch_saved_on_two_ranks_continues_on_one_and_three(tmp_path):
         rest = seen(tmp_path, f"on{ranks}")
         assert sorted(n for epoch, n in begun + rest if epoch == 0) == list(range(14))
         assert {n for epoch, n in rest if epoch == 1} == set(range(14)), "with a stand-in where 2 are left for 3 ranks"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "batch_size", "arguments", "told"),
+    [
+        (1, 2, {}, "on 2 ranks and goes on with 1: a step is of 2 samples, and was of 4"),
+        (3, 2, {}, "on 2 ranks and goes on with 3: a step is of 6 samples, and was of 4"),
+        (1, 2, {"accumulate_grad_batches": 4}, "a step is of 8 samples, and was of 4"),
+        (2, 2, {}, ""),
+        (1, 4, {}, ""),
+        (1, 2, {"accumulate_grad_batches": 2}, ""),
+        (1, 2, {"global_batch_size": 4}, ""),
+        (2, 3, {"accumulate_grad_batches": 2}, ""),  # the user's own change
+    ],
+)
+def test_a_resume_on_other_ranks_says_once_that_a_step_is_of_other_samples(
+    ranks, batch_size, arguments, told, tmp_path, monkeypatch
+):
+    path, said = tmp_path / "end.ckpt", tmp_path / "said.txt"
+
+    def note(message, *where):
+        with said.open("a") as file:  # on any rank
+            file.write(f"{message}\n")
+
+    def fit(ranks, batch_size, **arguments):
+        start = arguments.pop("ckpt_path", None)
+        data = DataLoader(table(24), batch_size=batch_size)
+        make_trainer(ranks, tmp_path, **arguments).fit(Line(), data, ckpt_path=start)
+
+    fit(2, 2, callbacks=[SaveAndStop(path, 2)])
+    monkeypatch.setattr(warnings, "showwarning", note)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        fit(ranks, batch_size, max_epochs=2, ckpt_path=path, **arguments)
+    texts = [line for line in said.read_text().splitlines() if "LT529" in line] if said.exists() else []
+    assert len(texts) == bool(told)
+    assert all(told in text and "Trainer(global_batch_size=4)" in text for text in texts)
 
 
 def test_a_run_ends_the_same_on_any_number_of_ranks_where_the_global_batch_is_kept(tmp_path):

@@ -37,6 +37,7 @@ WARNINGS: frozenset[str] = frozenset(
         "LT520",
         "LT521",
         "LT523",
+        "LT529",
         "LT570",
         "LT571",
         "LT572",

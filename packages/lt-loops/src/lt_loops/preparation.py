@@ -126,6 +126,8 @@ def _restore_place(run: Run) -> None:
         run.restore(Restore.PLACE)
         if limits.global_batch_size is not None:
             run.training.recount(saved, limits.window_of(run.position.epoch))
+        elif run.strategy.rank == 0 and not run.strategy.capabilities.owns_accumulation:
+            _warn_of_other_steps(saved, limits.window_of(run.position.epoch), run.data.batch_size)
         return
 
     place = place_of_others(
@@ -133,6 +135,23 @@ def _restore_place(run: Run) -> None:
     )
     run.origin.go_on_at(place)
     run.restore(Restore.PLACE_OF_OTHERS)
+
+
+def _warn_of_other_steps(saved: Saved, window: int, size: int | None) -> None:
+    """Say that on other ranks a step is of other samples; ``size``: of a batch, None where nobody knows."""
+    if size is None:
+        return
+    parts = [state["part"][1] for state in saved.by_rank if "part" in state]  # older files lack them
+    before, now = parts[0] if parts else len(saved.by_rank), saved.parts[0][1]
+    was = before * saved.shared.get("window", window) * (saved.by_rank[0].get("batch_size") or size)
+    will = now * window * size
+    if before != now and was != will:
+        warn(
+            f"{saved.path} was saved on {before} rank{'s' * (before > 1)} and goes on with {now}: a step is of {will} "
+            f"samples, and was of {was}. Trainer(global_batch_size={was}) keeps a step's samples on any number of "
+            "ranks.",
+            code="LT529",
+        )
 
 
 def _check_schedules(configs: list[SchedulerConfig], limits: Limits, batches: int | float) -> None:

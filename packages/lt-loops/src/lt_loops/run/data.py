@@ -11,7 +11,7 @@ from lt_core.data import Feed
 from lt_core.seed import capture_generators, restore_generators
 from lt_loops.arguments.limits import Limits, limited
 from lt_loops.run.ahead import Ahead
-from lt_loops.setup.feeds import Feeds
+from lt_loops.setup.feeds import Feeds, samples_of_batch
 from lt_loops.state.owner import Owner, Restore, Saved
 
 
@@ -77,6 +77,11 @@ class TrainingData(Owner):
     def length(self) -> int | None:
         """Batches of an epoch without limits, None where unknown."""
         return None if self.feed is None else self.feed.num_batches
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples of a batch of this rank, None where unknown."""
+        return None if self.feed is None else samples_of_batch(self.feed.loader)
 
     @property
     def samples(self) -> int:
@@ -197,7 +202,7 @@ class TrainingData(Owner):
         return feed.state_before() if in_hand else feed.state_dict()
 
     def rank_state(self) -> dict[str, Any]:
-        return {"feed": self.place()}
+        return {"feed": self.place(), "batch_size": self.batch_size}
 
     def restore(self, stage: Restore, saved: Saved) -> None:
         """Go on where a rank stood, in batches of their present size; generators stay where data is cut otherwise."""

@@ -29,16 +29,25 @@ def eval_limits(limits: Limits, kind: str, feeds: list[Feed]) -> list[int | floa
     return [limited(feed.num_batches, getattr(limits, name), name) for feed in feeds]
 
 
+def samples_of_batch(loaders: Any) -> int | None:
+    """Return how many samples a batch of a rank has; None where nobody knows, and for several loaders."""
+    found = [] if isinstance(loaders, Mapping) else each_loader(loaders)
+    if len(found) != 1:
+        return None
+    size = getattr(found[0], "batch_size", None) or getattr(
+        getattr(found[0], "batch_sampler", None), "batch_size", None
+    )
+    return size if isinstance(size, int) else None
+
+
 def batches_per_step(samples: int, loaders: Any, strategy: Strategy) -> int:
     """Return how many batches of a rank make an optimizer step of so many samples of all ranks (``global_batch_size``).
 
     Raises:
         ConfigError: where no whole number of batches does, or nobody knows how large they are.
     """
-    found = [] if isinstance(loaders, Mapping) else each_loader(loaders)
-    sizes = [getattr(at, "batch_size", None) for one in found for at in (one, getattr(one, "batch_sampler", None))]
-    size = next(filter(None, sizes), None)
-    if len(found) != 1 or not isinstance(size, int):
+    size = samples_of_batch(loaders)
+    if size is None:
         raise ConfigError(
             f"global_batch_size={samples}: expected one DataLoader with a batch_size, received {shown(loaders)}, of "
             "which nobody knows how many samples a batch has. Write accumulate_grad_batches, in batches.",
