@@ -1,11 +1,14 @@
 import json
 import struct
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from lt_cli.command import CommandError
-from lt_cli.runs.event_file import read_scalars
+from lt_cli.runs import metrics
+from lt_cli.runs.event_file import read_events
 from lt_cli.runs.metrics import RunMetrics, find_runs, named_apart, read_run
 
 LOSS = [(0.0, 1.0), (10.0, 0.5), (20.0, 0.25)]
@@ -53,7 +56,7 @@ def session(step):
 def test_scalars_are_read_from_event_files(tmp_path):
     file = tmp_path / "events.out.tfevents.1"
     file.write_bytes(record(field(3, b"brain.Event:2")) + scalar("loss", 3, 0.5) + scalar("loss", 5, 0.25))
-    assert [tuple(s) for s in read_scalars(file)] == [("loss", 3, 1.5, 0.5), ("loss", 5, 1.5, 0.25)]
+    assert [tuple(s) for s in read_events(file, 1000)] == [("loss", 3, 1.5, 0.5), ("loss", 5, 1.5, 0.25)]
     assert read_run(tmp_path).curves == {"loss": [(3.0, 0.5), (5.0, 0.25)]}
 
 
@@ -62,19 +65,19 @@ def test_a_scalar_in_a_tensor_is_read(tmp_path):
     tensor = b"\x08\x01" + field(5, struct.pack("<f", 0.5))
     entry = field(1, b"loss") + field(8, tensor)
     file.write_bytes(record(bytes([0x10, 3]) + field(5, field(1, entry))))
-    assert read_scalars(file)[0].value == 0.5
+    assert next(read_events(file, 1000)).value == 0.5
 
 
 def test_what_a_resumed_run_took_back_is_left_out(tmp_path):
     file = tmp_path / "events.out.tfevents.1"
     file.write_bytes(scalar("loss", 3, 1.0) + scalar("loss", 5, 9.0) + session(4) + scalar("loss", 4, 0.5))
-    assert [(s.step, s.value) for s in read_scalars(file)] == [(3, 1.0), (4, 0.5)]
+    assert read_run(file).curves == {"loss": [(3.0, 1.0), (4.0, 0.5)]}
 
 
 def test_a_record_that_is_cut_off_ends_the_reading(tmp_path):
     file = tmp_path / "events.out.tfevents.1"
     file.write_bytes(scalar("loss", 3, 1.0) + scalar("loss", 4, 1.0)[:-9])
-    assert len(read_scalars(file)) == 1
+    assert len(list(read_events(file, 1000))) == 1
 
 
 # ---- which runs ------------------------------------------------------------------------------------------------------
@@ -134,3 +137,69 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
 def test_a_number_too_large_for_a_float_is_passed_over(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "loss": 0.5, "huge": {"9" * 400}}}\n')
     assert read_run(tmp_path).curves == {"loss": [(1.0, 0.5)]}
+
+
+# ---- very large files ------------------------------------------------------------------------------------------------
+
+
+def sparse(path, begin, size):
+    """Write a file of ``size`` bytes whose blocks beyond ``begin`` are a hole."""
+    with path.open("wb") as file:
+        file.write(begin)
+        file.truncate(size)
+
+
+def test_of_an_event_file_of_50_gb_large_records_are_skipped(tmp_path):
+    file = tmp_path / "events.out.tfevents.1"
+    video = 50 * 10**9
+    with file.open("wb") as out:
+        out.write(scalar("loss", 3, 0.5) + struct.pack("<Q", video) + b"\0" * 4)
+        out.seek(video + 4, 1)
+        out.write(scalar("loss", 4, 0.25))
+    run = read_run(file)
+    assert run.curves == {"loss": [(3.0, 0.5), (4.0, 0.25)]}
+    assert "50.0 GB" in run.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("metrics.csv", "step,loss\n0,1.0\n"),
+        ("metrics.jsonl", '{"step": 0, "loss": 1.0}\n'),
+        ("events.out.tfevents.1", ""),
+    ],
+)
+def test_a_hole_of_50_gb_is_not_read_into_memory(tmp_path, name, begin):
+    sparse(tmp_path / name, begin.encode() or scalar("loss", 0, 1.0), 50 * 10**9)
+    tracemalloc.start()
+    with suppress(CommandError):  # a line without an end
+        read_run(tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 200e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "metrics.jsonl"])
+def test_of_a_large_file_parts_from_its_begin_to_its_end_are_read(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(metrics, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(metrics, "_BLOCKS", 20)
+    rows = [(step, step / 7) for step in range(10_000)]
+    head, line = ("step,loss\n", "%d,%r\n") if name.endswith("csv") else ("", '{"step": %d, "loss": %r}\n')
+    (tmp_path / name).write_text(head + "".join(line % row for row in rows))
+    run = read_run(tmp_path)
+    points = run.curves["loss"]
+    assert set(points) <= {(float(step), value) for step, value in rows}
+    assert 200 < len(points) < 1000
+    assert points[0][0] == 0
+    assert points[-1][0] > 9000
+    assert "20 parts" in run.left_out[0]
+
+
+def test_values_and_metrics_are_read_up_to_a_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "_MOST_POINTS", 1000)
+    monkeypatch.setattr(metrics, "_MOST_METRICS", 2)
+    (tmp_path / "metrics.csv").write_text("step,a,b,c\n" + "".join(f"{step},1,{step},3\n" for step in range(5000)))
+    run = read_run(tmp_path)
+    assert list(run.curves) == ["a", "b"]
+    assert all(200 < len(points) <= 500 for points in run.curves.values())
+    assert run.curves["b"][0] == (0.0, 0.0)
+    assert len(run.left_out) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ _STAGES = ("train", "val", "validation", "test", "predict")
 _ENDINGS = ("_step", "_epoch")
 _FORMATS = (".png", ".svg", ".pdf")
 _LINES = ("-", "--", ":", "-.")
+_MOST_PANELS, _MOST_CURVES = 60, 20  # of a picture, of a panel with its legend
+_MOST_NAMES = 100  # in a message
 _AXES = ("epoch",)  # for the x axis, not drawn by themselves
 
 
@@ -33,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         target = options.out or _default_target(runs)
         if target.suffix not in _FORMATS:
             raise CommandError(f"--out {target}: expected a name that ends in {', '.join(_FORMATS)}.", code="LT167")
-        panels = _chosen(panels_of(runs), options.metrics)
+        panels, more = _drawable(_chosen(panels_of(runs), options.metrics))
         _check_axis(runs, options.x)
         figure = draw(runs, panels, axis=options.x, smooth=options.smooth, logarithmic=options.log)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +43,8 @@ def main(words: Sequence[str]) -> int:
     except CommandError as error:
         print(f"lt plot: error: {error}", file=sys.stderr)
         return 2
+    for what in (*(what for run in runs for what in run.left_out), *more):
+        print(visible(f"lt plot: {what}"), file=sys.stderr)
     print(visible(f"{target}: {', '.join(panels)}"))
     return 0
 
@@ -104,10 +108,10 @@ def draw(
     figure = _new_figure(len(panels))
     columns = min(len(panels), 3)
     several = len(runs) > 1
+    along = [run.along(axis) for run in runs]
     for number, (title, metrics) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(-(-len(panels) // columns), columns, number)
-        for colour, run in enumerate(runs):
-            curves = run.along(axis)
+        for colour, (run, curves) in enumerate(zip(runs, along, strict=True)):
             for metric, line in zip(metrics, _lines(len(metrics)), strict=True):
                 points = curves.get(metric, [])
                 label = visible(f"{run.name} {metric}" if several else metric)
@@ -190,15 +194,33 @@ def _chosen(panels: dict[str, list[str]], wanted: Sequence[str] | None) -> dict[
             from lt_core.errors import did_you_mean  # imports torch, which plotting does not need
 
             hint = did_you_mean(name, names)
-            raise CommandError(f"no run logged {name!r}.{hint} There are: {', '.join(names)}.", code="LT166")
+            raise CommandError(f"no run logged {name!r}.{hint} There are: {_listed(names)}.", code="LT166")
     return chosen
+
+
+def _drawable(panels: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return as many panels and curves as one picture can show, and what to say of the others."""
+    shown = {title: metrics[:_MOST_CURVES] for title, metrics in list(panels.items())[:_MOST_PANELS]}
+    told = [
+        f"the panel {title!r} shows {_MOST_CURVES} of {len(panels[title])} metrics; name others by --metrics"
+        for title, metrics in shown.items()
+        if len(metrics) < len(panels[title])
+    ]
+    if len(shown) < len(panels):
+        told.append(f"the picture shows {len(shown)} of {len(panels)} panels; name others by --metrics")
+    return shown, told
+
+
+def _listed(names: Collection[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(list(names)[:_MOST_NAMES]) + more
 
 
 def _check_axis(runs: Sequence[RunMetrics], axis: str) -> None:
     for run in runs:
         if axis != "step" and axis not in run.curves:
             raise CommandError(
-                f"--x {axis}: {run.path} has no such metric. There are: step, {', '.join(run.curves)}.", code="LT166"
+                f"--x {axis}: {run.path} has no such metric. There are: step, {_listed(run.curves)}.", code="LT166"
             )
 
 

@@ -18,6 +18,7 @@ _VALUE_TAG, _VALUE_SIMPLE, _VALUE_TENSOR = 1, 2, 8
 _TENSOR_DTYPE, _TENSOR_SHAPE, _TENSOR_CONTENT, _TENSOR_FLOATS, _TENSOR_DOUBLES = 1, 2, 4, 5, 6
 _SESSION_STATUS, _SESSION_START = 1, 1
 _DT_FLOAT, _DT_DOUBLE = 1, 2
+_LARGEST = 1 << 24  # bytes of a record of numbers: 100,000 of them, with long names
 _LONGEST_VARINT = 70  # bits in the ten bytes that 64 bits can take
 
 Field = tuple[int, int, "int | bytes"]
@@ -39,17 +40,26 @@ class Scalar(NamedTuple):
     value: float
 
 
-def read_scalars(path: Path) -> list[Scalar]:
-    """Return the scalars of an event file in the order in which they were written.
+class Restart(NamedTuple):
+    """A session's start: what stands in the file from this step on is no longer part of the run, as in TensorBoard."""
 
-    A run that was resumed says so with a session's start: what stood there from that step on is left out, as in
-    TensorBoard. A last record that is cut off, as in a run that goes on, ends the reading.
+    step: int
+
+
+def read_events(path: Path, most: int) -> Iterator[Scalar | Restart]:
+    """Yield the scalars of an event file, and where a run was resumed, in the order in which they were written.
+
+    A last record that is cut off, as in a run that goes on, ends the reading. Records too large for numbers are
+    skipped.
+
+    Args:
+        path: the file.
+        most: bytes to read; what is behind them is left out.
 
     Raises:
         ValueError: for a file that is damaged.
     """
-    found: list[Scalar] = []
-    for record in _records(path.read_bytes()):
+    for record in _records(path, most):
         step, wall_time, summary = 0, 0.0, b""
         for number, _, value in _fields(record):
             if number == _EVENT_WALL_TIME and isinstance(value, bytes):
@@ -59,19 +69,24 @@ def read_scalars(path: Path) -> list[Scalar]:
             elif number == _EVENT_SUMMARY and isinstance(value, bytes):
                 summary = value
             elif number == _EVENT_SESSION and isinstance(value, bytes) and _starts(value):
-                found = [scalar for scalar in found if scalar.step < step]
-        found += [Scalar(tag, step, wall_time, number) for tag, number in _scalars(summary)]
-    return found
+                yield Restart(step)
+        for tag, result in _scalars(summary):
+            yield Scalar(tag, step, wall_time, result)
 
 
-def _records(data: bytes) -> Iterator[bytes]:
-    place = 0
-    while place + 12 <= len(data):
-        (length,) = struct.unpack_from("<Q", data, place)
-        if place + 16 + length > len(data):
-            return
-        yield data[place + 12 : place + 12 + length]
-        place += 16 + length
+def _records(path: Path, most: int) -> Iterator[bytes]:
+    left, place = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while most > 0 and len(head := file.read(12)) == 12:
+            (length,) = struct.unpack_from("<Q", head)
+            place += 16 + length
+            if place > left or not length:  # cut off, or a hole in the file
+                return
+            if length <= _LARGEST:
+                yield file.read(length)
+                most -= length
+            most -= 16
+            file.seek(place)
 
 
 def _fields(data: bytes) -> Iterator[Field]:

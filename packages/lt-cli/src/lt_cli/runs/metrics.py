@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lt_cli.command import CommandError
-from lt_cli.runs.event_file import read_scalars
+from lt_cli.runs.event_file import Restart, read_events
 
 if TYPE_CHECKING:
     from lt_core.trainer import TrainerAPI
@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["RunMetrics", "find_runs", "named_apart", "plot_hint", "read_run"]
 
 _EVENTS = "events.out.tfevents.*"
+_LINES = (".csv", ".jsonl")
 _FILES = ("metrics.csv", "metrics.jsonl", _EVENTS)
 
 Points = list[tuple[float, float]]
+
+_MOST_BYTES = 1 << 28  # of a file; a minute's reading
+_BLOCKS = 256  # of a larger file of lines, evenly over it
+_LONGEST_LINE = 1 << 24
+_MOST_POINTS = 2_000_000  # of a file; a few hundred MB
+_MOST_METRICS = 100_000
 
 
 @dataclass
@@ -36,11 +43,13 @@ class RunMetrics:
         name: what to call it.
         path: its folder, or the file that was named.
         curves: for each metric the points (step, value), in order of steps.
+        left_out: what files hold beside that, and was too much.
     """
 
     name: str
     path: Path
     curves: dict[str, Points] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
     def along(self, axis: str) -> dict[str, Points]:
         """Return the curves over another metric, such as ``epoch``, in place of the step.
@@ -77,7 +86,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_run(path: Path) -> RunMetrics:
-    """Return the metrics of a run.
+    """Return the metrics of a run; of very large files a part, in bounded memory and time.
 
     Args:
         path: its folder, or one of its files.
@@ -87,17 +96,64 @@ def read_run(path: Path) -> RunMetrics:
     """
     files = [path] if path.is_file() else [file for pattern in _FILES for file in sorted(path.glob(pattern))]
     values: dict[str, dict[float, float]] = {}
+    left_out: list[str] = []
     for file in files:
+        read = _Values()
         try:
             for step, row in _rows(file):
-                for name, value in row.items():
-                    values.setdefault(name, {})[step] = value
-        except (ValueError, csv.Error) as error:
+                read.add(step, row)
+        except (ValueError, csv.Error, RecursionError) as error:
             raise CommandError(f"{file} is damaged and cannot be read: {error}.", code="LT166") from error
+        for name, points in read.by_name.items():
+            values.setdefault(name, {}).update(points)
+        left_out += [f"{file}: {what}" for what in (*_unread(file), *read.left_out())]
     if not values:
         raise CommandError(f"{path} holds no metrics yet.", code="LT166")
     curves = {name: sorted(points.items()) for name, points in values.items()}
-    return RunMetrics(_name_of(path), path, curves)
+    return RunMetrics(_name_of(path), path, curves, left_out)
+
+
+class _Values:
+    """The values of one file by name and step; a bounded number of them."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, dict[float, float]] = {}
+        self._count, self._every = 0, 1
+        self._too_many = False
+
+    def add(self, step: float, row: Mapping[str, float] | None) -> None:
+        """Add a row; None takes away what stands at ``step`` and behind it."""
+        if row is None:
+            for name, points in self.by_name.items():
+                self.by_name[name] = {at: value for at, value in points.items() if at < step}
+            return
+        for name, value in row.items():
+            if name not in self.by_name and len(self.by_name) >= _MOST_METRICS:
+                self._too_many = True
+                continue
+            points = self.by_name.setdefault(name, {})
+            self._count += step not in points
+            points[step] = value
+        if self._count > _MOST_POINTS:
+            self._halve()
+
+    def _halve(self) -> None:
+        for name, points in self.by_name.items():
+            self.by_name[name] = dict(list(points.items())[::2])
+        self._count, self._every = sum(map(len, self.by_name.values())), self._every * 2
+
+    def left_out(self) -> Iterator[str]:
+        if self._every > 1:
+            yield f"more than {_MOST_POINTS:,} values; of early ones every {self._every}th is read"
+        if self._too_many:
+            yield f"more than {_MOST_METRICS:,} metrics; only so many are read"
+
+
+def _unread(file: Path) -> Iterator[str]:
+    size = file.stat().st_size
+    if size > _MOST_BYTES:
+        part = f"{_BLOCKS} parts of it, evenly spread," if file.suffix in _LINES else "the first part of it, of"
+        yield f"{size / 1e9:.1f} GB are too much; {part} {_MOST_BYTES / 1e9:.1f} GB together, are read"
 
 
 def named_apart(runs: list[RunMetrics]) -> list[RunMetrics]:
@@ -139,18 +195,34 @@ def _name_of(path: Path, depth: int = 1) -> str:
     return "/".join(folder.parts[-depth:])
 
 
-def _rows(file: Path) -> Iterator[tuple[float, dict[str, float]]]:
-    """Yield step and values of each row that a file holds."""
+def _rows(file: Path) -> Iterator[tuple[float, dict[str, float] | None]]:
+    """Yield step and values of each row that a file holds; None for a step at which the run began anew."""
     if file.suffix == ".csv":
-        with file.open(encoding="utf-8", newline="") as lines:
-            yield from (_row(number, row) for number, row in enumerate(csv.DictReader(lines)))
+        yield from (_row(number, row) for number, row in enumerate(csv.DictReader(_lines(file))))
     elif file.suffix == ".jsonl":
-        for number, line in enumerate(file.read_text("utf-8").splitlines()):
-            if line.endswith("}"):  # a run that goes on may have half a line
+        for number, line in enumerate(_lines(file)):
+            if line.rstrip("\r\n").endswith("}"):  # a run that goes on may have half a line
                 yield _row(number, json.loads(line))
     else:
-        for scalar in read_scalars(file):
-            yield float(scalar.step), {scalar.tag: scalar.value}
+        for found in read_events(file, _MOST_BYTES):
+            yield float(found.step), None if isinstance(found, Restart) else {found.tag: found.value}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, or of a large one those of parts that are spread over it evenly."""
+    size = path.stat().st_size
+    blocks = 1 if size <= _MOST_BYTES else _BLOCKS
+    with path.open("rb") as file:
+        for block in range(blocks):
+            begin = size * block // blocks
+            end = begin + min(size, _MOST_BYTES) // blocks
+            if begin > file.tell():
+                file.seek(begin)
+                file.readline(_LONGEST_LINE)  # the rest of one
+            while file.tell() < end and (line := file.readline(_LONGEST_LINE)):
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError(f"a line of more than {_LONGEST_LINE >> 20} MB")
+                yield line.decode()
 
 
 def _row(number: int, row: Mapping[str, object]) -> tuple[float, dict[str, float]]:
