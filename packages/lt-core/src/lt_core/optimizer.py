@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -35,6 +36,7 @@ class LightningOptimizer:
         optimizer: torch's optimizer.
         take_step: called with the optimizer, the closure and what its own step is to get besides; takes the step.
         toggled: returns the context in which only this optimizer's parameters get gradients, synced over ranks or not.
+        zero: called in place of ``zero_grad``; None for the optimizer's own.
     """
 
     def __init__(
@@ -42,9 +44,12 @@ class LightningOptimizer:
         optimizer: Optimizer,
         take_step: Callable[..., Any] = lambda own, closure, **kwargs: own.step(closure, **kwargs),
         toggled: Callable[[Optimizer, bool], AbstractContextManager[Any]] = lambda own, sync: nullcontext(),
+        zero: Callable[..., None] | None = None,
     ) -> None:
         # past __setattr__, which writes to torch's optimizer
         self.__dict__.update(_optimizer=optimizer, _take_step=take_step, _toggled=toggled)
+        if zero is not None:
+            self.__dict__["zero_grad"] = partial(zero, optimizer)
 
     @property
     def optimizer(self) -> Optimizer:
