@@ -32,6 +32,13 @@ from lt_profilers import NaNGuard, ThroughputMonitor
 from lt_profilers.monitors.nan_guard import NonFiniteError
 from lt_testing import assert_resumes_exactly
 
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    """Checkpoints of Trainers without default_root_dir go there, and not to the clone."""
+    monkeypatch.chdir(tmp_path)
+
+
 SILENT_BAR = {"enable_progress_bar": False, "enable_model_summary": False}
 
 
