@@ -29,11 +29,7 @@ class LossyStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        if self._stream is not None:
-            try:
-                self._write(text)
-            except (OSError, ValueError):  # the latter: it is closed
-                drop_unwritten(self._stream)
+        self._guarded(self._write, text)
         return len(text)
 
     def _write(self, text: str) -> None:
@@ -43,10 +39,13 @@ class LossyStream:
             self._stream.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
 
     def flush(self) -> None:
+        self._guarded(getattr(self._stream, "flush", None))
+
+    def _guarded(self, call: Any, *args: Any) -> None:
         if self._stream is not None:
             try:
-                self._stream.flush()
-            except (OSError, ValueError):
+                call(*args)
+            except (OSError, ValueError):  # the latter: it is closed
                 drop_unwritten(self._stream)
 
     def isatty(self) -> bool:
@@ -54,6 +53,8 @@ class LossyStream:
         return stream is not None and not getattr(stream, "closed", False) and bool(stream.isatty())
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_stream":  # of a copy that is being made
+            raise AttributeError(name)
         return getattr(self._stream, name)
 
 

@@ -298,7 +298,8 @@ def _call_setup(run: Run) -> None:
 
 def _optimizer_maker(stage: str, module: LightningModule, training: Training, recorder: RunRecorder) -> Any:
     # there are some already in a fit that continues another
-    if stage == "fit" and training.optimizers and foreign_parameters(training.optimizers, module):
+    replaced = {*map(id, foreign_parameters(training.optimizers, module))} - training.made.foreign
+    if stage == "fit" and replaced:
         warn(
             f"Layers of {type(module).__name__} were replaced since the fit that this one continues: "
             "configure_optimizers is called again for the new ones, and optimizers and schedulers begin anew.",

@@ -188,9 +188,10 @@ def _torch_settings(settings: Settings, stage: str) -> Iterator[None]:
     if settings.detect_anomaly and stage == "fit":
         torch.autograd.set_detect_anomaly(True)
     try:
-        # a fit may begin in a hook of a validation, where gradients are off
-        infers, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
-        with torch.inference_mode(infers and stage != "fit"), torch.set_grad_enabled(grad or stage == "fit"):
+        if stage != "fit":  # that of predict_iter lives between two batches of the caller's
+            yield
+            return
+        with torch.inference_mode(False), torch.enable_grad():  # it may begin in a hook of a validation
             yield
     finally:
         torch.autograd.set_detect_anomaly(anomaly)

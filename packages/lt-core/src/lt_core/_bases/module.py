@@ -247,8 +247,8 @@ class ModuleBase(HyperparametersMixin, DataSource, nn.Module, ByBatch[Batch]):
         self.__dict__.pop("_device", None)
         return moved
 
-    def _load_from_state_dict(self, *args: Any) -> None:
-        super()._load_from_state_dict(*args)
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
         self._has_weights = True
 
     # ---- hooks -------------------------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ class _Typed(Walk):
             if not keys or is_weight or len(keys) > self.depth(keys):
                 raise
             del self.marks[noted:]
+            self.gaps = {k: why for k, why in self.gaps.items() if k[: len(keys)] != keys}
             self.gaps[keys] = str(error)
             return None
         if type(value) is tuple:  # is made anew on each way to it
@@ -120,7 +121,8 @@ class _Typed(Walk):
         return super().items(value, keys)
 
     def key(self, key: Any, keys: tuple[Any, ...]) -> Any:
-        return key.item() if _is_number(type(key)) else super().key(key, keys)  # the same key to any dict
+        form = _form(key) if type(key).__module__ == "numpy" else None
+        return super().key(key, keys) if form is None else form[0]  # the same key to any dict
 
     def other(self, value: Any, keys: tuple[Any, ...]) -> Any:
         if isinstance(value, Tensor):

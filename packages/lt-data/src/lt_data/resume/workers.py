@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Timer
 from typing import Any
 
@@ -170,8 +171,10 @@ class Workers(_MultiProcessingDataLoaderIter):
         if not workers or workers[0]._parent_pid != os.getpid():
             return  # a fork, which shares the event that ends them
         timer = Timer(_PATIENCE, lambda: [worker.terminate() for worker in workers])
-        timer.start()
+        timer.daemon = True
         try:
+            with suppress(RuntimeError):  # at the interpreter's exit no thread can begin
+                timer.start()
             super()._shutdown_workers()
         finally:
             timer.cancel()

@@ -18,6 +18,7 @@ from lt_core.launcher import RunResult
 from lt_core.logger import DummyLogger
 from lt_core.module import LightningModule
 from lt_core.profiler import Profiler
+from lt_loops.checkpoint.choice import WRITERS
 from lt_loops.checkpoint.writing import checkpoint_of, loop_counters
 from lt_loops.logging.recorder import RunRecorder
 from lt_loops.run.ahead import Ahead
@@ -287,7 +288,7 @@ class Run:
     def use_callbacks(self, callbacks: list[Callback]) -> None:
         self.callback_states.use(callbacks)
         self.hooks.forget()
-        self.training.gaps_known = not any(callback.role == "checkpoint" for callback in callbacks)  # nobody saves
+        self.training.gaps_known = not any(callback.role in WRITERS for callback in callbacks)  # nobody saves
 
     @contextmanager
     def without_loggers(self) -> Iterator[None]:

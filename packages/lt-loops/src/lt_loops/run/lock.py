@@ -46,10 +46,10 @@ class RunLock:
         """Lock ``run`` in those of the ``folders`` that are there; return which process has it, or nothing."""
         self._pid = os.getpid()
         for folder in folders:
-            path = Path(folder).resolve() / f".{quote(run, safe='')[:200]}.lock"
-            if fcntl is None or path in _ours or "://" in folder or not path.parent.is_dir():
-                continue
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):  # the latter: a link to itself
+                path = Path(folder).resolve() / f".{quote(run, safe='')[:200]}.lock"
+                if fcntl is None or path in _ours or "://" in folder or not path.parent.is_dir():
+                    continue
                 if holder := self._take(path):
                     return holder
         if self._held and self._beating is None:

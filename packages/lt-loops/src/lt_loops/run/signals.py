@@ -50,7 +50,8 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._outer: Signals | None = None
         self._restored = threading.Event()
-        self._looks = False
+        self._looking = threading.Lock()
+        self._looks: int | None = None
         self._waits: tuple[Feed, int] | None = None
 
     def install(self) -> None:
@@ -65,7 +66,12 @@ class Signals:
                 self._before[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        self._restored.set()
+        with self._looking:  # a look sent later would end the process
+            self._restored.set()
+        self.put_handlers_back()
+
+    def put_handlers_back(self) -> None:
+        """Give the signals back; alone in a fork, in which the thread that looks may hold the lock for ever."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -74,8 +80,8 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> bool:
         """Heed a signal; return whether it was only a look. Of a run inside a hook of another, both stop."""
-        if self._looks:
-            self._looks = False
+        if self._looks == number:
+            self._looks = None
             self._end_wait(frame)
             return True
         if self._outer is not None and self._outer._handle(number, frame):
@@ -89,7 +95,8 @@ class Signals:
         self._stopping.receive_signal(number)
         if first:
             self._ignore_worker_deaths()
-            _thread.start_new_thread(self._look_at_waits, (number,))
+            if hasattr(signal, "pthread_kill"):
+                _thread.start_new_thread(self._look_at_waits, (number,))
         return False
 
     def _saves(self) -> bool:
@@ -113,8 +120,10 @@ class Signals:
     def _look_at_waits(self, number: int) -> None:
         """Send the main thread, which alone can leave a wait, the signal again and again."""
         while not self._restored.wait(_PAUSE):
-            self._looks = True
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
+            with self._looking:
+                if not self._restored.is_set():
+                    self._looks = number
+                    signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def _end_wait(self, frame: FrameType | None) -> None:
         """Raise where the loop has waited for the same batch since the last look."""
@@ -143,7 +152,7 @@ _installed: list[Signals] = []
 
 def _forget_in_fork() -> None:
     while _installed:
-        _installed[-1].restore()
+        _installed[-1].put_handlers_back()
 
 
 if hasattr(os, "register_at_fork"):

@@ -32,12 +32,14 @@ class Optimization:
         names: one for each optimizer where they were named, else None.
         schedulers: with when they step, in declared order.
         frequencies: batches in a row for each optimizer (the form of 1.x), else None.
+        foreign: ids of parameters that are not the module's, which is a choice where they were so from the start.
     """
 
     optimizers: list[Optimizer] = field(default_factory=list)
     names: list[str] | None = None
     schedulers: list[SchedulerConfig] = field(default_factory=list)
     frequencies: list[int] | None = None
+    foreign: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +77,8 @@ def parse_optimizers(returned: Any, module: nn.Module) -> Optimization:
     wanted = [(scheduler, entry.monitor) for entry in entries for scheduler in entry.schedulers]
     wanted += [(scheduler, None) for scheduler in loose]
     schedulers = [read_scheduler(scheduler, monitor, optimizers, module) for scheduler, monitor in wanted]
-    return Optimization(optimizers, names, schedulers, _frequencies(entries))
+    foreign = frozenset(map(id, foreign_parameters(optimizers, module)))
+    return Optimization(optimizers, names, schedulers, _frequencies(entries), foreign)
 
 
 def _nothing(module: nn.Module) -> Optimization:
