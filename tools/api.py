@@ -56,7 +56,7 @@ MODULES = {
         "lt_core.states",
         "lt_core.terminal",
     ),
-    "lt-callbacks": ("lt_callbacks.arguments", "lt_callbacks.filtered", "lt_callbacks.monitored"),
+    "lt-callbacks": ("lt_callbacks.arguments", "lt_callbacks.filtered", "lt_callbacks.lazy", "lt_callbacks.monitored"),
     "lt-loggers": ("lt_loggers.media_files",),
 }
 """Further modules whose names are public, for authors of plug-ins."""

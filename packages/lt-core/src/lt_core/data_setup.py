@@ -11,7 +11,7 @@ from lt_core.data import DataSource
 from lt_core.errors import ConfigError
 from lt_core.interface import is_overridden
 from lt_core.ranks import Ranks
-from lt_core.seed import capture_generators, have_drawn, restore_generators, seeding, states_beside
+from lt_core.seed import capture_generators, restore_generators, seeding, states_beside
 
 __all__ = ["SetupDraws", "done", "draws_repeated", "prepare"]
 
@@ -85,7 +85,7 @@ def draws_repeated(source: DataSource, ranks: Ranks = Ranks()) -> Iterator[None]
     restore_generators(start)
     try:
         yield
-        if have_drawn(start) and (kept is None or start is not kept.generators):
+        if states_beside(start) and (kept is None or start is not kept.generators):
             SetupDraws(start).keep(source)
     finally:
         restore_generators(before if kept is not None and elsewhere else elsewhere)
@@ -115,8 +115,14 @@ def prepare(
     if not is_overridden(source, "prepare_data", DataSource):
         return
     call = call or source.prepare_data
+
+    def once() -> None:
+        if "prepare_data" not in done(source):
+            call()
+            done(source).add("prepare_data")
+
     if ranks.world_size == 1:
-        _once(source, "prepare_data", call)
+        once()
         return
     on_one = plugins.find("data", "prepare")
     if on_one is None:
@@ -126,10 +132,4 @@ def prepare(
             code="LT104",
         )
     each_node = source.prepare_data_per_node if per_node is None else per_node
-    on_one(lambda: _once(source, "prepare_data", call), ranks, each_node)
-
-
-def _once(source: DataSource, what: str, call: Callable[[], None]) -> None:
-    if what not in done(source):
-        call()
-        done(source).add(what)
+    on_one(once, ranks, each_node)

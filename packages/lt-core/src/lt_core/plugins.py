@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
-from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,6 @@ __all__ = [
     "find",
     "install_hint",
     "load",
-    "load_name",
     "names",
     "rescan",
 ]
@@ -80,82 +76,46 @@ _SINGULAR = {
     "compat": "old name",
 }
 
+
+def _all_of(package: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), package)
+
+
 BROUGHT_BY: dict[str, dict[str, str]] = {
-    "strategies": dict.fromkeys(
-        (
-            "ddp",
-            "ddp_spawn",
-            "ddp_fork",
-            "ddp_notebook",
-            "ddp_find_unused_parameters_true",
-            "ddp_find_unused_parameters_false",
-            "fsdp",
-            "model_parallel",
-            "pipeline",
-            "xla",
-            "xla_spmd",
-            "xla_launch",
-        ),
+    "strategies": _all_of(
         "lt-strategies",
+        "ddp ddp_spawn ddp_fork ddp_notebook ddp_find_unused_parameters_true "
+        "ddp_find_unused_parameters_false fsdp model_parallel pipeline xla xla_spmd xla_launch",
     ),
-    "accelerators": dict.fromkeys(("cuda", "gpu", "mps", "xla", "tpu"), "lt-strategies"),
+    "accelerators": _all_of("lt-strategies", "cuda gpu mps xla tpu"),
     "precision": {
-        **dict.fromkeys(("16-mixed", "bf16-mixed", "16-true", "bf16-true", "64-true"), "lt-strategies"),
-        **dict.fromkeys(("transformer-engine", "bitsandbytes", "float8", "int8"), "lt-lowbits"),
+        **_all_of("lt-strategies", "16-mixed bf16-mixed 16-true bf16-true 64-true"),
+        **_all_of("lt-lowbits", "transformer-engine bitsandbytes float8 int8"),
     },
-    "launchers": dict.fromkeys(("script", "spawn", "fork", "forkserver", "simulate"), "lt-strategies"),
-    "environments": dict.fromkeys(("lt", "torchrun", "slurm", "mpi", "lsf", "kubernetes"), "lt-strategies"),
+    "launchers": _all_of("lt-strategies", "script spawn fork forkserver simulate"),
+    "environments": _all_of("lt-strategies", "lt torchrun slurm mpi lsf kubernetes"),
     "loggers": {
+        **_all_of("lt-loggers", "csv jsonl stdout memory"),
+        **{name: f"lt-loggers[{name}]" for name in ("comet", "mlflow", "opentelemetry", "trackio", "wandb")},
         "tensorboard": "lt-loggers[tensorboard]",
-        "csv": "lt-loggers",
-        "jsonl": "lt-loggers",
-        "stdout": "lt-loggers",
-        "memory": "lt-loggers",
-        "opentelemetry": "lt-loggers[opentelemetry]",
-        "wandb": "lt-loggers[wandb]",
-        "mlflow": "lt-loggers[mlflow]",
-        "comet": "lt-loggers[comet]",
-        "trackio": "lt-loggers[trackio]",
     },
-    "callbacks": dict.fromkeys(
-        (
-            "early_stopping",
-            "learning_rate_monitor",
-            "model_checkpoint",
-            "model_summary",
-            "rich_progress_bar",
-            "timer",
-            "tqdm_progress_bar",
-        ),
+    "callbacks": _all_of(
         "lt-callbacks",
+        "early_stopping learning_rate_monitor model_checkpoint model_summary rich_progress_bar timer tqdm_progress_bar",
     ),
-    "data": dict.fromkeys(("feed", "prepare"), "lt-data"),
-    "checkpoint_io": dict.fromkeys(("async", "sharded", "torch"), "lt-checkpoint"),
-    "profilers": dict.fromkeys(("simple", "advanced", "pytorch", "xla", "speed"), "lt-profilers"),
+    "data": _all_of("lt-data", "feed prepare"),
+    "checkpoint_io": _all_of("lt-checkpoint", "async sharded torch"),
+    "profilers": _all_of("lt-profilers", "simple advanced pytorch xla speed"),
     "defaults": {
-        "logger": "lt-loggers",
-        "media": "lt-loggers",
-        "progress_bar": "lt-callbacks",
-        "summary": "lt-callbacks",
-        "checkpoint": "lt-callbacks",
+        **_all_of("lt-loggers", "logger media"),
+        **_all_of("lt-callbacks", "progress_bar summary checkpoint"),
     },
     "trainers": {"default": "lt-loops"},
-    "names of lt_callbacks": dict.fromkeys(
-        (
-            "DeviceStatsMonitor",
-            "MemorySnapshot",
-            "NaNGuard",
-            "NonFiniteError",
-            "RankTimes",
-            "SlowRankMonitor",
-            "SpikeDetection",
-            "ThroughputMonitor",
-            "TrainingSpikeException",
-        ),
+    "names of lt_callbacks": _all_of(
         "lt-profilers",
-    ),
-    "names of lt_callbacks.profilers": dict.fromkeys(
-        ("AdvancedProfiler", "PyTorchProfiler", "SimpleProfiler", "SpeedProfiler", "XLAProfiler"), "lt-profilers"
+        "AdvancedProfiler DeviceStatsMonitor MemorySnapshot NaNGuard NonFiniteError PyTorchProfiler RankTimes "
+        "SimpleProfiler SlowRankMonitor SpeedProfiler SpikeDetection ThroughputMonitor TrainingSpikeException "
+        "XLAProfiler",
     ),
 }
 """Which of our packages brings a name: for the remedy in an error, and for names that a package has given away."""
@@ -216,35 +176,6 @@ def load(group: str, name: str) -> Any:
     if found is None:
         raise PluginError(_unknown(group, name), code="LT101")
     return found
-
-
-def load_name(package: str, where: Mapping[str, str], name: str) -> Any:
-    """Return a name of a package whose names load when they are used: what its ``__getattr__`` calls.
-
-    A name that the package has given to another one is still found here, where that is installed.
-
-    Args:
-        package: its import name.
-        where: the module of each name: absolute, or below the package as in ``".stopping.timer"``.
-        name: what is asked for.
-
-    Raises:
-        AttributeError: for a name that nobody knows.
-        PluginError: for a name of a package that is not installed; says which.
-    """
-    taken_over = BROUGHT_BY.get(f"names of {package}", {}).get(name)
-    if name == "__version__":
-        value: Any = version(package.replace("_", "-"))
-    elif name in where:
-        value = getattr(import_module(where[name], package), name)
-    elif taken_over is None:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    elif PathFinder.find_spec(module := taken_over.replace("-", "_")) is None:
-        raise PluginError(f"{package}.{name} comes with {taken_over}: {install_hint(taken_over)}", code="LT105")
-    else:
-        value = getattr(import_module(module), name)
-    vars(sys.modules[package])[name] = value
-    return value
 
 
 def install_hint(package: str) -> str:

@@ -25,7 +25,6 @@ from lt_core.rank import process_rank
 
 __all__ = [
     "capture_generators",
-    "have_drawn",
     "isolate_rng",
     "pl_worker_init_function",
     "preserve_generators",
@@ -35,6 +34,7 @@ __all__ = [
     "seed_everything",
     "seed_of_environment",
     "seeding",
+    "states_beside",
 ]
 
 MAX_SEED = 2**32 - 1
@@ -148,11 +148,6 @@ def restore_generators(state: dict[str, Any]) -> None:
     for name, accelerator in opened().items():
         if name in state:
             accelerator.restore_generator(state[name])
-
-
-def have_drawn(before: dict[str, Any]) -> bool:
-    """Return whether a generator has moved on since :func:`capture_generators` returned ``before``."""
-    return bool(states_beside(before))
 
 
 def states_beside(start: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import PurePath
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from lt_core.errors import ConfigError
 from lt_core.files.plain_data import ATOMS, MAX_DEPTH
-from lt_core.files.typed_data import changed, is_array, make, plain_tensor
+from lt_core.files.typed_data import changed, is_array, make, plain_tensor, typed_form
 
 
 class NotPlainError(Exception):
@@ -108,12 +108,7 @@ def _is_record(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-_MARKED: dict[str, type] = {
-    "frozenset": frozenset,
-    "Path": Path,
-    "PurePosixPath": PurePosixPath,
-    "PureWindowsPath": PureWindowsPath,
-}
+_MARKED = ("ndarray", "frozenset", "Path", "PurePosixPath", "PureWindowsPath")
 """Types that a file names, and a reader makes of a set or a string. No file can name any other."""
 
 _EXACT = (dict, OrderedDict, Counter, list, tuple, set, frozenset)
@@ -121,13 +116,10 @@ _EXACT = (dict, OrderedDict, Counter, list, tuple, set, frozenset)
 
 def _mark(value: Any) -> str | None:
     """Return the name of a type in the file, for values that are saved in the form of another."""
-    if is_array(value):
-        return "ndarray"
     if of_omegaconf(value):
         return type(value).__name__ if type(value).__name__ in _CONFIGS else None
-    named = Path if isinstance(value, Path) else type(value)
-    exact = type(value) in (frozenset, type(Path()), PurePosixPath, PureWindowsPath)
-    return next((name for name, kind in _MARKED.items() if kind is named), None) if exact else None
+    form = typed_form(value)
+    return form[1] if form is not None and form[1] in _MARKED else None
 
 
 def _is_more(value: Any) -> bool:
@@ -240,7 +232,7 @@ def hparams_with_types(value: Any, arrays: Any, kinds: Any) -> Any:
         kinds: the same for each other type, by its name. Names that are not ours are passed over.
     """
     found = {**(kinds if isinstance(kinds, dict) else {}), "ndarray": arrays}
-    makers: dict[str, Any] = {name: partial(make, name, None) for name in ("ndarray", *_MARKED)}
+    makers: dict[str, Any] = {name: partial(make, name, None) for name in _MARKED}
     makers |= dict.fromkeys(_CONFIGS, _as_config)
     changes = [
         (keys, change)

@@ -31,6 +31,7 @@ __all__ = [
     "make",
     "plain_tensor",
     "plain_with_types",
+    "typed_form",
     "unflattened",
     "with_types",
     "with_wrappers",
@@ -121,13 +122,14 @@ class _Typed(Walk):
         return super().items(value, keys)
 
     def key(self, key: Any, keys: tuple[Any, ...]) -> Any:
-        form = _form(key) if type(key).__module__ == "numpy" else None
-        return super().key(key, keys) if form is None else form[0]  # the same key to any dict
+        if type(key).__module__ == "numpy" and (form := typed_form(key)):
+            return form[0]  # the same key to any dict
+        return super().key(key, keys)
 
     def other(self, value: Any, keys: tuple[Any, ...]) -> Any:
         if isinstance(value, Tensor):
             return self._tensor(value, keys)
-        if (form := _form(value)) is None:
+        if (form := typed_form(value)) is None:
             raise self.refusal(value, keys)
         plain, name, detail = form
         if name:
@@ -158,7 +160,7 @@ def _is_number(kind: type) -> bool:
     return kind.__module__ == "numpy" and kind.__name__ in _NUMBERS
 
 
-def _form(value: Any) -> tuple[Any, str, Any] | None:
+def typed_form(value: Any) -> tuple[Any, str, Any] | None:
     """Return what is written for a value, the type that it gets back ("" for none) and what making that needs."""
     kind: Any = type(value)
     if kind.__module__ == "numpy":
@@ -168,8 +170,8 @@ def _form(value: Any) -> tuple[Any, str, Any] | None:
             native = value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
             if is_array(native):
                 return torch.from_numpy(native.copy()), "ndarray", None
-        strings = getattr(value, "dtype", None) is not None and value.dtype.kind in "USO"
-        return (value.tolist(), "", None) if strings and kind.__name__ in ("ndarray", "str_", "bytes_") else None
+        strings = kind.__name__ in ("ndarray", "str_", "bytes_") and value.dtype.kind in "USO"
+        return (value.tolist(), "", None) if strings else None
     if kind is deque:
         return list(value), "deque", value.maxlen
     if kind is defaultdict and (value.default_factory is None or value.default_factory in _FACTORIES.values()):

@@ -17,7 +17,7 @@ from lt_core.hparams import HyperparametersMixin, saved_hparams
 from lt_core.interface import is_overridden
 from lt_core.module import LightningModule
 from lt_core.ranks import Ranks
-from lt_core.seed import capture_generators, have_drawn, preserve_generators, restore_generators, seeding
+from lt_core.seed import capture_generators, preserve_generators, restore_generators, seeding, states_beside
 from lt_core.states import Stage
 from lt_loops.arguments.problems import shown, type_name
 from lt_loops.state.gaps import Gaps
@@ -101,7 +101,7 @@ class Loaders(Owner):
                     return self.get(kind)
             before = capture_generators()
             found = self.get(kind)
-            if have_drawn(before):
+            if states_beside(before):
                 self.generators[kind] = before
             return found
 
