@@ -374,6 +374,7 @@ def test_swa_resumes_exactly():
     same(other.lightning_module.state_dict(), trainer.lightning_module.state_dict())
 
 
+@pytest.mark.filterwarnings("ignore:.*LT528")  # the fake trainer is no run, in which self.log would be heard
 def test_fresh_batch_norm_statistics_leave_generators_and_metrics_as_they_were():
     class Drawing(Net):
         def training_step(self, batch):
